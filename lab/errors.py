@@ -1,0 +1,129 @@
+"""Every way labctl can fail, and what it prints and returns then.
+
+LabError
+ |- UsageError            2   a flag or value that makes no sense
+ |- NotFoundError         3   unknown service, fault, workload, job or file
+ |- UnsupportedError      4   this runtime, machine or version cannot do it
+ |- LabDownError          5   the lab (or the service) is not running
+ |- PortTakenError        6   a port is in use
+ |- WaitTimeoutError      7   something did not happen before its deadline
+ |- ServiceError          8   a service did not start, or died
+ |- JobError              9   a job failed or was stopped
+ |- VerdictError         10   the recovery was not proven
+ |- RefusedError         11   possible, but not now: the reason says why
+ |- SetupError           12   what labctl needs could not be installed
+ |- StoreError           13   the object store: unreachable, wrong key, full, unwritable
+ |- GpuError             14   the GPUs asked for are not there
+ |- CheckError           15   a check of `doctor` failed
+ |- ClusterError         16   Ray's API did not answer or refused the token
+
+An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
+"""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """What is wrong, where, and what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """`message` says what is wrong and where, in one line; `hint` says what to do, in one line."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(LabError):
+    """A flag or value that makes no sense."""
+
+    exit_code = 2
+
+
+class NotFoundError(LabError):
+    """An unknown service, fault, workload, job or file."""
+
+    exit_code = 3
+
+
+class UnsupportedError(LabError):
+    """This runtime, machine or version cannot do it."""
+
+    exit_code = 4
+
+
+class LabDownError(LabError):
+    """The lab, or the service asked for, is not running."""
+
+    exit_code = 5
+
+
+class PortTakenError(LabError):
+    """A port the lab was told to use belongs to somebody else."""
+
+    exit_code = 6
+
+
+class WaitTimeoutError(LabError):
+    """Something did not happen before its deadline; the message carries the last state and log lines."""
+
+    exit_code = 7
+
+
+class ServiceError(LabError):
+    """A service did not start, or died."""
+
+    exit_code = 8
+
+
+class JobError(LabError):
+    """A job failed or was stopped."""
+
+    exit_code = 9
+
+
+class VerdictError(LabError):
+    """The fault was injected, but recovery was not proven."""
+
+    exit_code = 10
+
+
+class RefusedError(LabError):
+    """Possible in general, but not now; nothing was changed."""
+
+    exit_code = 11
+
+
+class SetupError(LabError):
+    """What labctl needs could not be installed."""
+
+    exit_code = 12
+
+
+class StoreError(LabError):
+    """The object store is unreachable, refuses the key, or cannot store."""
+
+    exit_code = 13
+
+
+class GpuError(LabError):
+    """The GPUs asked for are not there."""
+
+    exit_code = 14
+
+
+class CheckError(LabError):
+    """A check of `doctor` failed."""
+
+    exit_code = 15
+
+
+class ClusterError(LabError):
+    """Ray's API did not answer, or refused the token."""
+
+    exit_code = 16
+
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""

@@ -1,0 +1,28 @@
+"""`ray start`, kept on the loopback address.
+
+On Linux Ray replaces 127.0.0.1 by the host's outward address and then listens on every interface
+(ray 2.60, `ray._private.services.resolve_ip_for_localhost`); a lab of plain processes must not be reachable
+from the network. The variable `LOOPBACK` keeps Ray's own processes, drivers and workers on 127.0.0.1, but
+makes `ray start --address` refuse a second node, as on macOS. This module is that command without the
+refusal:
+
+    python -m raylab_probe.node start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
+"""
+
+from __future__ import annotations
+
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Environment of every process of a loopback cluster, the clients' included."""
+
+
+def main() -> None:
+    from ray._private import ray_constants, services
+    from ray.scripts import scripts
+
+    ray_constants.ENABLE_RAY_CLUSTER = True
+    services.resolve_ip_for_localhost = lambda host: host
+    scripts.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Writes the ledger: JSON lines in the object store, without ever slowing or breaking the training.
+
+One event is one JSON object on one line. Object stores cannot append, so every flush makes a new object
+`<ledger>/<job>/<stream>-<number>.jsonl`; a stream is one process. Readers list the prefix and merge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "ledger/1"
+LEDGER_VARIABLE = "RAYLAB_LEDGER"
+"""Environment variable with the URI under which ledgers are kept; unset means that none is kept."""
+
+MAX_BUFFERED_EVENTS = 10_000
+"""Events kept in memory while the object store does not answer; beyond it the oldest are dropped."""
+
+RETRY_SECONDS = 1.0
+
+logger = logging.getLogger("raylab.ledger")
+
+Write = Callable[[str, bytes], None]
+
+
+def pyarrow_writer(uri: str) -> Write:
+    """A function that writes one object below `uri`, through the same client that Ray Train uses."""
+    from pyarrow import fs
+
+    filesystem, root = fs.FileSystem.from_uri(uri)
+
+    def write(name: str, data: bytes) -> None:
+        path = f"{root}/{name}"
+        if isinstance(filesystem, fs.LocalFileSystem):
+            filesystem.create_dir(path.rsplit("/", 1)[0])
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(data)
+
+    return write
+
+
+def plain(value: Any) -> Any:
+    """`value` as something JSON can hold: numbers and strings stay, the rest becomes a short text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    item = getattr(value, "item", None)  # numpy and torch scalars
+    if callable(item) and getattr(value, "size", 1) in (1, ()):
+        try:
+            return plain(item())
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    return repr(value)[:200]
+
+
+def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Relative path -> size in bytes and SHA-256, for every file below `folder`."""
+    files = {}
+    root = Path(folder)
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        with path.open("rb") as stream:
+            digest = hashlib.sha256()
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+        files[path.relative_to(root).as_posix()] = {"size": path.stat().st_size, "sha256": digest.hexdigest()}
+    return files
+
+
+class Recorder:
+    """Records the events of one process. Thread-safe; no method raises because of the store."""
+
+    def __init__(self, write: Write, prefix: str, common: dict[str, Any], *, clock: Callable[[], float] = time.time):
+        """`prefix` is the object name up to the running number; `common` goes into every event."""
+        self._write, self._prefix, self._common, self._clock = write, prefix, common, clock
+        self._queue: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._idle = threading.Condition()
+        self._pending = 0
+        self._number = 0
+        self._warned = False
+        threading.Thread(target=self._run, name="raylab-ledger", daemon=True).start()
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Queue one event; its time is taken now (seconds since the epoch)."""
+        entry = {"schema": SCHEMA, "event": event, "at": self._clock(), **self._common, **fields}
+        with self._idle:
+            self._pending += 1
+        self._queue.put({k: plain(v) for k, v in entry.items()})
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until what was recorded so far is stored; False when `timeout` seconds were not enough."""
+        with self._idle:
+            return self._idle.wait_for(lambda: self._pending == 0, timeout)
+
+    def _run(self) -> None:
+        buffered: list[dict[str, Any]] = []
+        while True:
+            if not buffered:
+                buffered.append(self._queue.get())
+            while not self._queue.empty():
+                buffered.append(self._queue.get_nowait())
+            dropped = len(buffered) - MAX_BUFFERED_EVENTS
+            if dropped > 0:
+                del buffered[:dropped]
+                self._settle(dropped)
+            lines = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in buffered)
+            try:
+                self._write(f"{self._prefix}-{self._number:06d}.jsonl", lines.encode())
+            except Exception as error:  # whatever the store's client raises: training must go on
+                self._warn(error)
+                time.sleep(RETRY_SECONDS)
+                continue
+            self._number += 1
+            self._settle(len(buffered))
+            buffered = []
+
+    def _settle(self, count: int) -> None:
+        with self._idle:
+            self._pending -= count
+            self._idle.notify_all()
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            message = f"raylab: the ledger cannot be written ({error}). Training goes on; until it can be "
+            message += "written, labctl has no evidence and will call a recovery not-verified."
+            logger.warning(message)
+            print(message, flush=True)
+
+
+def open_recorder(job: str, role: str, common: dict[str, Any]) -> Recorder | None:
+    """The recorder of this process, or None where the lab keeps no ledger (or its URI is unusable)."""
+    uri = os.environ.get(LEDGER_VARIABLE)
+    if not uri:
+        return None
+    try:
+        write = pyarrow_writer(uri)
+    except Exception as error:
+        logger.warning("raylab: no ledger will be written: %s=%s is unusable: %s", LEDGER_VARIABLE, uri, error)
+        return None
+    prefix = f"{job}/{role}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return Recorder(write, prefix, {"job": job, **common})

@@ -1,0 +1,54 @@
+"""Simulated GPUs: a script that asks Ray Train for GPUs trains on the CPU, unchanged.
+
+On a lab with simulated GPUs the nodes offer logical GPUs, so scheduling is real; there is no device behind
+them. Two decisions of Ray Train (ray 2.60) rest on the logical GPUs alone and are corrected here:
+`TorchTrainer` chooses NCCL, which needs devices, and `ray.train.torch.get_device()` answers `cuda:0`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerCallback
+
+GPU_VARIABLE = "RAYLAB_GPU"
+"""Environment variable of the nodes that says what kind of GPUs the lab has."""
+
+
+class SimulatedGpu(ControllerCallback, WorkerCallback):
+    """Gloo for NCCL in the controller, the CPU for `cuda:N` in the workers; does nothing on real GPUs."""
+
+    def after_controller_start(self, train_run_context: Any) -> None:
+        if not _simulated() or not _is_torch(train_run_context.backend_config):
+            return
+        from ray.train.torch import config
+
+        on_start = config._TorchBackend.on_start
+
+        @functools.wraps(on_start)
+        def on_start_with_gloo(self: Any, worker_group: Any, backend_config: Any) -> None:
+            if backend_config.backend is None or config._is_backend_nccl(backend_config.backend):
+                backend_config.backend = "gloo"
+            on_start(self, worker_group, backend_config)
+
+        config._TorchBackend.on_start = on_start_with_gloo
+
+    def after_init_train_context(self) -> None:
+        from ray.train.v2._internal.execution.context import get_train_context
+
+        if not _simulated() or not _is_torch(get_train_context().train_run_context.backend_config):
+            return
+        from ray.air._internal import device_manager
+
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a real GPU of the host stays out of a simulated lab
+        device_manager._torch_device_manager = device_manager.CPUTorchDeviceManager()
+
+
+def _simulated() -> bool:
+    return os.environ.get(GPU_VARIABLE) == "simulated"
+
+
+def _is_torch(backend_config: Any) -> bool:
+    return hasattr(backend_config, "init_method") and hasattr(backend_config, "backend")

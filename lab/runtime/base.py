@@ -1,0 +1,90 @@
+"""What a runtime can do. Faults, checks and flows know only this; none of them knows Docker or a process id.
+
+A runtime instance stands for one lab name. It keeps nothing in memory that another shell would need: every
+method reads the lab's state afresh, so `down`, `status` and `fault-inject` work from anywhere, also after
+the process that ran `up` has died.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from lab.topology import Endpoints, LabSpec, LabStatus, Progress
+
+OnProgress = Callable[[Progress], None]
+
+
+def ignore_progress(_: Progress) -> None:
+    """For callers that do not want to follow."""
+
+
+class Runtime(ABC):
+    """Runs the services of one lab."""
+
+    kind: str
+    """`local`, `compose` or `fake`."""
+
+    def __init__(self, lab: str) -> None:
+        self.lab = lab
+
+    # The whole lab
+
+    @abstractmethod
+    def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """Start every service that is not healthy yet and wait until all are. Idempotent; repairs a half-state.
+
+        A lab that is up with another spec is left as it is. When it fails or is interrupted, what this call
+        started is stopped again; what ran before stays.
+
+        Raises PortTakenError, ServiceError, WaitTimeoutError, StoreError, GpuError, UnsupportedError;
+        RefusedError when the lab is up with another spec.
+        """
+
+    @abstractmethod
+    def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
+        """Stop what runs, whatever half-state it is in; returns the services that were stopped.
+
+        Stored objects survive unless `volumes` is true.
+        """
+
+    @abstractmethod
+    def status(self) -> LabStatus:
+        """The lab as it is now. Never raises because a service is broken: that is what it reports."""
+
+    @abstractmethod
+    def spec(self) -> LabSpec:
+        """What the lab was started with. Raises LabDownError."""
+
+    @abstractmethod
+    def endpoints(self) -> Endpoints:
+        """How to reach the lab. Raises LabDownError."""
+
+    # One service. All raise NotFoundError for a service this lab does not have, LabDownError when it is down.
+
+    @abstractmethod
+    def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """The service's own output, a line at a time without newline; the last `tail` lines if given."""
+
+    @abstractmethod
+    def kill(self, service: str) -> None:
+        """SIGKILL every process of the service at once. It stays down."""
+
+    @abstractmethod
+    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+        """Ask the service to end, and kill what is left after `timeout` seconds. It stays down."""
+
+    @abstractmethod
+    def pause(self, service: str) -> None:
+        """Freeze every process of the service."""
+
+    @abstractmethod
+    def resume(self, service: str) -> None:
+        """Let a paused service go on; does nothing to one that is not paused."""
+
+    @abstractmethod
+    def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
+        """Bring a service that is down back and, with `wait`, wait until it is healthy. Idempotent.
+
+        Raises ServiceError, WaitTimeoutError.
+        """

@@ -1,0 +1,200 @@
+"""The lab as plain data: its services, its GPU plan, where it can be reached. Imports nothing but errors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lab.errors import UsageError
+
+DEFAULT_LAB = "raylab"
+HEAD = "ray-head"
+STORE = "minio"
+PROMETHEUS = "prometheus"
+GRAFANA = "grafana"
+JUPYTER = "jupyter"
+
+BUCKET = "ray"
+"""The bucket that training writes to: `s3://ray`."""
+
+LEDGER_PREFIX = ".raylab/ledger"
+"""Where in BUCKET the ledgers lie, one folder per job."""
+
+REGION = "us-east-1"
+"""The S3 region; any name does for one store, but pyarrow insists on having one."""
+
+MAX_WORKERS = 16
+MAX_CPUS_PER_WORKER = 1024
+
+
+def worker(index: int) -> str:
+    """Name of the worker service with this index, counted from 0."""
+    return f"ray-worker-{index}"
+
+
+def is_worker(service: str) -> bool:
+    """Whether this is a worker service's name, of any index."""
+    return re.fullmatch(r"ray-worker-\d+", service) is not None
+
+
+def is_node(service: str) -> bool:
+    """Whether this service is a Ray node."""
+    return service == HEAD or is_worker(service)
+
+
+class Vendor(str, Enum):
+    """Who made the GPUs that the workers are pinned to."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+    SIMULATED = "simulated"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class GpuAssignment:
+    """The GPU of one worker: `gpu` is its UUID (NVIDIA), its index (AMD), or empty when simulated."""
+
+    service: str
+    gpu: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class GpuPlan:
+    """Which GPU each worker is pinned to, and why this plan was chosen."""
+
+    vendor: Vendor
+    assignments: tuple[GpuAssignment, ...] = ()
+    reason: str = ""
+
+    def gpu_of(self, service: str) -> GpuAssignment | None:
+        """The assignment of `service`, or None when it has no GPU."""
+        return next((a for a in self.assignments if a.service == service), None)
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """What `up` is asked to start."""
+
+    name: str = DEFAULT_LAB
+    gpu: GpuPlan = field(default_factory=lambda: GpuPlan(Vendor.NONE))
+    workers: int = 2
+    cpus_per_worker: int = 8
+    """Logical CPUs that each worker offers to Ray; a schedule, not a limit."""
+    ports: tuple[tuple[str, int], ...] = ()
+    """Ports the user chose: (port name, number). Every other port is a free one."""
+
+    def __post_init__(self) -> None:
+        check_lab_name(self.name)
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise UsageError(f"--workers {self.workers}: must be between 1 and {MAX_WORKERS}")
+        if not 1 <= self.cpus_per_worker <= MAX_CPUS_PER_WORKER:
+            raise UsageError(
+                f"--cpus-per-worker {self.cpus_per_worker}: must be between 1 and {MAX_CPUS_PER_WORKER}"
+            )
+        for name, port in self.ports:
+            if name not in PORT_NAMES:
+                raise UsageError(f"--port {name}={port}: unknown port", f"known: {', '.join(PORT_NAMES)}")
+            if not 1024 <= port <= 65535:
+                raise UsageError(f"--port {name}={port}: must be between 1024 and 65535")
+
+    @property
+    def worker_services(self) -> tuple[str, ...]:
+        """Names of the worker services, in order."""
+        return tuple(worker(i) for i in range(self.workers))
+
+
+PORT_NAMES = ("dashboard", "gcs", "client", "s3", "jupyter", "prometheus", "grafana")
+"""Ports that `--port NAME=NUMBER` can set."""
+
+
+def check_lab_name(name: str) -> None:
+    """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names)."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
+        raise UsageError(
+            f"--name {name!r}: not a lab name",
+            "use 1 to 20 lower-case letters, digits and hyphens, starting with a letter",
+        )
+
+
+class State(str, Enum):
+    """What a service is doing. `running` is alive but not yet able to serve; `healthy` serves."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    RUNNING = "running"
+    HEALTHY = "healthy"
+    PAUSED = "paused"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One service, as seen now. `detail` always says why it is not healthy."""
+
+    service: str
+    state: State
+    detail: str = ""
+    url: str = ""
+    pid: int | None = None
+    container: str = ""
+
+
+@dataclass(frozen=True)
+class LabStatus:
+    """The whole lab, as seen now."""
+
+    name: str
+    runtime: str
+    up: bool
+    services: tuple[ServiceStatus, ...]
+    gpu: GpuPlan
+    notes: tuple[str, ...] = ()
+    """Facts a person should know: which S3 server stands in, what was left out and why."""
+
+    def service(self, name: str) -> ServiceStatus | None:
+        """The status of one service, or None when the lab has no such service."""
+        return next((s for s in self.services if s.service == name), None)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every service of the lab is healthy."""
+        return self.up and all(s.state is State.HEALTHY for s in self.services)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A key of the object store."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """How to reach a running lab from this machine. All URLs are on loopback."""
+
+    dashboard: str
+    gcs: str
+    """host:port for `ray.init(address=...)` from inside the cluster."""
+    s3: str
+    credentials: Credentials
+    ray_token: str = field(repr=False)
+    ray_token_file: str = ""
+    jupyter: str = ""
+    """Includes the token."""
+    prometheus: str = ""
+    grafana: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step of a long operation, for a person to follow."""
+
+    service: str
+    state: State
+    detail: str = ""
+    seconds: float = 0.0
+    """Seconds since the operation began."""
