@@ -1,0 +1,139 @@
+"""What a ledger tells: runs, their attempts, their checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.ledger.events import Number
+
+Files = Mapping[str, str]
+"""A manifest: path relative to the checkpoint -> SHA-256 of the file, in hex."""
+
+
+def manifest_sha256(files: Files) -> str:
+    """The SHA-256 of a checkpoint: that of the JSON of its sorted [path, SHA-256 of the file] pairs."""
+    pairs = json.dumps(sorted([path, sha256] for path, sha256 in files.items()), separators=(",", ":"))
+    return hashlib.sha256(pairs.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the script asked Ray Train for. `epochs` is None when no key of PLAN_KEYS holds a number."""
+
+    epochs: Number | None = None
+    num_workers: int | None = None
+    """Ranks; the upper bound when the run is elastic."""
+    resources_per_worker: Mapping[str, float] = field(default_factory=dict)
+    max_failures: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A `ray.train.report` of rank 0 that returned. `progress` is None when it carries no progress value."""
+
+    at: float
+    progress: Number | None
+    metrics: Mapping[str, Any]
+    checkpoint: str | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """A rank asked for a checkpoint and was given the one at `uri`, or none."""
+
+    at: float
+    rank: int
+    uri: str | None
+
+
+@dataclass(frozen=True)
+class Load:
+    """A rank read a checkpoint's files; `files` is None when what it read is not known."""
+
+    at: float
+    rank: int
+    uri: str
+    files: Files | None
+
+
+@dataclass(frozen=True)
+class RunAttempt:
+    """One attempt of a run. Times: seconds since the epoch, None when it did not happen or is unknown."""
+
+    number: int
+    nodes: Mapping[int, str]
+    """Rank -> node id, as the controller placed them; empty when the attempt never started."""
+    scheduled_at: float | None
+    started_at: float | None
+    training_started_at: float | None
+    failure_detected_at: float | None
+    ended_at: float | None
+    reports: tuple[Report, ...]
+    """Of rank 0, in order."""
+    reported_at: Mapping[int, float]
+    """Rank -> time of its first report."""
+    requests: tuple[Request, ...]
+    loads: tuple[Load, ...]
+    """Of every rank, in order, of whatever checkpoint."""
+
+    @property
+    def first(self) -> Report | None:
+        """The first report with a progress value."""
+        return next((r for r in self.reports if r.progress is not None), None)
+
+
+@dataclass(frozen=True)
+class CommittedCheckpoint:
+    """A checkpoint that Ray Train registered: from `at` on it would resume from it."""
+
+    uri: str
+    at: float
+    attempt: int
+    progress: Number | None
+    files: Mapping[str, frozenset[str]] | None
+    """Path -> SHA-256. More than one where ranks saved the same path with different content: any of them may
+    be what was stored. None when what was saved is not known."""
+    saved_by: frozenset[int]
+    """The ranks whose part of `files` is known."""
+
+    def accepts(self, files: Files) -> bool:
+        """Whether `files` can be exactly what was saved."""
+        saved = self.files
+        return saved is not None and saved.keys() == files.keys() and all(files[p] in saved[p] for p in saved)
+
+    def sha256(self, like: Files | None = None) -> str | None:
+        """SHA-256 as saved, None when unknown. Where ranks disagree on content, the one in `like` counts."""
+        if self.files is None:
+            return None
+        like = like or {}
+        return manifest_sha256({p: like[p] if like.get(p) in s else min(s) for p, s in self.files.items()})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One Ray Train run of a job."""
+
+    job: str
+    name: str
+    plan: Plan | None
+    """None when the ledger does not hold the start of the run."""
+    finished_at: float | None
+    error: str | None
+    progress_key: str | None
+    """Which of PROGRESS_KEYS counts: the first that grows with every report, else the first that is there."""
+    progress_repeats: bool
+    """Whether even that one stays the same or falls within an attempt."""
+    stride: Number
+    """By how much the progress grows from one report to the next, as a rule."""
+    attempts: tuple[RunAttempt, ...]
+    checkpoints: tuple[CommittedCheckpoint, ...]
+    """In the order in which they were committed."""
+
+    @property
+    def last(self) -> Report | None:
+        """The last report of the last attempt that reported."""
+        return next((a.reports[-1] for a in reversed(self.attempts) if a.reports), None)
