@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from lab.ledger.events import Event, Number, number
@@ -79,10 +80,15 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
     def first(name: str) -> float | None:
         return next((e.at for e in events if e.event == name), None)
 
+    over = min((e.at for e in events if e.event in ("failure_detected", "attempt_ended")), default=inf)
     reported_at: dict[int, float] = {}
+    reached: list[Number] = []
     for event in events:
         if event.event == "report" and event.rank is not None:
             reported_at.setdefault(event.rank, event.at)
+        if event.event in ("report", "checkpoint_saved", "checkpoint_committed") and event.at <= over:
+            progress = _progress(event.fields, key)
+            reached += [] if progress is None else [progress]
     return RunAttempt(
         number=n,
         nodes=next((_nodes(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
@@ -112,6 +118,7 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
             for e in events
             if e.event == "checkpoint_loaded" and e.rank is not None and isinstance(e.fields.get("uri"), str)
         ),
+        furthest=max(reached, default=None),
     )
 
 

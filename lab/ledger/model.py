@@ -79,6 +79,8 @@ class RunAttempt:
     requests: tuple[Request, ...]
     loads: tuple[Load, ...]
     """Of every rank, in order, of whatever checkpoint."""
+    furthest: Number | None
+    """The highest progress that was reported, saved or committed before the attempt was over."""
 
     @property
     def first(self) -> Report | None:

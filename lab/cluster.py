@@ -1,0 +1,150 @@
+"""Ray's HTTP API on the dashboard: one door, with the token, and the nodes of the cluster.
+
+Plain HTTP is enough for all that labctl asks, so labctl itself needs no Ray installation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import ClusterError
+
+if TYPE_CHECKING:
+    import urllib3
+
+TIMEOUT_SECONDS = 10.0
+"""Deadline of one request. The dashboard answers in milliseconds unless the machine is overloaded."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One Ray node, alive or dead. A service that restarts becomes a new node with the same `service`."""
+
+    node_id: str
+    service: str
+    """Ray's node name, which the lab sets to the service's name."""
+    alive: bool
+    head: bool
+    resources: Mapping[str, float]
+    """What the node offers in total: CPU and GPU in units, memory in bytes."""
+    started_at: float | None
+    """Seconds since the epoch."""
+    ended_at: float | None
+    """Seconds since the epoch at which the cluster declared it dead."""
+    reason: str
+    """Why it is dead, in Ray's words."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP answer: its status and body."""
+
+    status: int
+    data: bytes
+
+    def json(self) -> Any:
+        """The body parsed as JSON. Raises ValueError."""
+        return json.loads(self.data)
+
+
+class RayApi:
+    """A client of one cluster's dashboard. Raises ClusterError when it does not answer or refuses the token."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token."""
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._pool: urllib3.PoolManager | None = None
+
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = TIMEOUT_SECONDS) -> Reply:
+        """One request. `body` is sent as it is when bytes, else as JSON. HTTP errors other than 401/403 return."""
+        import urllib3
+
+        if self._pool is None:
+            self._pool = urllib3.PoolManager(retries=False)
+        headers = dict(self._headers)
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        try:
+            response = self._pool.request(
+                method, self.url + path, body=body, headers=headers, timeout=urllib3.Timeout(timeout)
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise ClusterError(
+                f"Ray's dashboard at {self.url} does not answer ({type(error).__name__})",
+                "look at `labctl status` and `labctl logs ray-head`",
+            ) from error
+        if response.status in (401, 403):
+            raise ClusterError(
+                f"Ray's dashboard at {self.url} refused the token (HTTP {response.status})",
+                "the lab was started by somebody else, or its token file was replaced: `labctl down`, then `up`",
+            )
+        return Reply(response.status, response.data)
+
+    def get(self, path: str, *, timeout: float = TIMEOUT_SECONDS) -> Any:
+        """The JSON at `path`. Raises ClusterError also for every HTTP error."""
+        reply = self.request("GET", path, timeout=timeout)
+        if reply.status != 200:
+            text = reply.data[:200].decode(errors="replace")
+            raise ClusterError(f"Ray's dashboard answered HTTP {reply.status} to {path}: {text}")
+        return reply.json()
+
+    def answers(self, *, timeout: float = 2.0) -> bool:
+        """Whether the dashboard serves requests with this token now."""
+        try:
+            return bool(self.get("/api/version", timeout=timeout))
+        except (ClusterError, ValueError):
+            return False
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node the cluster knows, the dead ones included, oldest first."""
+        answer = self.get("/api/v0/nodes?detail=1&limit=1000")
+        try:
+            rows = answer["data"]["result"]["result"]
+            nodes = [_node(row) for row in rows]
+        except (KeyError, TypeError) as error:
+            raise ClusterError(f"Ray's node list has an unknown shape ({error!r})") from error
+        return tuple(sorted(nodes, key=lambda node: node.started_at or 0.0))
+
+    def alive(self, service: str) -> Node | None:
+        """The living node of a service, or None."""
+        return next((n for n in self.nodes() if n.alive and n.service == service), None)
+
+
+def _node(row: Mapping[str, Any]) -> Node:
+    return Node(
+        node_id=str(row["node_id"]),
+        service=str(row.get("node_name") or row["node_id"]),
+        alive=row["state"] == "ALIVE",
+        head=bool(row.get("is_head_node")),
+        resources={
+            k: float(v) for k, v in (row.get("resources_total") or {}).items() if not k.startswith("node:")
+        },
+        started_at=_seconds(row.get("start_time_ms")),
+        ended_at=_seconds(row.get("end_time_ms")),
+        reason=str(row.get("state_message") or ""),
+    )
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    return milliseconds / 1000 if milliseconds else None
+
+
+def infeasible(demand: Mapping[str, float], nodes: tuple[Node, ...]) -> str | None:
+    """Why no living node could ever meet `demand` (resource -> amount), or None when one could.
+
+    A demand has to fit on one node; what other jobs hold at the moment plays no part.
+    """
+    wanted = {k: v for k, v in demand.items() if v > 0}
+    living = [n for n in nodes if n.alive]
+    if not wanted or any(all(n.resources.get(k, 0.0) >= v for k, v in wanted.items()) for n in living):
+        return None
+    for resource, amount in wanted.items():
+        most = max((n.resources.get(resource, 0.0) for n in living), default=0.0)
+        if most < amount:
+            return f"no node has {amount:g} {resource}; the largest has {most:g}"
+    return "no single node has " + " and ".join(f"{v:g} {k}" for k, v in wanted.items())

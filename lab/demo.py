@@ -1,0 +1,127 @@
+"""The demo: the lab's whole story in one call, with nothing assumed and everything checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.errors import JobError, UsageError, WaitTimeoutError
+from lab.lab import Lab
+from lab.recovery import FaultRequest, Moment, OnMoment, inject
+from lab.runtime.base import OnProgress
+from lab.topology import LabSpec
+
+if TYPE_CHECKING:
+    from lab.receipt import Comparison, Receipt
+
+WORKLOAD = "digits"
+PLACEMENT_SECONDS = 120.0
+"""Deadline for the job to have ranks: worker processes start and import torch, 10 to 20 s on 2 cores."""
+
+CONTROL_SECONDS = 600.0
+POLL_SECONDS = 0.5
+BREAK_AFTER_EPOCH = 5
+
+
+@dataclass(frozen=True)
+class DemoRequest:
+    """What the demo breaks, and what it trains."""
+
+    fault: str = "kill"
+    workers: int = 1
+    epochs: int = 20
+    control: bool = True
+    """Whether to train once more undisturbed and compare the final weights."""
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo showed. `seconds` has a duration per phase."""
+
+    receipt: Receipt
+    comparison: Comparison | None
+    submission_id: str
+    control_id: str
+    target: str
+    seconds: Mapping[str, float]
+
+
+def run_demo(
+    lab: Lab,
+    spec: LabSpec,
+    request: DemoRequest,
+    on_progress: OnProgress,
+    on_moment: OnMoment,
+    *,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> DemoResult:
+    """Boot the lab, train, break the node that trains, judge the recovery, compare with an undisturbed run.
+
+    Raises UsageError for a request that cannot be met, and whatever the parts raise.
+    """
+    if request.epochs <= BREAK_AFTER_EPOCH + 1:
+        raise UsageError(
+            f"--epochs {request.epochs}: the demo breaks the run after epoch {BREAK_AFTER_EPOCH} and needs a few more",
+            f"use at least {BREAK_AFTER_EPOCH + 2}",
+        )
+    if request.workers > spec.workers:
+        raise UsageError(f"--workers {request.workers}: the lab has {spec.workers} workers")
+    seconds: dict[str, float] = {}
+    settings = {"epochs": str(request.epochs), "workers": str(request.workers)}
+
+    begin = clock()
+    lab.up(spec, on_progress)
+    seconds["up"] = clock() - begin
+
+    begin = clock()
+    job = lab.submit_workload(WORKLOAD, settings, job_name="demo").submission_id
+    on_moment(Moment("submitted", None, f"job {job}: {WORKLOAD}, {request.epochs} epochs, {_ranks(request.workers)}"))
+    target = _where(lab, job, clock, sleep)
+    on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
+    fault = FaultRequest(target, request.fault, job, after_epoch=BREAK_AFTER_EPOCH)
+    receipt = inject(lab, fault, on_moment, clock=clock, sleep=sleep).receipt
+    assert receipt is not None
+    seconds["train and recover"] = clock() - begin
+
+    comparison, control = None, ""
+    if request.control:
+        begin = clock()
+        control = lab.submit_workload(WORKLOAD, settings, job_name="demo-control").submission_id
+        on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
+        ended = lab.jobs.wait(control, CONTROL_SECONDS)
+        if ended.status != "SUCCEEDED":
+            raise JobError(
+                f"the undisturbed run {control} ended {ended.status}: {ended.message}", f"labctl job logs {control}"
+            )
+        from lab.receipt import compare_runs
+
+        comparison = compare_runs(lab.history(job), lab.history(control))
+        seconds["control run"] = clock() - begin
+    return DemoResult(receipt, comparison, job, control, target, seconds)
+
+
+def _where(lab: Lab, job: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:
+    """The service that rank 0 of the job runs on, once it has one."""
+    deadline = clock() + PLACEMENT_SECONDS
+    while True:
+        placement = lab.placement(job)
+        if placement.workers:
+            return placement.workers[0][1]
+        state = lab.jobs.get(job)
+        if state.final:
+            raise JobError(
+                f"job {job} ended ({state.status}) before it trained: {state.message}", f"labctl job logs {job}"
+            )
+        if clock() >= deadline:
+            raise WaitTimeoutError(
+                f"job {job} has no worker after {PLACEMENT_SECONDS:g} s; it is {state.status}",
+                f"labctl job logs {job}; labctl status",
+            )
+        sleep(POLL_SECONDS)
+
+
+def _ranks(workers: int) -> str:
+    return "1 worker" if workers == 1 else f"{workers} workers"

@@ -1,0 +1,281 @@
+"""Jobs: Ray submissions through the Jobs API. The only module that talks to it."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import json
+import shlex
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lab.cluster import RayApi
+from lab.errors import ClusterError, NotFoundError, UsageError, WaitTimeoutError
+
+FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
+"""Statuses that a job does not leave."""
+
+EXCLUDED = (".git", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+"""Folders of a working directory that are not sent to the cluster."""
+
+MAX_PACKAGE_BYTES = 100 * 1024**2
+"""Largest working directory, zipped. Ray keeps packages in the head's memory; its own limit is 500 MiB."""
+
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to run, where from, and what it needs."""
+
+    command: tuple[str, ...]
+    working_dir: Path | None = None
+    num_cpus: float = 0
+    """Logical CPUs reserved for the entrypoint itself; with 0 of both it runs on the head."""
+    num_gpus: float = 0
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    submission_id: str = ""
+    """Empty: Ray makes one."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def demand(self) -> Mapping[str, float]:
+        """What the entrypoint asks of one node: resource -> amount."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A submission as Ray knows it. Times are seconds since the epoch."""
+
+    submission_id: str
+    status: str
+    entrypoint: str
+    message: str
+    started_at: float | None
+    ended_at: float | None
+    node_id: str
+    """Node of the driver, empty while there is none."""
+    exit_code: int | None
+    metadata: Mapping[str, str]
+    num_cpus: float = 0
+    num_gpus: float = 0
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended."""
+        return self.status in FINAL
+
+    @property
+    def workload(self) -> str:
+        """The workload it came from, or empty."""
+        return self.metadata.get("raylab_workload", "")
+
+
+class Jobs:
+    """The Jobs API of one cluster."""
+
+    def __init__(
+        self,
+        api: RayApi,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._api, self._clock, self._sleep = api, clock, sleep
+
+    def submit(self, submission: Submission) -> str:
+        """Send the working directory and start the job; returns its submission id.
+
+        Raises UsageError for a submission Ray refuses (an id that exists, a bad runtime_env), ClusterError.
+        """
+        runtime_env = dict(submission.runtime_env)
+        if submission.working_dir is not None:
+            runtime_env["working_dir"] = self._upload(submission.working_dir)
+        metadata = {
+            "raylab_cpus": f"{submission.num_cpus:g}",
+            "raylab_gpus": f"{submission.num_gpus:g}",
+            **submission.metadata,
+        }
+        body: dict[str, Any] = {
+            "entrypoint": shlex.join(submission.command),
+            "runtime_env": runtime_env,
+            "metadata": metadata,
+        }
+        if submission.num_cpus:
+            body["entrypoint_num_cpus"] = submission.num_cpus
+        if submission.num_gpus:
+            body["entrypoint_num_gpus"] = submission.num_gpus
+        if submission.submission_id:
+            body["submission_id"] = submission.submission_id
+        reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
+        if reply.status != 200:
+            raise UsageError(f"Ray refused the job: {_last_line(reply.data)}")
+        return str(reply.json()["submission_id"])
+
+    def list(self) -> tuple[Job, ...]:
+        """Every submitted job, newest first. Drivers that were not submitted are left out."""
+        rows = self._api.get("/api/jobs/")
+        jobs = [_job(row) for row in rows if row.get("submission_id")]
+        return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
+
+    def get(self, submission_id: str) -> Job:
+        """One job. Raises NotFoundError that names the latest ones."""
+        reply = self._api.request("GET", f"/api/jobs/{quote(submission_id, safe='')}")
+        if reply.status == 404:
+            latest = ", ".join(job.submission_id for job in self.list()[:5]) or "none"
+            raise NotFoundError(f"there is no job {submission_id!r}", f"latest jobs: {latest}")
+        if reply.status != 200:
+            raise ClusterError(f"Ray could not show job {submission_id}: {_last_line(reply.data)}")
+        return _job(reply.json())
+
+    def logs(self, submission_id: str) -> str:
+        """Everything the job's driver printed so far. Raises NotFoundError."""
+        self.get(submission_id)
+        reply = self._api.request("GET", f"/api/jobs/{quote(submission_id, safe='')}/logs", timeout=30)
+        if reply.status != 200:  # no driver yet, or its node is gone with the log
+            return ""
+        return str(reply.json().get("logs") or "")
+
+    def follow(self, submission_id: str) -> Iterator[str]:
+        """The log a line at a time, until the job has ended. Raises NotFoundError."""
+        shown = 0
+        while True:
+            ended = self.get(submission_id).final
+            text = self.logs(submission_id)
+            complete = len(text) if ended else text.rfind("\n") + 1
+            yield from text[shown:complete].splitlines()
+            shown = max(shown, complete)
+            if ended:
+                return
+            self._sleep(POLL_SECONDS)
+
+    def wait(self, submission_id: str, timeout: float) -> Job:
+        """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
+        deadline = self._clock() + timeout
+        while True:
+            job = self.get(submission_id)
+            if job.final:
+                return job
+            if self._clock() >= deadline:
+                tail = "\n".join(self.logs(submission_id).splitlines()[-10:])
+                raise WaitTimeoutError(
+                    f"job {submission_id} is still {job.status} after {timeout:g} s. Its last lines:\n{tail}"
+                )
+            self._sleep(POLL_SECONDS)
+
+    def stop(self, submission_id: str) -> Job:
+        """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); an ended job stays as it is."""
+        job = self.get(submission_id)
+        if job.final:
+            return job
+        reply = self._api.request("POST", f"/api/jobs/{quote(submission_id, safe='')}/stop", timeout=30)
+        if reply.status != 200:
+            raise ClusterError(f"Ray could not stop job {submission_id}: {_last_line(reply.data)}")
+        return self.wait(submission_id, 30)
+
+    def _upload(self, folder: Path) -> str:
+        data = package(folder)
+        name = f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip"
+        path = f"/api/packages/gcs/{name}"
+        if self._api.request("GET", path).status != 200:
+            reply = self._api.request("PUT", path, body=data, timeout=120)
+            if reply.status != 200:
+                raise ClusterError(f"Ray did not take the working directory {folder}: {_last_line(reply.data)}")
+        return f"gcs://{name}"
+
+
+def package(folder: Path) -> bytes:
+    """`folder` as a zip, equal bytes for equal content. Raises NotFoundError, UsageError when it is too large."""
+    if not folder.is_dir():
+        raise NotFoundError(f"the working directory {folder} does not exist")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            if not path.is_file() or any(part in EXCLUDED for part in relative.parts):
+                continue
+            entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
+            entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            if buffer.tell() > MAX_PACKAGE_BYTES:
+                raise UsageError(
+                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES // 1024**2} MiB zipped",
+                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
+                )
+    return buffer.getvalue()
+
+
+def check_command(command: tuple[str, ...], working_dir: Path) -> None:
+    """Find what would fail at once: no command, a script that is missing or does not parse.
+
+    Raises UsageError, NotFoundError.
+    """
+    if not command:
+        raise UsageError("nothing to submit", "name a workload, or a command after --: submit -- python train.py")
+    if Path(command[0]).name not in ("python", "python3") or len(command) < 2 or command[1].startswith("-"):
+        return
+    script = working_dir / command[1]
+    if not script.is_file():
+        raise NotFoundError(
+            f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
+        )
+    try:
+        ast.parse(script.read_bytes(), filename=str(script))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise UsageError(
+            f"{script}{f', line {line}' if line else ''}: not valid Python: {getattr(error, 'msg', error)}"
+        ) from error
+
+
+def read_runtime_env(path: Path) -> dict[str, Any]:
+    """The runtime environment in a JSON file; a relative `pip` file in it is read beside it.
+
+    Raises NotFoundError, UsageError with the line.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFoundError(f"--runtime-env {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"--runtime-env {path}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"--runtime-env {path}: must be a JSON object, not {type(document).__name__}")
+    pip = document.get("pip")
+    if isinstance(pip, str):
+        requirements = path.parent / pip
+        try:
+            lines = requirements.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise NotFoundError(f"--runtime-env {path}: pip: {requirements}: {error.strerror}") from error
+        document["pip"] = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+    return document
+
+
+def _job(row: Mapping[str, Any]) -> Job:
+    metadata = {str(k): str(v) for k, v in (row.get("metadata") or {}).items()}
+    return Job(
+        submission_id=str(row["submission_id"]),
+        status=str(row["status"]),
+        entrypoint=str(row.get("entrypoint") or ""),
+        message=str(row.get("message") or ""),
+        started_at=row["start_time"] / 1000 if row.get("start_time") else None,
+        ended_at=row["end_time"] / 1000 if row.get("end_time") else None,
+        node_id=str(row.get("driver_node_id") or ""),
+        exit_code=row.get("driver_exit_code"),
+        metadata=metadata,
+        num_cpus=float(metadata.get("raylab_cpus", 0)),
+        num_gpus=float(metadata.get("raylab_gpus", 0)),
+    )
+
+
+def _last_line(data: bytes) -> str:
+    lines = [line for line in data.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no reason given"

@@ -1,0 +1,86 @@
+"""Every setting of Ray that the lab changes: its stock value, the lab's, and why.
+
+All are environment variables of the Ray nodes; jobs and their workers inherit them. Stock Ray notices the
+loss of a node after 15 to 65 seconds, which suits a large cluster on a network; on one machine the lab can
+afford to ask more often. Sources of the stock values: `ray/_private/ray_constants.py`, `ray_config_def.h`
+and `ray/train/v2/_internal/constants.py` of Ray 2.60.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One environment variable. `stock` is what Ray does without it."""
+
+    name: str
+    value: str
+    stock: str
+    reason: str
+
+
+DETECTION = (
+    Knob(
+        "RAY_health_check_initial_delay_ms",
+        "1000",
+        "5000",
+        "a node that dies right after it joined is noticed as well",
+    ),
+    Knob("RAY_health_check_period_ms", "250", "3000", "the head asks every node four times a second"),
+    Knob(
+        "RAY_health_check_timeout_ms",
+        "500",
+        "10000",
+        "a frozen node does not answer at all: waiting longer tells no more",
+    ),
+    Knob(
+        "RAY_health_check_failure_threshold",
+        "3",
+        "5",
+        "three misses in a row, about 2 s of silence, so that one slow answer kills nobody",
+    ),
+    Knob(
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
+        "0.2",
+        "2.0",
+        "the Train controller looks at its workers (and takes their checkpoints) five times a second",
+    ),
+)
+"""How fast the loss of a node is noticed."""
+
+RESTART = (
+    Knob(
+        "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S",
+        "2",
+        "30",
+        "the process group of a dead rank cannot be shut down in order; do not wait for it",
+    ),
+    Knob(
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+        "0",
+        "30",
+        "survivors of a failed attempt have nothing to drain; the next attempt starts from the checkpoint",
+    ),
+    Knob(
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
+        "0",
+        "1",
+        "there is no cloud that announces preemptions; saves an actor per run",
+    ),
+)
+"""How fast training starts again once a loss was noticed."""
+
+HOUSEKEEPING = (
+    Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),
+    Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
+)
+"""Nothing to do with recovery."""
+
+KNOBS = DETECTION + RESTART + HOUSEKEEPING
+
+
+def environment() -> dict[str, str]:
+    """The knobs as environment variables."""
+    return {knob.name: knob.value for knob in KNOBS}

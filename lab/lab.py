@@ -1,0 +1,175 @@
+"""Lab: one running lab as an object, the parts of the core put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.cluster import Node, RayApi, infeasible
+from lab.errors import RefusedError
+from lab.jobs import Job, Jobs, Submission, check_command
+from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.topology import REGION, Endpoints, LabSpec, LabStatus
+from lab.workloads import find_workload
+
+if TYPE_CHECKING:
+    from lab.checkpoints import CheckpointInfo
+    from lab.ledger import History
+    from lab.objectstore import ObjectStore
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that was handed to Ray. `waits` says why it cannot start as the cluster is, or is empty."""
+
+    submission_id: str
+    waits: str = ""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a job runs now."""
+
+    submission_id: str
+    driver: str
+    """Service of the entrypoint, empty while it has none."""
+    workers: tuple[tuple[int, str], ...]
+    """(rank, service) of the newest attempt of every run that has not finished."""
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Every service that runs a part of the job, ranks first."""
+        return tuple(dict.fromkeys([*(service for _, service in self.workers), *filter(None, [self.driver])]))
+
+
+class Lab:
+    """A lab on one runtime. Opens connections when they are first used."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    @property
+    def name(self) -> str:
+        """The lab's name."""
+        return self.runtime.lab
+
+    def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """Start the lab; see Runtime.up."""
+        return self.runtime.up(spec, on_progress)
+
+    def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
+        """Stop the lab; see Runtime.down."""
+        return self.runtime.down(volumes=volumes, on_progress=on_progress)
+
+    def status(self) -> LabStatus:
+        """The lab as it is now."""
+        return self.runtime.status()
+
+    def endpoints(self) -> Endpoints:
+        """How to reach the lab. Raises LabDownError."""
+        return self.runtime.endpoints()
+
+    def restart(self, service: str, on_progress: OnProgress = ignore_progress) -> None:
+        """Stop a service, if it runs, and start it again. Raises what Runtime.stop and Runtime.start raise."""
+        status = self.status().service(service)
+        if status is not None and status.state.value in ("starting", "running", "healthy", "paused"):
+            self.runtime.stop(service)
+        self.runtime.start(service, on_progress)
+
+    @cached_property
+    def api(self) -> RayApi:
+        """Ray's HTTP API. Raises LabDownError."""
+        endpoints = self.endpoints()
+        return RayApi(endpoints.dashboard, endpoints.ray_token)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The Jobs API. Raises LabDownError."""
+        return Jobs(self.api)
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """The object store. Raises LabDownError."""
+        from lab.objectstore import ObjectStore
+
+        endpoints = self.endpoints()
+        return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
+
+    def submit(self, submission: Submission) -> Submitted:
+        """Start a job. One that no node can hold is submitted all the same, and waits; the answer says why.
+
+        Raises UsageError, NotFoundError, ClusterError; nothing is submitted then.
+        """
+        check_command(submission.command, submission.working_dir or Path.cwd())
+        waits = infeasible(submission.demand, self.api.nodes()) or ""
+        return Submitted(self.jobs.submit(submission), waits)
+
+    def submit_workload(
+        self,
+        name: str,
+        settings: Mapping[str, str],
+        *,
+        num_cpus: float = 0,
+        num_gpus: float = 0,
+        job_name: str = "",
+    ) -> Submitted:
+        """Start a workload of workspace/ with these `-p` settings. Raises what `submit` raises."""
+        workload = find_workload(name)
+        metadata = {"raylab_workload": name, **({"job_name": job_name} if job_name else {})}
+        return self.submit(
+            Submission(
+                command=workload.arguments(settings),
+                working_dir=workload.folder,
+                num_cpus=num_cpus,
+                num_gpus=num_gpus,
+                metadata=metadata,
+            )
+        )
+
+    def history(self, submission_id: str) -> History:
+        """What the ledger says about a job so far."""
+        from lab.checkpoints import LedgerReader
+        from lab.ledger import History
+
+        return History.of(LedgerReader(self.store, submission_id).poll())
+
+    def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
+        """The checkpoints in the object store, of one job or of all."""
+        from lab.checkpoints import list_checkpoints
+
+        if job is not None:
+            self.jobs.get(job)
+        return list_checkpoints(self.store, job)
+
+    def placement(self, submission_id: str) -> Placement:
+        """Where a job runs now. Raises NotFoundError."""
+        return place(self.jobs.get(submission_id), self.history(submission_id), self.api.nodes())
+
+    def running_job(self) -> Job:
+        """The one job that runs. Raises RefusedError when there is none, or more than one."""
+        running = [job for job in self.jobs.list() if not job.final]
+        if not running:
+            raise RefusedError("no job is running", "start one first: labctl submit digits --detach")
+        if len(running) > 1:
+            names = ", ".join(job.submission_id for job in running)
+            raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
+        return running[0]
+
+
+def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
+    """Where `job` runs, from its ledger and the cluster's nodes (dead ones included)."""
+    services = {node.node_id: node.service for node in nodes}
+    driver = services.get(job.node_id, "") if not job.final else ""
+    workers: list[tuple[int, str]] = []
+    for run in history.runs:
+        if run.finished_at is None and run.attempts and not job.final:
+            newest = run.attempts[-1]
+            if newest.ended_at is None:
+                workers += [(rank, services.get(node, node[:8])) for rank, node in sorted(newest.nodes.items())]
+    return Placement(job.submission_id, driver, tuple(workers))
+
+
+__all__ = ["Lab", "Placement", "Submitted", "place"]

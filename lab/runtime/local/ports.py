@@ -1,0 +1,72 @@
+"""Ports on loopback: which are free, and who holds one that is not."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Collection
+
+import psutil
+
+from lab.errors import PortTakenError
+
+LOOPBACK = "127.0.0.1"
+
+USUAL = {
+    "dashboard": 8265,
+    "gcs": 6379,
+    "client": 10001,
+    "s3": 9000,
+    "jupyter": 8888,
+    "prometheus": 9090,
+    "grafana": 3000,
+}
+"""The port that people expect of each service; used when it is free."""
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port, on any address."""
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                return False
+    return True
+
+
+def holder(port: int) -> str:
+    """Who listens on this port, as far as this user may see: `name (process id)`."""
+    with contextlib.suppress(psutil.Error, RuntimeError):
+        for connection in psutil.net_connections("tcp"):
+            listening = connection.status == psutil.CONN_LISTEN
+            if listening and connection.laddr.port == port and connection.pid:
+                with contextlib.suppress(psutil.Error):
+                    return f"{psutil.Process(connection.pid).name()} (process {connection.pid})"
+    return "another process, whose owner this user may not see"
+
+
+def choose(name: str, wanted: int | None, reserved: Collection[int]) -> int:
+    """A port for `name`: the one wanted, else the usual one, else any free one.
+
+    Raises PortTakenError, naming the holder, when the one wanted is in use or reserved by another lab.
+    """
+    if wanted is not None:
+        if wanted in reserved:
+            raise PortTakenError(f"port {wanted} for {name} is reserved by another lab", "choose another one")
+        if not is_free(wanted):
+            raise PortTakenError(
+                f"port {wanted} for {name} is in use by {holder(wanted)}",
+                f"end it, choose another one with --port {name}=NUMBER, or leave it out to get a free one",
+            )
+        return wanted
+    usual = USUAL[name]
+    if usual not in reserved and is_free(usual):
+        return usual
+    while True:
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port = int(probe.getsockname()[1])
+        if port not in reserved:
+            return port

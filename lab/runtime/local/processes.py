@@ -1,0 +1,133 @@
+"""Processes of the local runtime: started in sessions of their own, recognised for certain, ended whole.
+
+A process id alone names nothing: ids are used again. A process is known here by its id *and* its start time.
+The processes of a service are found by three marks, because Ray moves its own about: the session of the
+leader, descent from it, and an environment variable that every service is started with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARK = "RAYLAB_SERVICE"
+"""Environment variable of every process of a lab: `<folder of the lab>:<service>`."""
+
+START_TOLERANCE_SECONDS = 0.05
+"""Start times are kept in clock ticks of 10 ms."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process for certain: its id and when it started (seconds since the epoch)."""
+
+    pid: int
+    started_at: float
+
+
+def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> Identity:
+    """Start a process in a session of its own, its output appended to `log`. Raises OSError."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            list(argv),
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    # The handle is not kept: labctl may end at any time. psutil reaps it if it dies while we are its parent.
+    process.returncode = 0
+    return Identity(process.pid, psutil.Process(process.pid).create_time())
+
+
+def find(identity: Identity) -> psutil.Process | None:
+    """The living process with this identity, or None (ended, a zombie, or somebody else's id by now)."""
+    try:
+        process = psutil.Process(identity.pid)
+        if abs(process.create_time() - identity.started_at) > START_TOLERANCE_SECONDS:
+            return None
+        if process.status() == psutil.STATUS_ZOMBIE:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(identity.pid, os.WNOHANG)
+            return None
+        return process
+    except psutil.Error:
+        return None
+
+
+def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
+    """Every living process of a service: the leader's session and descendants, and whoever carries `mark`."""
+    found: dict[int, psutil.Process] = {}
+    alive = find(leader) if leader else None
+    snapshot = list(psutil.process_iter())
+    own = os.getuid()
+    for process in snapshot:
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.uids().real != own or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            in_session = leader is not None and os.getsid(process.pid) == leader.pid
+            if in_session and process.create_time() >= leader.started_at - START_TOLERANCE_SECONDS:  # type: ignore[union-attr]
+                found[process.pid] = process
+            elif process.environ().get(MARK) == mark:
+                found[process.pid] = process
+    if alive:
+        found[alive.pid] = alive
+    for process in list(found.values()):
+        with contextlib.suppress(psutil.Error):
+            for child in process.children(recursive=True):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    found.setdefault(child.pid, child)
+    found.pop(os.getpid(), None)
+    return list(found.values())
+
+
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Signal each process that is still the one it was (psutil compares start times)."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
+
+
+def end(leader: Identity | None, mark: str, *, grace: float) -> int:
+    """End a service: SIGTERM to its leader and `grace` seconds, then SIGKILL to whatever is left.
+
+    Returns how many processes had to be killed. With `grace` 0 everything is killed at once.
+    """
+    processes = members(leader, mark)
+    if grace > 0:
+        first = find(leader) if leader else None
+        send([first] if first else processes, signal.SIGTERM)
+        _, processes = psutil.wait_procs(processes, timeout=grace)
+    killed = 0
+    for _ in range(10):  # killing a parent can reveal a child that was just being made
+        processes = [*processes, *members(leader, mark)] if killed else (processes or members(leader, mark))
+        if not processes:
+            break
+        send(processes, signal.SIGKILL)
+        killed += len({process.pid for process in processes})
+        psutil.wait_procs(processes, timeout=5)
+        processes = members(leader, mark)
+        if not processes:
+            break
+    if leader is not None:
+        find(leader)  # reaps it when we are its parent
+    return killed
+
+
+def frozen(processes: Iterable[psutil.Process]) -> bool:
+    """Whether there are processes and every one of them is stopped (SIGSTOP)."""
+    states = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            states.append(process.status())
+    return bool(states) and all(state == psutil.STATUS_STOPPED for state in states)

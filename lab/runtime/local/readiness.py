@@ -1,0 +1,70 @@
+"""Whether a service of the local runtime serves, asked the way its users would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.cluster import Node, RayApi
+from lab.errors import ClusterError
+from lab.runtime.local.services import Plan
+from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, is_worker
+
+HTTP_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """`ready`, or what is still missing."""
+
+    ready: bool
+    detail: str = ""
+
+
+def http_status(url: str, headers: Mapping[str, str] | None = None) -> int | None:
+    """The HTTP status of a GET, or None when nothing answers."""
+    import urllib3
+
+    try:
+        with urllib3.PoolManager(retries=False) as pool:
+            response = pool.request(
+                "GET", url, headers=headers, timeout=urllib3.Timeout(HTTP_TIMEOUT_SECONDS), redirect=False
+            )
+    except urllib3.exceptions.HTTPError:
+        return None
+    return int(response.status)
+
+
+def probe(plan: Plan, service: str, *, after: float, nodes: Sequence[Node] | None = None) -> Readiness:
+    """Whether `service`, started at `after` (seconds since the epoch), serves now.
+
+    A node counts only when it joined after its process was started: for about a second the cluster still
+    lists the node that the same service was before. `nodes` saves a request when the caller has just asked.
+    """
+    if service == STORE:
+        path = "/minio/health/live" if plan.store == "minio" else "/raylab/health"
+        return _http(plan.url("s3") + path, {200})
+    if service == PROMETHEUS:
+        return _http(plan.url("prometheus") + "/-/ready", {200})
+    if service == JUPYTER:
+        authorization = {"Authorization": f"token {plan.secrets.jupyter_token}"}
+        return _http(plan.url("jupyter") + "/api/status", {200}, authorization)
+    assert service == HEAD or is_worker(service), service
+    if nodes is None:
+        api = RayApi(plan.url("dashboard"), plan.secrets.ray_token)
+        try:
+            api.get("/api/version", timeout=HTTP_TIMEOUT_SECONDS)
+            nodes = api.nodes()
+        except ClusterError as error:
+            return Readiness(False, error.message)
+    for node in nodes:
+        if node.service == service and node.alive and (node.started_at or 0.0) >= after - 1.0:
+            return Readiness(True, f"node {node.node_id[:8]} is alive in Ray")
+    return Readiness(False, "its node is not alive in Ray")
+
+
+def _http(url: str, accepted: set[int], headers: Mapping[str, str] | None = None) -> Readiness:
+    status = http_status(url, headers)
+    if status in accepted:
+        return Readiness(True)
+    return Readiness(False, f"{url} does not answer" if status is None else f"{url} answers HTTP {status}")

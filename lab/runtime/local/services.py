@@ -1,0 +1,265 @@
+"""The command line and environment of every service of the local runtime, as pure functions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import knobs
+from lab.runtime.local.ports import LOOPBACK
+from lab.runtime.local.processes import MARK
+from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets
+from lab.topology import (
+    BUCKET,
+    HEAD,
+    JUPYTER,
+    LEDGER_PREFIX,
+    PROMETHEUS,
+    REGION,
+    STORE,
+    LabSpec,
+    Vendor,
+    is_worker,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+"""The checkout: what holds lab/ and workspace/."""
+
+PROBE = ROOT / "lab" / "probe"
+
+OBJECT_STORE_BYTES = 200 * 1024**2
+"""Shared memory of each node's Ray object store. The workloads move little through it; Ray's own default, 30 %
+of the memory for every node of the host, would be counted once per node."""
+
+CALLBACKS = "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu"
+
+INHERITED = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+"""What a service keeps of the environment that `up` was called in; the rest could change how a lab behaves."""
+
+INHERITED_PREFIXES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_", "HF_", "NCCL_", "LD_LIBRARY_PATH", "CUDA_HOME")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where one lab keeps its things."""
+
+    folder: Path
+    ray_temporary: Path
+    """Short, because Ray puts Unix sockets below it and their paths may have 107 characters."""
+
+    @property
+    def secrets(self) -> Path:
+        """Files with keys and tokens, mode 0600."""
+        return self.folder / "secrets"
+
+    def objects(self, store: str) -> Path:
+        """What the object store keeps; each kind of server has its own format, so its own folder."""
+        return self.folder / "objects" / store
+
+    def log(self, service: str) -> Path:
+        """The output of a service."""
+        return self.folder / "logs" / f"{service}.log"
+
+    def mark(self, service: str) -> str:
+        """The value of MARK in every process of a service."""
+        return f"{self.folder}:{service}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start a service."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    cwd: Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides how a lab's services are started."""
+
+    spec: LabSpec
+    ports: Mapping[str, int]
+    layout: Layout
+    secrets: Secrets
+    store: str
+    minio: str = ""
+    """Path of the minio binary, when `store` is `minio`."""
+    prometheus: str = ""
+    """Path of the prometheus binary; empty when there is none."""
+    memory_bytes: int = 0
+    """Memory that each node offers to Ray's scheduler."""
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What is started, in this order."""
+        return (STORE, HEAD, *self.spec.worker_services, *([PROMETHEUS] if self.prometheus else []), JUPYTER)
+
+    def url(self, port: str, scheme: str = "http") -> str:
+        """The loopback URL of a named port."""
+        return f"{scheme}://{LOOPBACK}:{self.ports[port]}"
+
+    def command(self, service: str) -> Command:
+        """How to start `service`."""
+        environment = {**self._base(), MARK: self.layout.mark(service)}
+        if service == STORE:
+            return self._store(environment)
+        if service == PROMETHEUS:
+            return Command(self._prometheus_argv(), environment, self.layout.folder)
+        environment.update(client_environment(self))
+        if service == JUPYTER:
+            environment["JUPYTER_TOKEN"] = self.secrets.jupyter_token
+            return Command(self._jupyter_argv(), environment, ROOT / "workspace")
+        environment.update(self._node_environment(service))
+        return Command(self._node_argv(service), environment, self.layout.folder)
+
+    def _base(self) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name in INHERITED or name.upper().startswith(INHERITED_PREFIXES)
+        }
+        # Jobs start `python` and `ray`: those of this environment.
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
+
+    def _store(self, environment: dict[str, str]) -> Command:
+        address = f"{LOOPBACK}:{self.ports['s3']}"
+        if self.store == "minio":
+            environment.update(
+                MINIO_ROOT_USER=self.secrets.store.access_key,
+                MINIO_ROOT_PASSWORD=self.secrets.store.secret_key,
+                MINIO_BROWSER="off",
+            )
+            argv = (self.minio, "server", str(self.layout.objects(self.store)), "--address", address, "--quiet")
+            return Command(argv, environment, self.layout.folder)
+        argv = (
+            *(sys.executable, "-m", "lab.runtime.local.s3server"),
+            *("--host", LOOPBACK, "--port", str(self.ports["s3"])),
+            *("--root", str(self.layout.objects(self.store))),
+            *("--credentials", str(self.layout.secrets / STORE_FILE)),
+        )
+        return Command(argv, environment, ROOT)
+
+    def _prometheus_argv(self) -> tuple[str, ...]:
+        return (
+            self.prometheus,
+            f"--config.file={self.layout.folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self.layout.folder / 'prometheus'}",
+            f"--web.listen-address={LOOPBACK}:{self.ports['prometheus']}",
+        )
+
+    def _jupyter_argv(self) -> tuple[str, ...]:
+        return (
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            f"--ServerApp.ip={LOOPBACK}",
+            f"--ServerApp.port={self.ports['jupyter']}",
+            "--ServerApp.port_retries=0",
+            f"--ServerApp.root_dir={ROOT / 'workspace'}",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+            "--LabApp.news_url=None",
+        )
+
+    def _node_argv(self, service: str) -> tuple[str, ...]:
+        argv = [
+            *(sys.executable, "-m", "raylab_probe.node", "start", "--block", "--disable-usage-stats"),
+            f"--node-ip-address={LOOPBACK}",
+            f"--node-name={service}",
+            f"--object-store-memory={OBJECT_STORE_BYTES}",
+            # 0 lets the kernel choose: two nodes of one host cannot share Ray's fixed ranges.
+            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
+        ]
+        if self.memory_bytes:
+            argv.append(f"--memory={self.memory_bytes}")
+        if service == HEAD:
+            argv += [
+                "--head",
+                "--num-cpus=0",  # training belongs on the workers
+                "--num-gpus=0",
+                f"--port={self.ports['gcs']}",
+                f"--ray-client-server-port={self.ports['client']}",
+                f"--dashboard-host={LOOPBACK}",
+                f"--dashboard-port={self.ports['dashboard']}",
+                f"--temp-dir={self.layout.ray_temporary}",
+            ]
+            return tuple(argv)
+        gpus = 1 if self.spec.gpu.gpu_of(service) else 0
+        argv += [
+            f"--address={LOOPBACK}:{self.ports['gcs']}",
+            f"--num-cpus={self.spec.cpus_per_worker}",
+            f"--num-gpus={gpus}",
+            # The nodes of one host share a log folder. The head's monitor reads it all; a second one would print
+            # every line of a job twice.
+            "--include-log-monitor=False",
+        ]
+        return tuple(argv)
+
+    def _node_environment(self, service: str) -> dict[str, str]:
+        environment = {
+            **knobs.environment(),
+            "RAYLAB_GPU": self.spec.gpu.vendor.value,
+            "RAYLAB_SERVICE_NAME": service,
+        }
+        if self.prometheus:
+            environment["RAY_PROMETHEUS_HOST"] = self.url("prometheus")
+            environment["RAY_PROMETHEUS_NAME"] = "Prometheus"
+        assignment = self.spec.gpu.gpu_of(service) if is_worker(service) else None
+        if self.spec.gpu.vendor is Vendor.NVIDIA:
+            environment["CUDA_VISIBLE_DEVICES"] = assignment.gpu if assignment else ""
+        elif self.spec.gpu.vendor is Vendor.AMD:
+            environment["HIP_VISIBLE_DEVICES"] = assignment.gpu if assignment else ""
+        return environment
+
+
+def client_environment(plan: Plan) -> dict[str, str]:
+    """What a process needs to use the cluster and the store: for nodes, for Jupyter, for a person's shell."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),
+        "RAY_ADDRESS": f"{LOOPBACK}:{plan.ports['gcs']}",
+        "RAY_API_SERVER_ADDRESS": plan.url("dashboard"),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_probe.node: Ray stays on loopback
+        "RAY_TRAIN_CALLBACKS": CALLBACKS,
+        "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
+        "PYTHONPATH": str(PROBE),
+        "AWS_ENDPOINT_URL": plan.url("s3"),
+        "AWS_ACCESS_KEY_ID": plan.secrets.store.access_key,
+        "AWS_SECRET_ACCESS_KEY": plan.secrets.store.secret_key,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def prometheus_config(plan: Plan) -> str:
+    """prometheus.yml: Ray's targets by HTTP discovery with the token. (JSON is YAML.)"""
+    token = {"type": "Bearer", "credentials_file": str(plan.layout.secrets / RAY_FILE)}
+    return json.dumps(
+        {
+            "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
+            "scrape_configs": [
+                {
+                    "job_name": "ray",
+                    "authorization": token,
+                    "http_sd_configs": [
+                        {
+                            "url": f"{plan.url('dashboard')}/api/prometheus/sd",
+                            "refresh_interval": "5s",
+                            "authorization": token,
+                        }
+                    ],
+                }
+            ],
+        },
+        indent=1,
+    )
+
+
+def secret_file(plan: Plan, service: str) -> Path | None:
+    """The file that holds a service's secret, for `labctl services`."""
+    names = {STORE: STORE_FILE, HEAD: RAY_FILE, JUPYTER: JUPYTER_FILE}
+    return plan.layout.secrets / names[service] if service in names else None

@@ -1,0 +1,108 @@
+"""The state file of a local lab: what was started, with identities that survive the shell but not a reboot."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lab.errors import ServiceError
+from lab.home import write_private
+from lab.runtime.local.processes import Identity
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+
+SCHEMA = "raylab-local/1"
+FILE = "state.json"
+
+
+@dataclass(frozen=True)
+class LabState:
+    """A lab as `up` left it. `booted_at` tells a state from before a reboot (seconds since the epoch)."""
+
+    spec: LabSpec
+    ports: Mapping[str, int]
+    booted_at: float
+    store: str
+    """Which S3 server runs: `minio` or `moto`."""
+    leaders: Mapping[str, Identity] = field(default_factory=dict)
+    """Service -> its first process. A service that was started once stays listed when it has died."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def stale(self) -> bool:
+        """Whether the machine was rebooted since: then no process of this state can be alive."""
+        return abs(psutil.boot_time() - self.booted_at) > 60
+
+    def with_leader(self, service: str, identity: Identity) -> LabState:
+        """This state with one service's process replaced."""
+        return dataclasses.replace(self, leaders={**self.leaders, service: identity})
+
+    def without_leader(self, service: str) -> LabState:
+        """This state as if the service had never been started."""
+        return dataclasses.replace(self, leaders={k: v for k, v in self.leaders.items() if k != service})
+
+
+def load(folder: Path) -> LabState | None:
+    """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
+    path = folder / FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ServiceError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return _decode(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ServiceError(
+            f"the state file {path} is damaged ({type(error).__name__}: {error})",
+            "`labctl down` stops what it finds and removes it; stored objects are kept",
+        ) from error
+
+
+def save(folder: Path, state: LabState) -> None:
+    """Replace the state in `folder`, in one step."""
+    write_private(folder / FILE, json.dumps(_encode(state), indent=1))
+
+
+def _encode(state: LabState) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "spec": dataclasses.asdict(state.spec),
+        "ports": dict(state.ports),
+        "booted_at": state.booted_at,
+        "store": state.store,
+        "leaders": {name: dataclasses.asdict(identity) for name, identity in state.leaders.items()},
+        "notes": list(state.notes),
+    }
+
+
+def _decode(document: Mapping[str, Any]) -> LabState:
+    if document["schema"] != SCHEMA:
+        raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
+    spec = document["spec"]
+    gpu = spec["gpu"]
+    return LabState(
+        spec=LabSpec(
+            name=spec["name"],
+            gpu=GpuPlan(
+                Vendor(gpu["vendor"]), tuple(GpuAssignment(**a) for a in gpu["assignments"]), gpu["reason"]
+            ),
+            workers=int(spec["workers"]),
+            cpus_per_worker=int(spec["cpus_per_worker"]),
+            ports=tuple((str(name), int(port)) for name, port in spec["ports"]),
+        ),
+        ports={str(name): int(port) for name, port in document["ports"].items()},
+        booted_at=float(document["booted_at"]),
+        store=str(document["store"]),
+        leaders={
+            str(name): Identity(int(entry["pid"]), float(entry["started_at"]))
+            for name, entry in document["leaders"].items()
+        },
+        notes=tuple(str(note) for note in document.get("notes", ())),
+    )

@@ -1,0 +1,126 @@
+"""Workloads: the training scripts in workspace/, each with a `workload.json` that names its parameters.
+
+    {"summary": "...", "command": ["python", "train.py"],
+     "parameters": {"epochs": {"type": "int", "default": 20, "minimum": 1, "maximum": 10000, "help": "..."}}}
+
+A parameter `epochs` is passed to the script as `--epochs VALUE`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import NotFoundError, UsageError
+
+WORKSPACE = Path(__file__).resolve().parent.parent / "workspace"
+MANIFEST = "workload.json"
+TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One thing a person may set with `-p name=value`."""
+
+    name: str
+    type: str
+    default: int | float | str | None
+    """None means that the script decides."""
+    help: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def parse(self, text: str) -> int | float | str:
+        """`text` as a value of this parameter. Raises UsageError, naming the parameter and what is allowed."""
+        try:
+            value: int | float | str = TYPES[self.type](text)
+        except ValueError as error:
+            raise UsageError(f"-p {self.name}={text}: must be {_article(self.type)}") from error
+        if isinstance(value, (int, float)):
+            low = self.minimum is not None and not value >= self.minimum
+            high = self.maximum is not None and not value <= self.maximum
+            if low or high:
+                bounds = " and ".join(
+                    f"at {word} {bound:g}"
+                    for word, bound in (("least", self.minimum), ("most", self.maximum))
+                    if bound is not None
+                )
+                raise UsageError(f"-p {self.name}={text}: must be {bounds}")
+        return value
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training script with its defaults."""
+
+    name: str
+    summary: str
+    folder: Path
+    command: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+
+    def arguments(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """The command line with these `-p` settings over the defaults. Raises UsageError."""
+        known = {p.name: p for p in self.parameters}
+        for name in settings:
+            if name not in known:
+                raise UsageError(
+                    f"-p {name}=...: {self.name} has no such parameter", f"it has: {', '.join(known)}"
+                )
+        argv = list(self.command)
+        for parameter in self.parameters:
+            text = settings.get(parameter.name)
+            value = parameter.default if text is None else parameter.parse(text)
+            if value is not None:
+                argv += [f"--{parameter.name}", str(value)]
+        return tuple(argv)
+
+
+def load_workload(folder: Path) -> Workload:
+    """The workload in `folder`. Raises UsageError that names the file and the entry when it is malformed."""
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
+    try:
+        parameters = tuple(
+            _parameter(name, entry, path) for name, entry in document.get("parameters", {}).items()
+        )
+        command = tuple(str(word) for word in document["command"])
+        summary = str(document["summary"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: malformed: {error!r}", "see lab/workloads.py for its form") from error
+    return Workload(folder.name, summary, folder, command, parameters)
+
+
+def workloads(workspace: Path = WORKSPACE) -> tuple[Workload, ...]:
+    """Every workload of the workspace, by name."""
+    return tuple(load_workload(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
+
+
+def find_workload(name: str, workspace: Path = WORKSPACE) -> Workload:
+    """The workload called `name`. Raises NotFoundError that lists the known ones."""
+    names = [path.parent.name for path in sorted(workspace.glob(f"*/{MANIFEST}"))]
+    if name not in names:
+        raise NotFoundError(
+            f"there is no workload {name!r}",
+            f"known: {', '.join(names) or 'none'}; for a script of your own: submit -- python SCRIPT",
+        )
+    return load_workload(workspace / name)
+
+
+def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:
+    kind = entry.get("type", "str")
+    if kind not in TYPES:
+        raise UsageError(f"{path}: parameters.{name}.type: {kind!r} is not one of {', '.join(TYPES)}")
+    return Parameter(
+        name, kind, entry.get("default"), entry.get("help", ""), entry.get("minimum"), entry.get("maximum")
+    )
+
+
+def _article(kind: str) -> str:
+    return {"int": "a whole number", "float": "a number"}.get(kind, "text")
