@@ -1,0 +1,36 @@
+"""The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
+
+from lab.receipt.compare import Compared, Comparison, Likeness, compare_runs
+from lab.receipt.judge import judge
+from lab.receipt.model import (
+    SCHEMA,
+    Attempt,
+    CheckpointProof,
+    CheckResult,
+    Evidence,
+    FaultRecord,
+    JobRecord,
+    NodeRecord,
+    Receipt,
+    Timeline,
+    Verdict,
+)
+
+__all__ = [
+    "SCHEMA",
+    "Attempt",
+    "CheckResult",
+    "CheckpointProof",
+    "Compared",
+    "Comparison",
+    "Evidence",
+    "FaultRecord",
+    "JobRecord",
+    "Likeness",
+    "NodeRecord",
+    "Receipt",
+    "Timeline",
+    "Verdict",
+    "compare_runs",
+    "judge",
+]

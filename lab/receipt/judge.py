@@ -1,0 +1,111 @@
+"""From evidence to verdict."""
+
+from __future__ import annotations
+
+from lab.ledger import Files, History, RunAttempt, manifest_sha256
+from lab.receipt.case import Case
+from lab.receipt.checks import OVER, likely_reason, run_checks
+from lab.receipt.model import (
+    Attempt,
+    CheckpointProof,
+    CheckResult,
+    Evidence,
+    Receipt,
+    Timeline,
+    Verdict,
+)
+
+
+def judge(evidence: Evidence) -> Receipt:
+    """Decide whether training recovered from the fault. Evidence that is missing never gives `recovered`.
+
+    Only the ledger of `evidence.job` counts. Of several runs that the fault hit, the worst is judged.
+    """
+    history = History.of(e for e in evidence.events if e.job == evidence.job.submission_id)
+    cases = [Case(evidence, run) for run in history.runs]
+    chosen = [case for case in cases if case.hit] or cases[-1:] or [Case(evidence, None)]
+    return min((_receipt(case) for case in chosen), key=lambda r: list(Verdict).index(r.verdict))
+
+
+def _receipt(case: Case) -> Receipt:
+    checks = run_checks(case)
+    verdict, reason = _verdict(case, checks)
+    return Receipt(
+        verdict=verdict,
+        reason=reason,
+        fault=case.fault,
+        timeline=_timeline(case),
+        checkpoint=_proof(case),
+        attempts=tuple(_attempt(case, a) for a in case.attempts),
+        lost_epochs=case.lost,
+        job=case.evidence.job,
+        checks=checks,
+        run=case.run.name if case.run else None,
+        epoch_key=case.run.progress_key if case.run else None,
+        problems=case.evidence.problems,
+    )
+
+
+def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+    again = case.restarted
+    base = case.newest_for(again) if again else None
+    if again and again.first and base:
+        reason = (
+            f"attempt {again.number} began again with {case.word} {again.first.progress} although there was a"
+        )
+        reason += f" checkpoint of {case.word} {base.progress}; likely, {likely_reason(case, again)}"
+        return Verdict.RESTARTED, reason
+    job, fault = checks[0], checks[1]
+    if case.evidence.job.status in OVER and case.evidence.job.status != "SUCCEEDED":
+        return Verdict.FAILED, job.detail
+    unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
+    wrong = next((c for c in checks if not c.passed and c.known), None)
+    if wrong and fault.passed and case.evidence.job.status in OVER and case.new:
+        return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
+    if unproven or wrong or case.evidence.problems:
+        causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
+        return Verdict.NOT_VERIFIED, "; ".join(causes)
+    place = f"{case.word} {case.right.progress}" if case.right else ""
+    return Verdict.RECOVERED, f"training went on from the checkpoint of {place} that the fault left behind"
+
+
+def _timeline(case: Case) -> Timeline:
+    def after(at: float | None) -> float | None:
+        return None if at is None else at - case.fault.at
+
+    node, hit, new, back = case.node(case.fault.node_id), case.hit, case.new, case.rejoined
+    loads = case.restores(new) if new else ()
+    return Timeline(
+        node_dead=after(node.ended_at) if node and not node.alive else None,
+        failure_detected=after(hit.failure_detected_at) if hit else None,
+        attempt_started=after(new.started_at) if new else None,
+        restored=after(min((load.at for load in loads), default=None)),
+        first_report=after(new.reports[0].at) if new and new.reports else None,
+        node_rejoined=after(back.started_at) if back else None,
+    )
+
+
+def _proof(case: Case) -> CheckpointProof | None:
+    right = case.right or (case.before_fault[-1] if case.before_fault else None)
+    if right is None:
+        return None
+    loads = case.restores(case.new) if case.new else ()
+    loaded: Files | None = next((load.files for load in loads if load.uri == right.uri and load.files), None)
+    loaded = loaded or next((load.files for load in loads if load.files), None)
+    return CheckpointProof(
+        uri=right.uri,
+        epoch=right.progress,
+        saved_sha256=right.sha256(loaded),
+        loaded_sha256=manifest_sha256(loaded) if loaded else None,
+    )
+
+
+def _attempt(case: Case, attempt: RunAttempt) -> Attempt:
+    return Attempt(
+        attempt=attempt.number,
+        nodes=tuple(case.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes)),
+        first_epoch=attempt.first.progress if attempt.first else None,
+        last_epoch=attempt.furthest,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+    )

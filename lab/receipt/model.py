@@ -1,0 +1,192 @@
+"""What the receipt is made of: the evidence that goes in, the verdict that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from lab.ledger import Event, Files, Number
+from lab.topology import ServiceStatus
+
+SCHEMA = "recovery-receipt/1"
+"""Version of the JSON that `Receipt.to_json` gives; schema.json beside this file describes it."""
+
+
+class Verdict(str, Enum):
+    """The outcome of a recovery, the worst first."""
+
+    RESTARTED = "restarted-from-scratch"
+    FAILED = "failed"
+    NOT_VERIFIED = "not-verified"
+    RECOVERED = "recovered"
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """A fault as it was injected. Times are in seconds since the epoch; `at` is taken just before it acts."""
+
+    kind: str
+    target: str
+    """The service."""
+    node_id: str
+    """Ray's id of the node that the service was when the fault began."""
+    at: float
+    reverted_at: float | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """A node as Ray lists it. A service that is started again is a new node under the same name."""
+
+    service: str
+    node_id: str
+    alive: bool
+    started_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job as Ray's Jobs API has it: PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED; empty if unknown."""
+
+    submission_id: str
+    status: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything the judgement rests on. What could not be learned is left empty and named in `problems`."""
+
+    job: JobRecord
+    fault: FaultRecord
+    events: tuple[Event, ...] = ()
+    nodes: tuple[NodeRecord, ...] = ()
+    stored: Mapping[str, Files] = field(default_factory=dict)
+    """Checkpoint URI -> manifest, as read from the object store afterwards. One that is missing or empty may
+    have been deleted by the script's own CheckpointConfig."""
+    services: tuple[ServiceStatus, ...] = ()
+    """The lab at the end."""
+    problems: tuple[str, ...] = ()
+    """What could not be read. Any one of them rules out the verdict `recovered`."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The answer to one question of the receipt."""
+
+    name: str
+    passed: bool
+    detail: str
+    known: bool = True
+    """False where evidence is missing or still to come: not passed, but not known to be wrong either."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Seconds after the fault; None for what did not happen."""
+
+    node_dead: float | None = None
+    failure_detected: float | None = None
+    attempt_started: float | None = None
+    restored: float | None = None
+    first_report: float | None = None
+    node_rejoined: float | None = None
+
+
+@dataclass(frozen=True)
+class CheckpointProof:
+    """The checkpoint that training had to resume from. SHA-256 as `lab.ledger.manifest_sha256` makes it."""
+
+    uri: str
+    epoch: Number | None
+    saved_sha256: str | None
+    loaded_sha256: str | None
+    """Of what the new attempt did load, whichever checkpoint that was; None when it loaded nothing."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of the run. `nodes` are service names by rank, ids for nodes that Ray does not list."""
+
+    attempt: int
+    nodes: tuple[str, ...]
+    first_epoch: Number | None
+    last_epoch: Number | None
+    started_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The machine-checked record of a recovery. Epochs are values of the metric `epoch_key`."""
+
+    verdict: Verdict
+    reason: str
+    """One sentence: why this verdict."""
+    fault: FaultRecord
+    timeline: Timeline
+    checkpoint: CheckpointProof | None
+    attempts: tuple[Attempt, ...]
+    lost_epochs: Number | None
+    """Work done twice, in reports; None when not known."""
+    job: JobRecord
+    checks: tuple[CheckResult, ...]
+    run: str | None
+    epoch_key: str | None
+    problems: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The receipt as plain dicts and lists, ready for `json.dumps`: the tool's public contract."""
+        fault, proof, timeline = self.fault, self.checkpoint, self.timeline
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "fault": {
+                "kind": fault.kind,
+                "target": fault.target,
+                "at": _ms(fault.at),
+                "reverted_at": _ms(fault.reverted_at),
+            },
+            "timeline": {
+                "node_dead": _ms(timeline.node_dead),
+                "failure_detected": _ms(timeline.failure_detected),
+                "attempt_started": _ms(timeline.attempt_started),
+                "restored": _ms(timeline.restored),
+                "first_report": _ms(timeline.first_report),
+                "node_rejoined": _ms(timeline.node_rejoined),
+            },
+            "checkpoint": proof
+            and {
+                "uri": proof.uri,
+                "epoch": proof.epoch,
+                "saved_sha256": proof.saved_sha256,
+                "loaded_sha256": proof.loaded_sha256,
+            },
+            "attempts": [
+                {
+                    "attempt": a.attempt,
+                    "nodes": list(a.nodes),
+                    "first_epoch": a.first_epoch,
+                    "last_epoch": a.last_epoch,
+                    "started_at": _ms(a.started_at),
+                    "ended_at": _ms(a.ended_at),
+                }
+                for a in self.attempts
+            ],
+            "lost_epochs": self.lost_epochs,
+            "job": {"submission_id": self.job.submission_id, "status": self.job.status},
+            "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
+            "run": self.run,
+            "epoch_key": self.epoch_key,
+            "problems": list(self.problems),
+        }
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
