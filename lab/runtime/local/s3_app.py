@@ -1,0 +1,202 @@
+"""moto's S3 as a WSGI application that keeps its objects on disk and answers only signed requests.
+
+A change is first made in moto, then on disk, and only then acknowledged. moto's models are not made for
+threads, so one request at a time goes through them; bodies are received and objects are sent outside of that.
+
+What could not survive a restart (tags, policies, versions, locks) is refused, not forgotten.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
+from typing import IO, Any
+from urllib.parse import parse_qs, unquote
+from xml.sax.saxutils import escape
+
+from werkzeug.http import parse_range_header
+from werkzeug.wrappers import Request, Response
+
+from lab.runtime.local.s3_auth import RefusalError, authenticate, open_body
+from lab.runtime.local.s3_disk import Disk, StorageError
+from lab.runtime.local.s3_moto import VERSION, Environ, MotoStore
+from lab.topology import Credentials
+
+HEALTH_PATH = "/raylab/health"
+IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
+"""Whom moto takes every verified request to come from."""
+
+KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
+"""Query parameters a change may have: the others name settings that this store would not keep."""
+
+LOST_HEADERS = ("HTTP_X_AMZ_TAGGING", "HTTP_X_AMZ_OBJECT_LOCK_", "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION")
+
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=raylab/20260101/{region}/s3/aws4_request, SignedHeaders=host, Signature=0"
+)
+
+
+class S3App:
+    """The WSGI application. One process can hold one: moto's state is global to the process."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        credentials: Credentials,
+        log: Callable[[str], None],
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        """Starts with what `disk` holds. `log` gets one line per error."""
+        self._credentials, self._log, self._now = credentials, log, now
+        self.lock = threading.Lock()
+        """Held while a change is made: who holds it can end the process between two changes."""
+        self._moto = MotoStore(disk)
+
+    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
+        request = Request(environ)
+        if environ.get("PATH_INFO") == HEALTH_PATH and request.method in ("GET", "HEAD"):
+            health = json.dumps({"server": "moto", "version": VERSION})
+            return Response(health, mimetype="application/json")(environ, start_response)
+        try:
+            response = self._answer(request)
+        except RefusalError as error:
+            response = self._refusal(request, error)
+        except StorageError as error:
+            response = self._refusal(request, RefusalError(507, "StorageFull", str(error)))
+        except ConnectionError:  # the client went away
+            raise
+        except OSError as error:
+            response = self._refusal(request, _os_refusal(request.method, error))
+        except NotImplementedError as error:
+            response = self._refusal(request, RefusalError(501, "NotImplemented", str(error)))
+        except Exception as error:  # moto raises whatever comes; the client needs an S3 answer
+            message = f"{type(error).__name__}: {error}"
+            response = self._refusal(request, RefusalError(500, "InternalError", message))
+        return response(environ, start_response)
+
+    def _answer(self, request: Request) -> Response:
+        raw_path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
+        if not raw_path.startswith("/") or raw_path.startswith("//"):
+            raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
+        signature = authenticate(request.environ, raw_path, self._credentials, self._now())
+        body = open_body(signature, request.environ, request.get_data(cache=False, parse_form_data=False))
+        bucket, _, key = unquote(raw_path)[1:].partition("/")
+        query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
+        plain = {name for name in query if not name.lower().startswith("x-amz-")}
+        environ = _for_moto(request.environ, body)
+
+        if request.method in ("GET", "HEAD", "OPTIONS"):
+            if (
+                key
+                and request.method == "GET"
+                and all(n.startswith("response-") or n == "x-id" for n in plain)
+            ):
+                return self._send_object(request, environ, bucket, key)
+            if key and "partNumber" in plain and "uploadId" not in plain:
+                raise RefusalError(
+                    501, "NotImplemented", "this store does not remember the parts of an object"
+                )
+            with self.lock:
+                return self._moto.ask(environ)
+        _check_keepable(request.environ, bucket, plain)
+        if request.method == "POST" and not key and "delete" not in plain:
+            raise RefusalError(501, "NotImplemented", "this store takes no uploads by HTML form")
+        with self.lock:
+            response = self._moto.ask(environ)
+            if response.status_code < 300:
+                self._moto.save(bucket, key, everything="delete" in plain)
+        return response
+
+    def _send_object(self, request: Request, environ: Environ, bucket: str, key: str) -> Response:
+        """moto decides and makes the headers; the data are sent from the file, all or the range asked for."""
+        whole = {name: value for name, value in environ.items() if name != "HTTP_RANGE"}
+        with self.lock:
+            buffer = self._moto.find(bucket, key)
+            if buffer is None:
+                return self._moto.ask(environ)
+            buffer.muted = True
+            try:
+                response = self._moto.ask(whole)
+            finally:
+                buffer.muted = False
+            if response.status_code != 200:
+                return response
+            stream = buffer.stored.open()
+        size = buffer.stored.record.size
+        start, end = 0, size
+        wanted = parse_range_header(request.headers.get("Range"))
+        if wanted is not None and wanted.units == "bytes" and len(wanted.ranges) == 1:
+            part = wanted.range_for_length(size)
+            if part is None:
+                stream.close()
+                raise RefusalError(416, "InvalidRange", "the object ends before the range begins")
+            start, end = part
+        stream.seek(start, io.SEEK_CUR)
+        data = Response(_pieces(stream, end - start), 206 if end - start < size else 200)
+        data.headers = response.headers
+        data.content_length = end - start
+        if data.status_code == 206:
+            data.headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+            for name in [n for n, _ in data.headers if n.lower().startswith("x-amz-checksum-")]:
+                del data.headers[name]  # it is the whole object's
+        return data
+
+    def _refusal(self, request: Request, error: RefusalError) -> Response:
+        self._log(f"{request.method} {request.path}: {error.status} {error.code}: {error.message}")
+        while request.stream.read(1 << 16):  # a client that is still sending would not read the answer
+            pass
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
+            f"<Resource>{escape(request.path)}</Resource><RequestId>0</RequestId></Error>"
+        )
+        return Response(text, error.status, mimetype="application/xml")
+
+
+def _for_moto(environ: Environ, body: bytes) -> Environ:
+    """The verified request without what only the signature needed; moto gets one identity and one region."""
+    kept = {name: v for name, v in environ.items() if not name.startswith("HTTP_X_MOTO_")}
+    for name in ("HTTP_TRANSFER_ENCODING", "wsgi.input_terminated", "HTTP_CONTENT_MD5"):
+        kept.pop(name, None)
+    query = environ.get("QUERY_STRING", "")
+    query = "&".join(part for part in query.split("&") if not re.match(r"(?i)x-amz-", part))
+    path = str(environ.get("RAW_URI", "/")).split("?", 1)[0]
+    if "form" in environ.get("CONTENT_TYPE", ""):  # moto would parse it, and then find no body
+        kept["CONTENT_TYPE"] = "binary/octet-stream"
+    kept.update(
+        {
+            "QUERY_STRING": query,
+            "RAW_URI": f"{path}?{query}" if query else path,
+            "HTTP_AUTHORIZATION": IDENTITY,
+            "HTTP_HOST": "localhost",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+        }
+    )
+    return kept
+
+
+def _pieces(stream: IO[bytes], left: int) -> Iterator[bytes]:
+    with stream:
+        while left > 0 and (data := stream.read(min(left, 1 << 18))):
+            left -= len(data)
+            yield data
+
+
+def _os_refusal(method: str, error: OSError) -> RefusalError:
+    if method in ("PUT", "POST", "DELETE") and error.errno is not None:
+        return RefusalError(507, "StorageFull", str(StorageError(error)))
+    return RefusalError(500, "InternalError", f"{error.strerror or error}")
+
+
+def _check_keepable(environ: Environ, bucket: str, query: set[str]) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
+        raise RefusalError(400, "InvalidBucketName", f"not a bucket's name: {bucket}")
+    lost = sorted(query - KEPT_SUBRESOURCES)
+    lost += [n[5:].replace("_", "-").lower() for n in environ if n.startswith(LOST_HEADERS)]
+    if lost:
+        raise RefusalError(501, "NotImplemented", f"this store does not keep: {', '.join(lost)}")

@@ -1,0 +1,128 @@
+"""The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
+
+    python -m lab.runtime.local.s3server --host 127.0.0.1 --port 9000 --root DIR --credentials FILE
+
+FILE is JSON with `access_key` and `secret_key`: the one key that is accepted. Only loopback addresses are
+served. `/raylab/health` answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time
+loses nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import ipaddress
+import json
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError, PortTakenError, UsageError
+from lab.topology import Credentials
+
+STOP_SECONDS = 5.0
+"""How long an end on request waits for the change that is being made."""
+
+
+def read_credentials(path: Path) -> Credentials:
+    """The key in a credentials file. Raises UsageError."""
+    try:
+        content = json.loads(path.read_bytes())
+        access_key, secret_key = content["access_key"], content["secret_key"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} is no credentials file: {error!r}", 'it needs {"access_key": ..., "secret_key": ...}'
+        ) from error
+    if not (isinstance(access_key, str) and isinstance(secret_key, str) and access_key and secret_key):
+        raise UsageError(f"{path} holds an empty key", "give both halves of the key as text")
+    return Credentials(access_key, secret_key)
+
+
+def check_loopback(host: str) -> None:
+    """Raises UsageError unless `host` can be reached from this machine only."""
+    if host != "localhost":
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(host).is_loopback:
+                return
+        raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1")
+
+
+def make_server(host: str, port: int, root: Path, credentials: Credentials, access_log: bool) -> Any:
+    """A server that listens already, and its application. Raises LabError."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import ThreadedWSGIServer
+
+    from lab.runtime.local.s3_app import S3App
+    from lab.runtime.local.s3_disk import Disk
+
+    class Handler(MotoRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            if access_log:
+                super().log_request(code, size)
+
+        def log(self, type: str, message: str, *args: Any) -> None:
+            text = message % args if args else message
+            _log(text.strip().splitlines()[-1] if text.strip() else type)
+
+    app = S3App(Disk(root, _log), credentials, _log)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
+            server = ThreadedWSGIServer(host, port, app, handler=Handler)
+    except SystemExit as error:  # werkzeug's answer to a port in use
+        raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
+    return server, app
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
+    parser = argparse.ArgumentParser(prog="s3server", description="An S3 server for a lab on one machine.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
+    parser.add_argument("--credentials", type=Path, required=True, help="JSON file with the key to accept")
+    parser.add_argument("--access-log", action="store_true", help="log every request, not only errors")
+    args = parser.parse_args(argv)
+    from lab.runtime.local.s3_moto import VERSION
+
+    try:
+        check_loopback(args.host)
+        _allow_many_files()
+        server, app = make_server(
+            args.host, args.port, args.root, read_credentials(args.credentials), args.access_log
+        )
+    except LabError as error:
+        _log(f"{error.message} ({error.hint})" if error.hint else error.message)
+        return error.exit_code
+
+    def end(*_: Any) -> None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    _log(f"serving {args.root} on http://{args.host}:{server.server_port} (moto {VERSION})")
+    server.serve_forever(poll_interval=0.2)
+    app.lock.acquire(timeout=STOP_SECONDS)
+    _log("ended on request")
+    return 0
+
+
+def _allow_many_files() -> None:
+    """Every part of an unfinished upload is an open file."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _log(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
