@@ -81,6 +81,6 @@ HOUSEKEEPING = (
 KNOBS = DETECTION + RESTART + HOUSEKEEPING
 
 
-def environment() -> dict[str, str]:
-    """The knobs as environment variables."""
-    return {knob.name: knob.value for knob in KNOBS}
+def environment(*, stock: bool = False) -> dict[str, str]:
+    """The knobs as environment variables; with `stock` only those that have nothing to do with recovery."""
+    return {knob.name: knob.value for knob in (HOUSEKEEPING if stock else KNOBS)}

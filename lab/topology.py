@@ -85,6 +85,8 @@ class LabSpec:
     """Logical CPUs that each worker offers to Ray; a schedule, not a limit."""
     ports: tuple[tuple[str, int], ...] = ()
     """Ports the user chose: (port name, number). Every other port is a free one."""
+    stock_ray: bool = False
+    """Leave Ray's own health-check settings, to compare (see lab.knobs)."""
 
     def __post_init__(self) -> None:
         check_lab_name(self.name)
@@ -99,6 +101,15 @@ class LabSpec:
                 raise UsageError(f"--port {name}={port}: unknown port", f"known: {', '.join(PORT_NAMES)}")
             if not 1024 <= port <= 65535:
                 raise UsageError(f"--port {name}={port}: must be between 1024 and 65535")
+
+    def same_lab(self, other: LabSpec) -> bool:
+        """Whether a lab started with `other` is what this asks for (ports are chosen once, at the start)."""
+
+        def essence(spec: LabSpec) -> tuple[object, ...]:
+            gpu = (spec.gpu.vendor, spec.gpu.assignments)
+            return (gpu, spec.workers, spec.cpus_per_worker, spec.stock_ray)
+
+        return essence(self) == essence(other)
 
     @property
     def worker_services(self) -> tuple[str, ...]:

@@ -76,11 +76,7 @@ class LocalRuntime(Runtime):
             current = self._load()
             if current is not None and not self._anything_alive(current):
                 current = None
-            if current is not None and (current.spec.gpu, current.spec.workers, current.spec.cpus_per_worker) != (
-                spec.gpu,
-                spec.workers,
-                spec.cpus_per_worker,
-            ):
+            if current is not None and not current.spec.same_lab(spec):
                 raise RefusedError(
                     f"lab {self.lab} is up with other settings ({describe(current.spec)})",
                     f"keep them, or `labctl down` first to start it with {describe(spec)}",
@@ -440,7 +436,8 @@ class LocalRuntime(Runtime):
 
 def describe(spec: LabSpec) -> str:
     """A lab's settings in a few words."""
-    return f"{spec.workers} workers, {spec.cpus_per_worker} CPUs each, GPU {spec.gpu.vendor.value}"
+    stock = ", stock Ray settings" if spec.stock_ray else ""
+    return f"{spec.workers} workers, {spec.cpus_per_worker} CPUs each, GPU {spec.gpu.vendor.value}{stock}"
 
 
 @contextlib.contextmanager

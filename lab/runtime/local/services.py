@@ -200,7 +200,7 @@ class Plan:
 
     def _node_environment(self, service: str) -> dict[str, str]:
         environment = {
-            **knobs.environment(),
+            **knobs.environment(stock=self.spec.stock_ray),
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "RAYLAB_SERVICE_NAME": service,
         }

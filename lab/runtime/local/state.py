@@ -96,6 +96,7 @@ def _decode(document: Mapping[str, Any]) -> LabState:
             workers=int(spec["workers"]),
             cpus_per_worker=int(spec["cpus_per_worker"]),
             ports=tuple((str(name), int(port)) for name, port in spec["ports"]),
+            stock_ray=bool(spec.get("stock_ray", False)),
         ),
         ports={str(name): int(port) for name, port in document["ports"].items()},
         booted_at=float(document["booted_at"]),
