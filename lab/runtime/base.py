@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
-from lab.topology import Endpoints, LabSpec, LabStatus, Progress
+from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress
 
 OnProgress = Callable[[Progress], None]
 
@@ -59,6 +59,19 @@ class Runtime(ABC):
     @abstractmethod
     def endpoints(self) -> Endpoints:
         """How to reach the lab. Raises LabDownError."""
+
+    def client_environment(self) -> dict[str, str]:
+        """What a shell needs to use the lab with Ray's own tools, from this machine. Raises LabDownError."""
+        endpoints = self.endpoints()
+        return {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": endpoints.ray_token_file,
+            "RAY_API_SERVER_ADDRESS": endpoints.dashboard,
+            "AWS_ENDPOINT_URL": endpoints.s3,
+            "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
+            "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
+            "AWS_REGION": REGION,
+        }
 
     # One service. All raise NotFoundError for a service this lab does not have, LabDownError when it is down.
 

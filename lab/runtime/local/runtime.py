@@ -156,6 +156,10 @@ class LocalRuntime(Runtime):
             prometheus=plan.url("prometheus") if plan.prometheus else "",
         )
 
+    def client_environment(self) -> dict[str, str]:
+        """See Runtime.client_environment. On this runtime a shell can also be a driver: `ray.init()` works."""
+        return services.client_environment(self._plan(self._up_state()))
+
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
