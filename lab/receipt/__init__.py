@@ -1,6 +1,6 @@
 """The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
 
-from lab.receipt.compare import Compared, Comparison, Likeness, compare_runs
+from lab.receipt.compare import Compared, Comparison, compare_runs
 from lab.receipt.judge import judge
 from lab.receipt.model import (
     SCHEMA,
@@ -9,7 +9,6 @@ from lab.receipt.model import (
     CheckResult,
     Evidence,
     FaultRecord,
-    JobRecord,
     NodeRecord,
     Receipt,
     Timeline,
@@ -25,8 +24,6 @@ __all__ = [
     "Comparison",
     "Evidence",
     "FaultRecord",
-    "JobRecord",
-    "Likeness",
     "NodeRecord",
     "Receipt",
     "Timeline",

@@ -124,7 +124,7 @@ class Case:
 
     @cached_property
     def interval(self) -> Number:
-        """The usual distance between checkpoints, in reports; of a single one, its distance from the start."""
+        """The usual distance between checkpoints, in reports; of a single one, its way from the start."""
         if self.run is None:
             return 1
         progress = [c.progress for c in self.run.checkpoints if c.progress is not None]

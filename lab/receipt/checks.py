@@ -34,7 +34,7 @@ def run_checks(case: Case) -> tuple[CheckResult, ...]:
 
 def job_finished(case: Case) -> Answer:
     """Ray says SUCCEEDED and the planned last epoch was reported."""
-    status, message = case.evidence.job.status, case.evidence.job.message.strip()
+    status, message = case.evidence.job_status, case.evidence.job_message.strip()
     if status not in OVER:
         return None, f"the job is {status}" if status else "Ray did not say how the job stands"
     if status != "SUCCEEDED":
@@ -109,7 +109,7 @@ def _not_hit(case: Case) -> str:
 
 def _went_on(case: Case, hit: RunAttempt) -> str:
     reported = any(r.at > case.fault.at for r in hit.reports)
-    if not reported and case.evidence.job.status not in OVER:
+    if not reported and case.evidence.job_status not in OVER:
         return NO_TAKEOVER
     if case.fault.kind == "pause":
         return "the freeze ended before Ray noticed it; nothing had to recover"

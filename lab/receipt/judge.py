@@ -19,9 +19,9 @@ from lab.receipt.model import (
 def judge(evidence: Evidence) -> Receipt:
     """Decide whether training recovered from the fault. Evidence that is missing never gives `recovered`.
 
-    Only the ledger of `evidence.job` counts. Of several runs that the fault hit, the worst is judged.
+    Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged.
     """
-    history = History.of(e for e in evidence.events if e.job == evidence.job.submission_id)
+    history = History.of(e for e in evidence.events if e.job == evidence.submission_id)
     cases = [Case(evidence, run) for run in history.runs]
     chosen = [case for case in cases if case.hit] or cases[-1:] or [Case(evidence, None)]
     return min((_receipt(case) for case in chosen), key=lambda r: list(Verdict).index(r.verdict))
@@ -38,7 +38,8 @@ def _receipt(case: Case) -> Receipt:
         checkpoint=_proof(case),
         attempts=tuple(_attempt(case, a) for a in case.attempts),
         lost_epochs=case.lost,
-        job=case.evidence.job,
+        submission_id=case.evidence.submission_id,
+        job_status=case.evidence.job_status,
         checks=checks,
         run=case.run.name if case.run else None,
         epoch_key=case.run.progress_key if case.run else None,
@@ -56,11 +57,11 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
         reason += f" checkpoint of {case.word} {base.progress}; likely, {likely_reason(case, again)}"
         return Verdict.RESTARTED, reason
     job, fault = checks[0], checks[1]
-    if case.evidence.job.status in OVER and case.evidence.job.status != "SUCCEEDED":
+    if case.evidence.job_status in OVER and case.evidence.job_status != "SUCCEEDED":
         return Verdict.FAILED, job.detail
     unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
     wrong = next((c for c in checks if not c.passed and c.known), None)
-    if wrong and fault.passed and case.evidence.job.status in OVER and case.new:
+    if wrong and fault.passed and case.evidence.job_status in OVER and case.new:
         return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
     if unproven or wrong or case.evidence.problems:
         causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]

@@ -50,20 +50,14 @@ class NodeRecord:
 
 
 @dataclass(frozen=True)
-class JobRecord:
-    """A job as Ray's Jobs API has it: PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED; empty if unknown."""
-
-    submission_id: str
-    status: str
-    message: str = ""
-
-
-@dataclass(frozen=True)
 class Evidence:
     """Everything the judgement rests on. What could not be learned is left empty and named in `problems`."""
 
-    job: JobRecord
+    submission_id: str
+    job_status: str
+    """As Ray's Jobs API has it: PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED; empty if unknown."""
     fault: FaultRecord
+    job_message: str = ""
     events: tuple[Event, ...] = ()
     nodes: tuple[NodeRecord, ...] = ()
     stored: Mapping[str, Files] = field(default_factory=dict)
@@ -72,7 +66,8 @@ class Evidence:
     services: tuple[ServiceStatus, ...] = ()
     """The lab at the end."""
     problems: tuple[str, ...] = ()
-    """What could not be read. Any one of them rules out the verdict `recovered`."""
+    """What is missing from the rest because it could not be read. Any one rules out the verdict `recovered`, so
+    a failed reading that was made good later does not belong here."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,8 @@ class Receipt:
     attempts: tuple[Attempt, ...]
     lost_epochs: Number | None
     """Work done twice, in reports; None when not known."""
-    job: JobRecord
+    submission_id: str
+    job_status: str
     checks: tuple[CheckResult, ...]
     run: str | None
     epoch_key: str | None
@@ -180,7 +176,7 @@ class Receipt:
                 for a in self.attempts
             ],
             "lost_epochs": self.lost_epochs,
-            "job": {"submission_id": self.job.submission_id, "status": self.job.status},
+            "job": {"submission_id": self.submission_id, "status": self.job_status},
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "run": self.run,
             "epoch_key": self.epoch_key,
