@@ -1,0 +1,33 @@
+"""One lab per runtime for the whole suite: booting one is what takes time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.harness import HARNESSES, Harness
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "harness" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.contract)
+
+
+@pytest.fixture(scope="session", params=HARNESSES, ids=lambda harness: harness.kind)
+def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    """One runtime with a lab name of its own. Whatever the tests leave behind is removed."""
+    made: Harness = request.param()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def lab(harness: Harness) -> Harness:
+    """The runtime with its lab up and whole; booted by the first test that asks."""
+    if not harness.runtime().status().healthy:
+        harness.runtime().up(harness.spec)
+    return harness

@@ -1,0 +1,107 @@
+"""What happens to a service on purpose, and how it comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.errors import LabDownError
+from lab.topology import HEAD, STORE, Progress, State
+from tests.contract.harness import Harness
+
+WORKER = "ray-worker-0"
+OTHER = "ray-worker-1"
+
+
+@pytest.mark.parametrize("method", ["kill", "stop"])
+def test_a_node_that_is_killed_or_stopped_leaves_the_cluster_and_comes_back_as_a_new_one(
+    lab: Harness, method: str
+) -> None:
+    before, bystander = lab.node_of(WORKER), lab.node_of(OTHER)
+    untouched = {name: who for name, who in lab.identities().items() if name != WORKER}
+
+    getattr(lab.runtime(), method)(WORKER)
+    assert lab.state(WORKER) is State.EXITED
+    status = lab.runtime().status().service(WORKER)
+    assert status is not None
+    assert status.detail, "the status does not say why"
+    lab.eventually(lambda: lab.node(WORKER) is None, f"Ray declares the node of {WORKER} dead")
+    assert {name: who for name, who in lab.identities().items() if name != WORKER} == untouched
+    assert list(lab.runtime().logs(WORKER)), "the log of a dead service is gone"
+    for again in ("kill", "stop", "pause"):
+        with pytest.raises(LabDownError, match=WORKER):
+            getattr(lab.runtime(), again)(WORKER)
+
+    progress: list[Progress] = []
+    lab.runtime().start(WORKER, progress.append)
+    assert lab.state(WORKER) is State.HEALTHY
+    assert progress[-1].service == WORKER
+    assert progress[-1].state is State.HEALTHY
+    after = lab.node_of(WORKER)
+    assert after.node_id != before.node_id
+    assert after.resources["GPU"] == before.resources["GPU"]
+    assert [node.alive for node in lab.nodes() if node.node_id == before.node_id] == [False]
+    assert lab.node_of(OTHER).node_id == bystander.node_id
+    assert lab.runtime().status().healthy
+
+
+def test_a_start_that_is_not_waited_for_becomes_healthy_by_itself(lab: Harness) -> None:
+    lab.runtime().kill(WORKER)
+    lab.runtime().start(WORKER, wait=False)
+    assert lab.state(WORKER) is not State.EXITED
+    lab.eventually(lambda: lab.state(WORKER) is State.HEALTHY, f"{WORKER} is healthy")
+
+
+def test_a_short_pause_is_survived(lab: Harness) -> None:
+    before, node = lab.identities(), lab.node_of(WORKER)
+    lab.runtime().pause(WORKER)
+    lab.runtime().resume(WORKER)
+    lab.eventually(lambda: lab.state(WORKER) is State.HEALTHY, f"{WORKER} is healthy")
+    assert lab.identities() == before
+    assert lab.node_of(WORKER).node_id == node.node_id
+
+
+def test_a_node_that_is_paused_for_long_is_dead_for_the_cluster_and_comes_back_as_a_new_one(
+    lab: Harness,
+) -> None:
+    before = lab.node_of(WORKER)
+    lab.runtime().pause(WORKER)
+    assert lab.state(WORKER) is State.PAUSED
+    lab.runtime().pause(WORKER)
+    assert lab.state(WORKER) is State.PAUSED
+    lab.eventually(lambda: lab.node(WORKER) is None, f"Ray declares the node of {WORKER} dead")
+    assert lab.state(WORKER) is State.PAUSED
+    assert lab.state(OTHER) is State.HEALTHY
+
+    lab.runtime().resume(WORKER)
+    assert lab.state(WORKER) is not State.PAUSED
+    lab.runtime().start(WORKER)
+    assert lab.state(WORKER) is State.HEALTHY
+    assert lab.node_of(WORKER).node_id != before.node_id
+
+
+def test_a_paused_service_can_be_killed(lab: Harness) -> None:
+    lab.runtime().pause(WORKER)
+    lab.runtime().kill(WORKER)
+    assert lab.state(WORKER) is State.EXITED
+    lab.runtime().start(WORKER)
+    assert lab.state(WORKER) is State.HEALTHY
+
+
+def test_the_store_keeps_its_objects_when_it_is_killed(lab: Harness) -> None:
+    lab.put("contract/kill", b"written before the kill")
+    lab.runtime().kill(STORE)
+    assert lab.state(STORE) is State.EXITED
+    lab.runtime().start(STORE)
+    assert lab.state(STORE) is State.HEALTHY
+    assert lab.get("contract/kill") == b"written before the kill"
+
+
+def test_up_repairs_what_is_broken_and_leaves_the_rest(lab: Harness) -> None:
+    kept = {name: who for name, who in lab.identities().items() if name not in (WORKER, OTHER)}
+    lab.runtime().kill(WORKER)
+    lab.runtime().pause(OTHER)
+    assert not lab.runtime().status().healthy
+    assert lab.runtime().up(lab.spec).healthy
+    assert {name: who for name, who in lab.identities().items() if name not in (WORKER, OTHER)} == kept
+    alive = [node.service for node in lab.nodes() if node.alive]
+    assert sorted(alive) == [HEAD, WORKER, OTHER]

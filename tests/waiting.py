@@ -1,0 +1,39 @@
+"""Waiting in tests: for a condition, up to a deadline, never for a fixed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+
+
+def eventually(
+    condition: Callable[[], T],
+    timeout: float,
+    what: str,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """The first true value of `condition`, asked ten times a second.
+
+    An exception counts as not yet. After `timeout` seconds the test fails, naming `what` was awaited and the
+    last value or exception seen.
+    """
+    deadline = clock() + timeout
+    while True:
+        failure: Exception | None = None
+        try:
+            value = condition()
+            if value:
+                return value
+            last = repr(value)
+        except Exception as error:
+            failure, last = error, repr(error)
+        if clock() >= deadline:
+            raise AssertionError(f"not within {timeout:g} s: {what}; last seen: {last}") from failure
+        sleep(POLL_SECONDS)
