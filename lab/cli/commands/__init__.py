@@ -1,0 +1,1 @@
+"""The commands of labctl, by what they deal with."""

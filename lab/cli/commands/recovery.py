@@ -1,0 +1,242 @@
+"""faults, fault-inject, demo: breaking a lab on purpose, and the proof that training recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import documents, receipt, render, text, values
+from lab.cli.commands.services import prepare
+from lab.cli.complete import target_names
+from lab.cli.context import GPUS, App, LabCommand, pass_app
+from lab.cli.follow import ProgressLines, Story
+from lab.errors import LabError, UsageError, VerdictError
+from lab.topology import LabSpec
+
+if TYPE_CHECKING:
+    from lab.demo import DemoResult
+    from lab.lab import Lab
+    from lab.recovery import Outcome
+
+RECOVERED = "recovered"
+WEIGHTS = {"equal": "identical, bit for bit"}
+DEFAULT_TIMEOUT = 120.0
+MAX_EPOCH = 10_000_000
+MAX_DEMO_EPOCHS = 1000
+
+
+def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The faults of the catalogue, for the shell."""
+    from lab.faults import catalogue
+
+    return [kind.name for kind in catalogue() if kind.name.startswith(incomplete)]
+
+
+@click.command(cls=LabCommand)
+@pass_app
+def faults(app: App) -> None:
+    """List the faults, what each one takes, and how it is undone."""
+    kinds = app.core.faults()
+    if app.out.json_wanted:
+        app.out.document({"faults": [documents.fault_kind(kind) for kind in kinds]})
+        return
+    for kind in kinds:
+        app.out.line(f"{kind.name}: {kind.summary}")
+        for parameter in kind.parameters:
+            app.out.line(f"  {parameter}")
+        app.out.line(f"  undone: {kind.revert}")
+
+
+@click.command("fault-inject", cls=LabCommand)
+@click.argument("target", shell_complete=target_names, help="The service to break, such as ray-worker-0.")
+@click.option(
+    "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
+    help="What to do to it: kill, stop or pause; see `labctl faults`.",
+)  # fmt: skip
+@click.option(
+    "--job", "job_id", default="", metavar="ID", help="Which job to watch. [default: the one that runs]"
+)
+@click.option(
+    "--after-epoch", type=values.WholeNumber(0, MAX_EPOCH), metavar="N",
+    help="Wait for the checkpoint of this epoch. [default: the first checkpoint]",
+)  # fmt: skip
+@click.option(
+    "--after", type=values.Duration(zero=True), metavar="TIME", help="Wait this long instead, such as 10s."
+)
+@click.option("--for", "duration", type=values.Duration(), metavar="TIME", help="How long the fault lasts.")
+@click.option(
+    "--timeout", type=values.Duration(), default="2m", show_default=True, metavar="TIME",
+    help="Longest wait for the moment to inject, and again for training to go on.",
+)  # fmt: skip
+@click.option(
+    "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
+)
+@pass_app
+def fault_inject(
+    app: App,
+    target: str,
+    kind: str,
+    job_id: str,
+    after_epoch: int | None,
+    after: float | None,
+    duration: float | None,
+    timeout: float,
+    wait: bool,
+) -> None:
+    """Break a service and follow the recovery to its receipt.
+
+    Exits with 0 only when the verdict is `recovered`, else with 10. With --no-wait it exits with 0 once the
+    fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
+    """
+    from lab.recovery import FaultRequest
+
+    if after_epoch is not None and after is not None:
+        raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
+    request = FaultRequest(
+        target=target,
+        kind=kind,
+        job=job_id,
+        after_epoch=after_epoch,
+        after_seconds=after,
+        duration=duration,
+        timeout=timeout,
+    )
+    lab = app.open().lab
+    with Story(app.out) as story:
+        outcome = app.core.inject(lab, request, story.moment, wait=wait)
+    if outcome.receipt is None:
+        _not_waited(app, outcome)
+        return
+    _finish(app, outcome.receipt.to_json())
+
+
+def _not_waited(app: App, outcome: Outcome) -> None:
+    fault = outcome.fault
+    revert = next((kind.revert for kind in app.core.faults() if kind.name == fault.kind), "")
+    bring_back = "" if fault.reverted_at is not None else f"labctl restart {fault.target}"
+    if app.out.json_wanted:
+        app.out.document({"fault": documents.fault(fault), "revert": revert, "next": bring_back})
+        return
+    app.out.line(f"{fault.kind} {fault.target}: injected at {text.clock(fault.at)}")
+    if fault.reverted_at is not None:
+        app.out.line(f"undone {text.seconds(fault.reverted_at - fault.at)} later: {revert}")
+    else:
+        app.out.line(f"not undone yet; {revert}; bring it back: {bring_back}")
+    app.out.note("what became of the job: labctl jobs")
+
+
+def _finish(app: App, document: Mapping[str, Any], *, compact: bool = False) -> None:
+    """Print the receipt, and exit with 10 unless it says `recovered`."""
+    if app.out.json_wanted:
+        app.out.document(document, compact=compact)
+    else:
+        receipt.show(app.out, document)
+    _judge(app, document)
+
+
+def _judge(app: App, document: Mapping[str, Any]) -> None:
+    verdict = document["verdict"]
+    if verdict == RECOVERED:
+        return
+    error = VerdictError(
+        f"recovery was not proven: {verdict}",
+        str(document.get("reason") or "the receipt says which check failed"),
+    )
+    app.out.complain(error, document=False)
+    raise click.exceptions.Exit(error.exit_code)
+
+
+@click.command(cls=LabCommand)
+@click.option(
+    "--gpu", type=click.Choice(GPUS), default="auto", show_default=True, help="GPUs of the workers."
+)
+@click.option(
+    "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
+    help="What happens to the node that trains: kill, stop or pause.",
+)  # fmt: skip
+@click.option(
+    "--workers", type=values.WholeNumber(1, 2), default=1, show_default=True, metavar="N",
+    help="Ray Train workers (ranks) of the job: 1 or 2.",
+)  # fmt: skip
+@click.option("--epochs", type=values.WholeNumber(2, MAX_DEMO_EPOCHS), metavar="N", help="Epochs to train.")
+@click.option("--down", is_flag=True, help="Stop the lab afterwards.")
+@click.option(
+    "--control/--no-control", default=True,
+    help="Train once more without a fault and compare the weights, or do not. [default: control]",
+)  # fmt: skip
+@pass_app
+def demo(app: App, gpu: str, kind: str, workers: int, epochs: int | None, down: bool, control: bool) -> None:
+    """Start the lab, train, lose a node, and prove the recovery.
+
+    Exits with 0 only when the verdict is `recovered`. With --json, stdout has two documents, one a line: how
+    the demo went, and last the receipt.
+    """
+    from lab.demo import DemoRequest
+
+    if kind not in [known.name for known in app.core.faults()]:
+        from lab.faults import find_fault
+
+        find_fault(kind)
+    lab, spec = prepare(app, gpu, LabSpec.workers, LabSpec.cpus_per_worker)
+    chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    request = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
+    try:
+        with Story(app.out) as story:
+            result = app.core.demo(lab, spec, request, story.progress, story.moment)
+        _told(app, lab, result, down)
+    finally:
+        if down:
+            lab.down(on_progress=ProgressLines(app.out).progress)
+
+
+def _told(app: App, lab: Lab, result: DemoResult, down: bool) -> None:
+    document = result.receipt.to_json()
+    comparison = result.comparison
+    address = "" if down else dashboard(lab)
+    if app.out.json_wanted:
+        same = None if comparison is None else {"weights": comparison.weights, "detail": comparison.detail}
+        app.out.document(
+            {"demo": {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}},
+            compact=True,
+        )
+        _finish(app, document, compact=True)
+        return
+    receipt.show(app.out, document)
+    if comparison is not None:
+        app.out.line()
+        weights = WEIGHTS.get(comparison.weights, comparison.weights)
+        app.out.line(f"weights, compared with an undisturbed run: {weights}")
+        if comparison.detail:
+            app.out.line(f"  {comparison.detail}")
+    if result.seconds:
+        app.out.line()
+        rows = [(name, f"{value:.1f} s") for name, value in result.seconds.items()]
+        app.out.show(render.table(("PHASE", "TOOK"), rows))
+    if not down:
+        app.out.line()
+        job_id = document["job"]["submission_id"]
+        render.pairs(
+            app.out,
+            (
+                ("dashboard", address),
+                ("its token", "labctl services" if address else ""),
+                ("break it again", "labctl submit digits --detach, then labctl fault-inject ray-worker-0"),
+                ("the job's log", f"labctl job logs {job_id}"),
+                ("what was saved", f"labctl checkpoints {job_id}"),
+                ("stop the lab", "labctl down"),
+            ),
+        )
+    _judge(app, document)
+
+
+def dashboard(lab: Lab) -> str:
+    """Address of Ray's dashboard, or empty when the lab is gone."""
+    try:
+        return lab.endpoints().dashboard
+    except LabError:
+        return ""
+
+
+COMMANDS = (faults, fault_inject, demo)

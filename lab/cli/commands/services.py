@@ -1,0 +1,274 @@
+"""up, down, status, services, logs, restart: the lab and its services."""
+
+from __future__ import annotations
+
+import os.path
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import documents, render, text, values
+from lab.cli.complete import service_names
+from lab.cli.context import GPUS, App, LabCommand, pass_app
+from lab.cli.follow import ProgressLines
+from lab.errors import LabDownError, LabError, RefusedError, ServiceError
+from lab.topology import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    PORT_NAMES,
+    PROMETHEUS,
+    STORE,
+    Endpoints,
+    LabSpec,
+    LabStatus,
+    is_worker,
+)
+
+if TYPE_CHECKING:
+    from lab.cluster import Node
+    from lab.jobs import Job
+    from lab.lab import Lab
+
+MAX_TAIL = 1_000_000
+FOLLOW_TAIL = 10
+"""Lines of the past that `logs -f` shows when --tail does not say."""
+
+WHAT = {
+    HEAD: "Ray's head node: scheduler, Jobs API, dashboard",
+    STORE: "object store (S3) that holds the checkpoints",
+    PROMETHEUS: "metrics of the cluster",
+    GRAFANA: "charts of the metrics",
+    JUPYTER: "notebooks",
+}
+
+
+@click.command(cls=LabCommand)
+@click.option(
+    "--gpu", type=click.Choice(GPUS), default="auto", show_default=True, help="GPUs of the workers."
+)
+@click.option("--workers", type=int, default=LabSpec.workers, show_default=True, help="Ray nodes that train.")
+@click.option(
+    "--cpus-per-worker", type=int, default=LabSpec.cpus_per_worker, show_default=True,
+    help="Logical CPUs that each worker offers to Ray: a schedule, not a limit.",
+)  # fmt: skip
+@click.option(
+    "--port", "ports", multiple=True, metavar="NAME=PORT",
+    help=f"A fixed port instead of a free one, repeatable. Names: {', '.join(PORT_NAMES)}.",
+)  # fmt: skip
+@pass_app
+def up(app: App, gpu: str, workers: int, cpus_per_worker: int, ports: tuple[str, ...]) -> None:
+    """Start the lab and wait until every service is healthy.
+
+    A lab that is up stays as it is. Ctrl-C leaves nothing running that this call started.
+    """
+    lab, spec = prepare(app, gpu, workers, cpus_per_worker, values.ports(ports))
+    status = lab.up(spec, ProgressLines(app.out).progress)
+    if app.out.json_wanted:
+        app.out.document(documents.lab(status))
+        return
+    render.show_lab(app.out, status)
+    app.out.note("next: labctl submit digits, labctl status, labctl down")
+
+
+def prepare(
+    app: App, gpu: str, workers: int, cpus_per_worker: int, ports: tuple[tuple[str, int], ...] = ()
+) -> tuple[Lab, LabSpec]:
+    """The lab and what to start in it, with a warning for each resource that is scarce. Nothing is started.
+
+    Raises UsageError, UnsupportedError, GpuError.
+    """
+    spec = LabSpec(app.settings.name, workers=workers, cpus_per_worker=cpus_per_worker, ports=ports)
+    opened = app.open(announce=True)
+    plan = app.core.gpu_plan(gpu, workers)
+    if plan.reason:
+        app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")
+    for warning in app.core.resource_warnings(workers):
+        app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
+    return opened.lab, replace(spec, gpu=plan)
+
+
+@click.command(cls=LabCommand)
+@click.option("--volumes", is_flag=True, help="Delete every stored object too: checkpoints, ledgers, data.")
+@click.option("--yes", is_flag=True, help="Do not ask before deleting.")
+@pass_app
+def down(app: App, volumes: bool, yes: bool) -> None:
+    """Stop the lab, whatever half-state it is in. Stored objects survive, unless --volumes is given."""
+    lab = app.open().lab
+    if volumes and not yes:
+        _confirm(app, stored(lab))
+    stopped = lab.down(volumes=volumes, on_progress=ProgressLines(app.out).progress)
+    name = app.settings.name
+    if app.out.json_wanted:
+        app.out.document({"name": name, "stopped": list(stopped), "volumes_deleted": volumes})
+        return
+    app.out.line(
+        f"lab {name}: stopped {', '.join(stopped)}" if stopped else f"lab {name}: nothing was running"
+    )
+    if volumes:
+        app.out.line("stored objects: deleted")
+
+
+def stored(lab: Lab) -> str:
+    """What --volumes would delete, and how much, as far as the object store can be asked."""
+    try:
+        found = lab.checkpoints(None)
+    except LabError:
+        return "every stored object (how many cannot be said: the object store does not answer)"
+    amount = text.size(sum(c.size for c in found))
+    return f"{text.count(len(found), 'checkpoint')} ({amount}) and every other stored object"
+
+
+def _confirm(app: App, what: str) -> None:
+    message = f"--volumes deletes, for good: {what} of lab {app.settings.name}"
+    if app.out.json_wanted or not sys.stdin.isatty():
+        raise RefusedError(message, "say --yes to delete them; nothing was changed")
+    click.echo(message, err=True)
+    if not click.confirm("Delete?", default=False, err=True):
+        raise RefusedError("not confirmed; nothing was changed")
+
+
+@click.command(cls=LabCommand)
+@click.option(
+    "--check", is_flag=True, help="Exit with 5 when the lab is down, 8 when a service is not healthy."
+)
+@pass_app
+def status(app: App, check: bool) -> None:
+    """Show services, nodes and running jobs.
+
+    Says also which object store serves. Exits with 0 whatever it finds, unless --check is given.
+    """
+    lab = app.open().lab
+    seen = lab.status()
+    nodes, running, problems = cluster(lab, seen)
+    if app.out.json_wanted:
+        app.out.document(documents.lab(seen, nodes, running, problems))
+    else:
+        render.show_lab(app.out, seen, nodes, running, problems)
+        if not seen.up:
+            app.out.note("start it with: labctl up")
+    if check and not seen.healthy:
+        error: LabError = LabDownError(f"lab {seen.name} is down", "start it with `labctl up`")
+        if seen.up:
+            error = ServiceError(
+                render.headline(seen), "labctl logs SERVICE says more; labctl restart SERVICE"
+            )
+        app.out.complain(error, document=False)
+        raise click.exceptions.Exit(error.exit_code)
+
+
+def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...], tuple[str, ...]]:
+    """Nodes, running jobs, and what Ray could not be asked."""
+    if not seen.up:
+        return (), (), ()
+    try:
+        return lab.api.nodes(), tuple(job for job in lab.jobs.list() if not job.final), ()
+    except LabError as error:
+        return (), (), (error.message,)
+
+
+@click.command(cls=LabCommand)
+@click.option(
+    "--show-secrets", is_flag=True, help="Print keys and tokens; without it, only where they are kept."
+)
+@pass_app
+def services(app: App, show_secrets: bool) -> None:
+    """List the services with their addresses and secrets.
+
+    Says where each secret is kept, and prints it only with --show-secrets.
+    """
+    lab = app.open().lab
+    seen = lab.status()
+    endpoints = lab.endpoints() if seen.up else None
+    rows = [_service(s.service, s.state.value, s.url, endpoints, show_secrets) for s in seen.services]
+    if app.out.json_wanted:
+        app.out.document({"name": seen.name, "up": seen.up, "services": rows})
+        return
+    if not rows:
+        app.out.line(render.headline(seen))
+        app.out.note("start it with: labctl up")
+        return
+    columns = ("service", "state", "what", "url")
+    app.out.show(render.table([c.upper() for c in columns], ([row[c] for c in columns] for row in rows)))
+    secrets = [row for row in rows if row["secret_file"] or row.get("secret")]
+    if secrets:
+        app.out.line()
+    for row in secrets:
+        app.out.line(f"{row['service']}: secret in {row['secret_file'] or 'memory'}")
+        for name, value in (row.get("secret") or {}).items():
+            app.out.line(f"  {name}: {value}")
+
+
+def _service(name: str, state: str, url: str, endpoints: Endpoints | None, reveal: bool) -> dict[str, Any]:
+    from lab.secrets import JUPYTER_FILE, STORE_FILE
+
+    what = "Ray node that trains" if is_worker(name) else WHAT.get(name, "")
+    row: dict[str, Any] = {"service": name, "state": state, "what": what, "url": text.without_secrets(url)}
+    row["secret_file"] = ""
+    if endpoints is None:
+        return row
+    token_file = endpoints.ray_token_file
+    beside = {STORE: STORE_FILE, JUPYTER: JUPYTER_FILE}
+    if name == HEAD:
+        row["secret_file"] = token_file
+    elif name in beside and token_file:
+        row["secret_file"] = os.path.join(os.path.dirname(token_file), beside[name])
+    if reveal:
+        secret = {
+            HEAD: {"token": endpoints.ray_token},
+            STORE: {
+                "access_key": endpoints.credentials.access_key,
+                "secret_key": endpoints.credentials.secret_key,
+            },
+            JUPYTER: {"url": endpoints.jupyter},
+        }.get(name)
+        row["secret"] = secret
+    return row
+
+
+@click.command(cls=LabCommand)
+@click.argument("service", shell_complete=service_names, help="Such as ray-worker-0; see `labctl services`.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines come, until Ctrl-C.")
+@click.option(
+    "--tail", type=values.WholeNumber(0, MAX_TAIL), metavar="N",
+    help=f"Only the last N lines. [default: all; with -f the last {FOLLOW_TAIL}]",
+)  # fmt: skip
+@pass_app
+def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
+    """Print what a service wrote. With --json and -f, a JSON document a line."""
+    if follow and tail is None:
+        tail = FOLLOW_TAIL
+    lines = app.open().lab.runtime.logs(service, follow=follow, tail=tail)
+    if app.out.json_wanted and not follow:
+        app.out.document({"service": service, "lines": list(lines)})
+        return
+    for line in lines:
+        if app.out.json_wanted:
+            app.out.document({"service": service, "line": line}, compact=True)
+        else:
+            app.out.line(line)
+            sys.stdout.flush()
+
+
+@click.command(cls=LabCommand)
+@click.argument("service", shell_complete=service_names, help="Such as ray-worker-0; see `labctl services`.")
+@pass_app
+def restart(app: App, service: str) -> None:
+    """Stop a service and start it again.
+
+    Waits until it is healthy. Also brings back what a fault took away."""
+    lab = app.open().lab
+    lab.restart(service, ProgressLines(app.out).progress)
+    seen = lab.status().service(service)
+    state = seen.state.value if seen else "absent"
+    if app.out.json_wanted:
+        app.out.document(
+            {"service": service, "state": state, "url": text.without_secrets(seen.url if seen else "")}
+        )
+    else:
+        app.out.line(f"{service} is {state}")
+
+
+COMMANDS = (up, down, status, services, logs, restart)

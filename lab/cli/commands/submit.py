@@ -1,0 +1,215 @@
+"""submit: hand a workload or a command to Ray, and follow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import documents, text, values
+from lab.cli.complete import parameter_names, workload_names
+from lab.cli.context import App, LabCommand
+from lab.errors import JobError, LabError, UsageError
+
+if TYPE_CHECKING:
+    from lab.jobs import Job, Submission
+    from lab.lab import Lab, Submitted
+
+MAX_CPUS, MAX_GPUS = 100_000, 10_000
+LAST_LINES = 20
+"""Lines of a failed job's log that --json carries."""
+
+COMMAND = "labctl.command"
+
+
+class SubmitCommand(LabCommand):
+    """Keeps what follows `--` apart, so that a workload and a command cannot be mistaken for each other."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before `--`; the rest is the command, as it is."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=SubmitCommand, options_metavar="[OPTIONS]", epilog=(
+    "--name after `submit` is the job's name. To choose a lab, put --name LAB before `submit`, "
+    "or set RAYLAB_NAME."
+))  # fmt: skip
+@click.argument(
+    "workload",
+    required=False,
+    metavar="[WORKLOAD | -- COMMAND...]",
+    help="A workload of workspace/, or a command after --.",
+    shell_complete=workload_names,
+)
+@click.option(
+    "-p", "parameters", multiple=True, metavar="NAME=VALUE", shell_complete=parameter_names,
+    help="A parameter of the workload, repeatable; see `labctl workloads`.",
+)  # fmt: skip
+@click.option(
+    "--num-cpus",
+    type=values.Amount(MAX_CPUS),
+    default=0,
+    metavar="N",
+    help="CPUs for the entrypoint itself. [default: 0]",
+)
+@click.option(
+    "--num-gpus",
+    type=values.Amount(MAX_GPUS),
+    default=0,
+    metavar="N",
+    help="GPUs for the entrypoint itself. [default: 0]",
+)
+@click.option(
+    "--runtime-env", type=click.Path(path_type=Path), metavar="FILE",
+    help="Ray runtime environment of a command, a JSON file.",
+)  # fmt: skip
+@click.option(
+    "--working-dir", type=click.Path(path_type=Path), metavar="DIR",
+    help="Folder that a command is sent with and runs in. [default: the current one]",
+)  # fmt: skip
+@click.option(
+    "--name", "--job-name", "job_name", type=values.JobName(), metavar="NAME", help="The job's name."
+)
+@click.option("--detach", is_flag=True, help="Return as soon as the job is submitted.")
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    workload: str | None,
+    parameters: tuple[str, ...],
+    num_cpus: float,
+    num_gpus: float,
+    runtime_env: Path | None,
+    working_dir: Path | None,
+    job_name: str | None,
+    detach: bool,
+) -> None:
+    """Submit a workload or a command, and follow its log.
+
+    A command stands after --: labctl submit -- python train.py --lr 0.1
+
+    Ctrl-C stops following; the job goes on. Exits with 9 when the job fails.
+    """
+    app = ctx.find_object(App)
+    assert app is not None
+    command: tuple[str, ...] | None = ctx.meta.get(COMMAND)
+    if workload is not None and command is not None:
+        raise UsageError(
+            f"submit {workload} --: either a workload or a command",
+            "labctl submit WORKLOAD, or labctl submit -- COMMAND",
+        )
+    if workload is not None:
+        for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
+            if value is not None:
+                raise UsageError(
+                    f"{option}: only for a command after --; the workload {workload} brings its own"
+                )
+        chosen = values.settings(parameters)
+        lab = _workload_checked(app, workload, chosen)
+        submitted = lab.submit_workload(
+            workload, chosen, num_cpus=num_cpus, num_gpus=num_gpus, job_name=job_name or ""
+        )
+    else:
+        if parameters:
+            raise UsageError(
+                f"-p {parameters[0]}: only for a workload", "give a command its arguments after --"
+            )
+        submission = _submission(command or (), num_cpus, num_gpus, runtime_env, working_dir, job_name)
+        lab = app.open().lab
+        submitted = lab.submit(submission)
+    _submitted(app, lab, submitted, detach)
+
+
+def _workload_checked(app: App, workload: str, chosen: dict[str, str]) -> Lab:
+    """The lab, once the workload and its settings are known to be good."""
+    from lab.workloads import find_workload
+
+    find_workload(workload).arguments(chosen)
+    return app.open().lab
+
+
+def _submission(
+    command: tuple[str, ...],
+    num_cpus: float,
+    num_gpus: float,
+    runtime_env: Path | None,
+    working_dir: Path | None,
+    job_name: str | None,
+) -> Submission:
+    from lab.jobs import Submission, check_command, read_runtime_env
+
+    environment: dict[str, Any] = read_runtime_env(runtime_env) if runtime_env else {}
+    remote = str(environment.get("working_dir") or "")
+    if working_dir is None and "://" in remote:
+        folder = None
+    else:
+        folder = (working_dir or Path(remote or ".")).absolute()
+        check_command(command, folder)
+        environment.pop("working_dir", None)
+    return Submission(
+        command=command,
+        working_dir=folder,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        runtime_env=environment,
+        metadata={"job_name": job_name} if job_name else {},
+    )
+
+
+def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
+    job_id, out = submitted.submission_id, app.out
+    out.note(f"submitted job {job_id}")
+    if submitted.waits:
+        out.warn(f"job {job_id} waits: {submitted.waits}", f"stop it with `labctl job stop {job_id}`")
+    if detach:
+        if out.json_wanted:
+            out.document({"submission_id": job_id, "waits": submitted.waits, "job": None})
+        else:
+            out.line(job_id)
+            out.note(f"follow it: labctl job logs -f {job_id}")
+        return
+    try:
+        for line in lab.jobs.follow(job_id):
+            app.out.log_line(line)
+    except KeyboardInterrupt:
+        out.note(f"\nno longer following; job {job_id} goes on")
+        out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
+        raise
+    job = lab.jobs.get(job_id)
+    if job.status == "SUCCEEDED":
+        if out.json_wanted:
+            out.document({"submission_id": job_id, "waits": submitted.waits, "job": documents.job(job)})
+        out.note(f"job {job_id} succeeded")
+        return
+    _failed(app, lab, job, submitted.waits)
+
+
+def _failed(app: App, lab: Lab, job: Job, waits: str) -> None:
+    """Say that the job failed, with its last lines, and exit with 9."""
+    try:
+        last = lab.jobs.logs(job.submission_id).splitlines()[-LAST_LINES:]
+    except LabError:
+        last = []
+    last = last or job.message.splitlines()[-LAST_LINES:]
+    how = {"STOPPED": "was stopped"}.get(job.status, "failed")
+    code = f" with exit code {job.exit_code}" if job.exit_code else ""
+    cause = text.first_line(job.message).rstrip(".,:") if job.message and not code else ""
+    error = JobError(
+        f"job {job.submission_id} {how}{code}{f': {cause}' if cause else ''}",
+        f"its whole log: labctl job logs {job.submission_id}",
+    )
+    extra = {
+        "submission_id": job.submission_id,
+        "waits": waits,
+        "job": documents.job(job),
+        "last_lines": last,
+    }
+    app.out.complain(error, extra)
+    raise click.exceptions.Exit(error.exit_code)
+
+
+COMMANDS = (submit,)

@@ -1,0 +1,127 @@
+"""What every command shares: the options that may stand anywhere, the lab they choose, and the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from lab.cli.core import Core, Opened
+from lab.cli.output import Output
+from lab.topology import DEFAULT_LAB, check_lab_name
+
+RUNTIMES = ("local", "compose", "auto")
+GPUS = ("nvidia", "amd", "simulated", "none", "auto")
+
+
+@dataclass
+class Settings:
+    """The values of the shared options."""
+
+    name: str = DEFAULT_LAB
+    runtime: str = "auto"
+    verbose: bool = False
+
+
+class App:
+    """One invocation of labctl."""
+
+    def __init__(self, core: Core | None = None) -> None:
+        """`core` is what the commands call; a test gives another."""
+        self.core = core or Core()
+        self.settings = Settings()
+        self.out = Output()
+
+    def open(self, *, announce: bool = False) -> Opened:
+        """The lab that --name and --runtime choose. `announce` says on stderr which runtime that is.
+
+        Raises UsageError, UnsupportedError.
+        """
+        check_lab_name(self.settings.name)
+        opened = self.core.open(self.settings.runtime, self.settings.name)
+        if announce or self.settings.verbose:
+            why = opened.why.removeprefix("auto: ")
+            reason = f" (auto: {why})" if self.settings.runtime == "auto" and why else ""
+            self.out.note(f"runtime: {opened.runtime}{reason}")
+        return opened
+
+
+pass_app = click.make_pass_decorator(App)
+
+
+class SharedOption(click.Option):
+    """An option that every command has."""
+
+
+class LabCommand(click.Command):
+    """A command whose help shows the shared options in a section of their own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections `Options` and `Shared options`; click has written the arguments."""
+        sections: dict[str, list[click.Parameter]] = {"Options": [], "Shared options": []}
+        for param in self.get_params(ctx):
+            if not isinstance(param, click.Argument):
+                sections["Shared options" if isinstance(param, SharedOption) else "Options"].append(param)
+        for title, params in sections.items():
+            self._format_section(title, params, ctx, formatter)
+
+    @staticmethod
+    def _format_section(
+        title: str, params: list[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        records = [record for p in params if (record := p.get_help_record(ctx)) is not None]
+        if records:
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class LabGroup(LabCommand, click.Group):
+    """A group of such commands."""
+
+    command_class = LabCommand
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the commands."""
+        LabCommand.format_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def shared_options(command: click.Command, *, root: bool = False, name: bool = True) -> None:
+    """Give `command` the shared options. They may stand before or after it; the last given counts.
+
+    `root` adds the environment variables; `name=False` leaves --name out, where it means something else.
+    """
+    for option in _shared(root=root, name=name):
+        option(command)
+
+
+def _shared(*, root: bool, name: bool) -> Iterator[Callable[[click.Command], click.Command]]:
+    def option(*flags: str, **attributes: Any) -> Callable[[click.Command], click.Command]:
+        return click.option(*flags, cls=SharedOption, expose_value=False, callback=_store, **attributes)
+
+    if name:
+        yield option(
+            "--name", metavar="LAB", envvar="RAYLAB_NAME" if root else None,
+            help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
+        )  # fmt: skip
+    yield option(
+        "--runtime", type=click.Choice(RUNTIMES), envvar="RAYLAB_RUNTIME" if root else None,
+        help="What runs the services: plain processes, or Docker Compose. [default: $RAYLAB_RUNTIME or auto]",
+    )  # fmt: skip
+    yield option("--json", is_flag=True, help="Print JSON on stdout; progress stays on stderr.")
+    yield option("--verbose", is_flag=True, help="Say more; show the traceback of an error.")
+    yield option("--quiet", is_flag=True, help="No progress on stderr.")
+
+
+def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    app = ctx.find_object(App)
+    if app is None or not value:
+        return
+    if param.name == "json":
+        app.out.json_wanted = True
+    elif param.name == "quiet":
+        app.out.quiet = True
+    elif param.name is not None:
+        setattr(app.settings, param.name, value)

@@ -1,0 +1,88 @@
+"""The one door from the command line to the rest of labctl. Heavy imports happen in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.checks import Check
+    from lab.demo import DemoRequest, DemoResult
+    from lab.faults import FaultKind
+    from lab.lab import Lab
+    from lab.recovery import FaultRequest, Moment, Outcome
+    from lab.runtime.base import OnProgress
+    from lab.topology import GpuPlan, LabSpec
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A lab, the runtime that serves it, and why that one."""
+
+    lab: Lab
+    runtime: str
+    why: str
+
+
+class Core:
+    """What the commands call. A test puts another object in its place."""
+
+    def open(self, runtime: str, name: str) -> Opened:
+        """The lab of that name. Raises UsageError, UnsupportedError."""
+        from lab.lab import Lab
+        from lab.runtime.select import choose
+
+        choice = choose(runtime, name)
+        return Opened(Lab(choice.runtime), choice.kind, choice.why)
+
+    def gpu_plan(self, choice: str, workers: int) -> GpuPlan:
+        """Which GPU each worker gets. Raises GpuError."""
+        from lab.gpus import plan
+
+        return plan(choice, workers)
+
+    def resource_warnings(self, workers: int) -> tuple[Check, ...]:
+        """What is scarce on this machine for a lab with so many workers."""
+        from lab.checks import gather_facts, resource_warnings
+
+        return resource_warnings(gather_facts(), workers)
+
+    def faults(self) -> tuple[FaultKind, ...]:
+        """Every fault that can be injected."""
+        from lab.faults import catalogue
+
+        return catalogue()
+
+    def inject(
+        self, lab: Lab, request: FaultRequest, on_moment: Callable[[Moment], None], *, wait: bool
+    ) -> Outcome:
+        """Break something on purpose and, with `wait`, follow the recovery to its receipt."""
+        from lab.recovery import inject
+
+        return inject(lab, request, on_moment, wait=wait)
+
+    def demo(
+        self,
+        lab: Lab,
+        spec: LabSpec,
+        request: DemoRequest,
+        on_progress: OnProgress,
+        on_moment: Callable[[Moment], None],
+    ) -> DemoResult:
+        """The whole story: up, train, break, recover, compare."""
+        from lab.demo import run_demo
+
+        return run_demo(lab, spec, request, on_progress, on_moment)
+
+    def checks(self, name: str, runtime: str) -> tuple[Check, ...]:
+        """What `doctor` finds."""
+        from lab.checks import run_checks
+
+        return run_checks(name, runtime)
+
+    def test(self, arguments: Sequence[str]) -> int:
+        """Run labctl's own tests; returns their exit code."""
+        from lab.testing import run_tests
+
+        return run_tests(arguments)

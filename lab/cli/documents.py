@@ -1,0 +1,150 @@
+"""What --json prints. These shapes are a public contract; the tests pin them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from lab.cli import text
+
+if TYPE_CHECKING:
+    from lab.checkpoints import CheckpointInfo
+    from lab.checks import Check
+    from lab.cluster import Node
+    from lab.faults import FaultKind
+    from lab.jobs import Job
+    from lab.lab import Placement
+    from lab.receipt import FaultRecord
+    from lab.topology import LabStatus, ServiceStatus
+    from lab.workloads import Workload
+
+Document = dict[str, Any]
+
+
+def service(status: ServiceStatus) -> Document:
+    """One service."""
+    return {
+        "service": status.service,
+        "state": status.state.value,
+        "detail": status.detail,
+        "url": text.without_secrets(status.url),
+        "pid": status.pid,
+        "container": status.container,
+    }
+
+
+def node(item: Node) -> Document:
+    """One Ray node. Times are seconds since the epoch, resources as Ray counts them."""
+    return {
+        "service": item.service,
+        "node_id": item.node_id,
+        "alive": item.alive,
+        "head": item.head,
+        "resources": dict(item.resources),
+        "started_at": item.started_at,
+        "ended_at": item.ended_at,
+        "reason": item.reason,
+    }
+
+
+def job(item: Job) -> Document:
+    """One job. Times are seconds since the epoch."""
+    return {
+        "submission_id": item.submission_id,
+        "name": item.metadata.get("job_name", ""),
+        "status": item.status,
+        "workload": item.workload,
+        "entrypoint": item.entrypoint,
+        "message": item.message,
+        "started_at": item.started_at,
+        "ended_at": item.ended_at,
+        "exit_code": item.exit_code,
+        "num_cpus": item.num_cpus,
+        "num_gpus": item.num_gpus,
+    }
+
+
+def lab(
+    status: LabStatus, nodes: Iterable[Node] = (), jobs: Iterable[Job] = (), problems: Iterable[str] = ()
+) -> Document:
+    """The whole lab. `problems` says what could not be asked."""
+    return {
+        "name": status.name,
+        "runtime": status.runtime,
+        "up": status.up,
+        "healthy": status.healthy,
+        "gpu": {
+            "vendor": status.gpu.vendor.value,
+            "reason": status.gpu.reason,
+            "assignments": [
+                {"service": a.service, "gpu": a.gpu, "name": a.name} for a in status.gpu.assignments
+            ],
+        },
+        "services": [service(s) for s in status.services],
+        "nodes": [node(n) for n in nodes],
+        "running_jobs": [job(j) for j in jobs],
+        "notes": list(status.notes),
+        "problems": list(problems),
+    }
+
+
+def placement(item: Placement) -> Document:
+    """Where a job runs: services of the driver and of each Ray Train rank."""
+    return {
+        "driver": item.driver,
+        "workers": [{"rank": rank, "service": where} for rank, where in item.workers],
+    }
+
+
+def checkpoint(item: CheckpointInfo) -> Document:
+    """One checkpoint. Size in bytes, time in seconds since the epoch."""
+    return {
+        "uri": item.uri,
+        "run": item.run,
+        "job": item.job,
+        "name": item.name,
+        "epoch": item.epoch,
+        "files": item.files if isinstance(item.files, int) else len(item.files),
+        "size": item.size,
+        "modified": text.epoch_seconds(item.modified),
+        "sha256": item.sha256,
+    }
+
+
+def workload(item: Workload) -> Document:
+    """One workload and what `-p` can set."""
+    return {
+        "name": item.name,
+        "summary": item.summary,
+        "parameters": [
+            {
+                "name": p.name,
+                "type": p.type,
+                "default": p.default,
+                "minimum": p.minimum,
+                "maximum": p.maximum,
+                "help": p.help,
+            }
+            for p in item.parameters
+        ],
+    }
+
+
+def fault_kind(item: FaultKind) -> Document:
+    """One kind of fault."""
+    return {
+        "name": item.name,
+        "summary": item.summary,
+        "parameters": list(item.parameters),
+        "revert": item.revert,
+    }
+
+
+def fault(item: FaultRecord) -> Document:
+    """A fault that was injected. Times are seconds since the epoch."""
+    return {"kind": item.kind, "target": item.target, "at": item.at, "reverted_at": item.reverted_at}
+
+
+def check(item: Check) -> Document:
+    """One answer of `doctor`."""
+    return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}

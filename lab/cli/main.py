@@ -1,0 +1,148 @@
+"""labctl: parse the command line, run the command, and turn every error into what a person reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from lab.cli.commands import jobs, machine, recovery, services, submit
+from lab.cli.context import App, LabGroup, shared_options
+from lab.cli.core import Core
+from lab.errors import INTERRUPTED, LabError, UsageError
+
+PROGRAM = "labctl"
+COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
+
+BROKEN_PIPE = 141
+"""Exit code when the reader of stdout went away, as in a shell (128 + SIGPIPE)."""
+
+
+class InterruptError(LabError):
+    """Ctrl-C."""
+
+    exit_code = INTERRUPTED
+
+
+class Root(LabGroup):
+    """The command line as a whole."""
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
+        """Run one command line and exit with its code."""
+        app = extra.get("obj")
+        sys.exit(run(sys.argv[1:] if args is None else args, app if isinstance(app, App) else App()))
+
+
+@click.group(
+    cls=Root,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name=None, version="0.1.0", prog_name=PROGRAM)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Boot a small Ray cluster with an object store on this machine, train on it, break it on purpose, and
+    prove that training resumed from its checkpoint.
+
+    Start with `labctl demo`, or with `labctl up` and `labctl submit digits`.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _assemble() -> None:
+    shared_options(cli, root=True)
+    for module in (services, submit, jobs, recovery, machine):
+        for command in module.COMMANDS:
+            cli.add_command(command)
+            inner = command.commands.values() if isinstance(command, click.Group) else ()
+            for each in (command, *inner):
+                shared_options(each, name=each is not submit.submit)
+
+
+_assemble()
+
+
+def main(argv: Sequence[str] | None = None, core: Core | None = None) -> int:
+    """Run labctl with these arguments (default: the process's own); returns its exit code."""
+    return run(sys.argv[1:] if argv is None else argv, App(core))
+
+
+def run(args: Sequence[str], app: App) -> int:
+    """Run one command line in `app`; returns the exit code. Nothing but SystemExit gets out."""
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
+    own = list(args)[: list(args).index("--")] if "--" in args else list(args)
+    try:
+        code = _invoke(list(args), app)
+        sys.stdout.flush()
+        return code
+    except (BrokenPipeError, click.exceptions.Exit) as error:
+        if isinstance(error, click.exceptions.Exit):
+            return error.exit_code
+        _discard_stdout()
+        return BROKEN_PIPE
+    except BaseException as error:
+        if isinstance(error, (SystemExit, GeneratorExit)):
+            raise
+        app.out.json_wanted = app.out.json_wanted or "--json" in own
+        return _report(error, app, verbose=app.settings.verbose or "--verbose" in own)
+
+
+def _invoke(args: list[str], app: App) -> int:
+    try:
+        with cli.make_context(PROGRAM, args, obj=app) as ctx:
+            cli.invoke(ctx)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    return 0
+
+
+def _report(error: BaseException, app: App, *, verbose: bool) -> int:
+    """The one place that turns an error into what a person reads, and into an exit code."""
+    if isinstance(error, (KeyboardInterrupt, EOFError, click.Abort)):
+        if app.out.json_wanted:
+            app.out.complain(InterruptError("interrupted"))
+        else:
+            click.echo("interrupted", err=True)
+        return INTERRUPTED
+    if verbose:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, LabError):
+        shown = error
+    elif isinstance(error, click.ClickException):
+        shown = _usage(error)
+    else:
+        cause = f"{type(error).__name__}: {error}".strip(": ")
+        hint = (
+            "the traceback above says where"
+            if verbose
+            else "run it again with --verbose to see the traceback"
+        )
+        shown = LabError(f"labctl has a bug: {cause}", hint)
+    app.out.complain(shown)
+    return shown.exit_code
+
+
+def _usage(error: click.ClickException) -> UsageError:
+    text, _, meant = error.format_message().strip().partition("Did you mean")
+    text = text.rstrip(" (.")
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM
+    guess = f"did you mean{meant.rstrip(' )')} " if meant else ""
+    return UsageError(text[:1].lower() + text[1:], f"{guess}see `{path} --help`")
+
+
+def _discard_stdout() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

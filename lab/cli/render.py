@@ -1,0 +1,126 @@
+"""Tables for people. rich is imported only when something is drawn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lab.cli import text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from lab.cli.output import Output
+    from lab.cluster import Node
+    from lab.jobs import Job
+    from lab.topology import LabStatus
+
+STYLES = {
+    "healthy": "green", "running": "yellow", "starting": "yellow", "paused": "magenta", "exited": "red",
+    "absent": "dim", "SUCCEEDED": "green", "FAILED": "red", "STOPPED": "magenta", "RUNNING": "cyan",
+    "PENDING": "yellow", "alive": "green", "dead": "red", "passed": "green", "failed": "red",
+    "warning": "yellow", "skipped": "dim",
+}  # fmt: skip
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Aligned columns without lines; a cell that is a known state has its colour."""
+    from rich.table import Table
+
+    drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(styled(cell) for cell in row))
+    return drawn
+
+
+def styled(value: Any) -> Text:
+    """A cell; None is empty."""
+    from rich.text import Text
+
+    shown = "" if value is None else str(value)
+    return Text(shown, style=STYLES.get(shown, ""))
+
+
+def headline(status: LabStatus) -> str:
+    """The lab in one line."""
+    if not status.up:
+        return f"lab {status.name} is down"
+    ill = [s.service for s in status.services if s.state.value != "healthy"]
+    state = f"up, but not healthy: {', '.join(ill)}" if ill else "up and healthy"
+    gpu = status.gpu.vendor.value
+    return f"lab {status.name} is {state} (runtime {status.runtime}, GPU: {gpu})"
+
+
+def show_lab(
+    out: Output,
+    status: LabStatus,
+    nodes: Sequence[Node] = (),
+    jobs: Sequence[Job] | None = None,
+    problems: Sequence[str] = (),
+) -> None:
+    """Services, nodes, running jobs and notes."""
+    out.line(headline(status))
+    if status.services:
+        out.line()
+        out.show(
+            table(
+                ("SERVICE", "STATE", "URL", "DETAIL"),
+                ((s.service, s.state.value, text.without_secrets(s.url), s.detail) for s in status.services),
+            )
+        )
+    alive = [n for n in nodes if n.alive]
+    if alive:
+        out.line()
+        out.show(
+            table(
+                ("NODE", "OFFERS", "ID"),
+                ((n.service, text.resources(n.resources), n.node_id[:12]) for n in alive),
+            )
+        )
+        dead = len(nodes) - len(alive)
+        if dead:
+            out.line(f"{text.count(dead, 'node')} of this lab died before")
+    if jobs:
+        out.line()
+        show_jobs(out, jobs)
+    elif jobs is not None and status.up and not problems:
+        out.line()
+        out.line("no job is running")
+    for note in status.notes:
+        out.line(f"note: {note}")
+    for problem in problems:
+        out.line(f"problem: {problem}")
+
+
+def what(job: Job) -> str:
+    """The workload, else the command; and the name a person gave it."""
+    name = job.metadata.get("job_name", "")
+    return f"{job.workload or job.entrypoint}{f' ({name})' if name else ''}"
+
+
+def took(job: Job, now: float) -> str:
+    """How long a job ran, or has been running."""
+    return "" if job.started_at is None else text.seconds(max(0.0, (job.ended_at or now) - job.started_at))
+
+
+def show_jobs(out: Output, jobs: Sequence[Job], *, now: float | None = None) -> None:
+    """A line for each job."""
+    moment = time.time() if now is None else now
+    out.show(
+        table(
+            ("JOB", "STATUS", "STARTED", "TOOK", "RUNS"),
+            ((j.submission_id, j.status, text.clock(j.started_at), took(j, moment), what(j)) for j in jobs),
+        )
+    )
+
+
+def pairs(out: Output, rows: Iterable[tuple[str, Any]]) -> None:
+    """Names and values, one pair a line; empty values are left out."""
+    shown = [(name, str(value)) for name, value in rows if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        out.line(f"{name:<{width}}  {value}")

@@ -1,0 +1,62 @@
+"""Numbers and times as people read them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from datetime import datetime
+
+
+def seconds(value: float | None) -> str:
+    """A duration: `0.7 s`, `12.3 s`, `2 min 5 s`, `3 h 2 min`; empty for None."""
+    if value is None:
+        return ""
+    if value < 59.95:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def size(count: int | float) -> str:
+    """Bytes in decimal units, as disks are sold: `512 B`, `1.2 MB`."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def epoch_seconds(moment: datetime | float | None) -> float | None:
+    """A point in time as seconds since the epoch."""
+    return moment.timestamp() if isinstance(moment, datetime) else moment
+
+
+def clock(moment: datetime | float | None) -> str:
+    """A point in time in local time: `2026-11-20 21:44:05`; empty for None."""
+    value = epoch_seconds(moment)
+    return "" if value is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+
+
+def resources(amounts: Mapping[str, float]) -> str:
+    """What a node offers: `8 CPU, 1 GPU`; memory and Ray's internal resources are left out."""
+    return ", ".join(f"{amounts[name]:g} {name}" for name in ("CPU", "GPU") if amounts.get(name))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 checkpoint`, `2 checkpoints`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def without_secrets(url: str) -> str:
+    """`url` without a token in its query."""
+    return re.sub(r"[?&]token=[^&#]*", "", url)
+
+
+def first_line(message: str) -> str:
+    """The first line with content."""
+    return next((line.strip() for line in message.splitlines() if line.strip()), "")

@@ -1,0 +1,135 @@
+"""The values a person types: durations, numbers with limits, NAME=VALUE pairs. All raise UsageError."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import click
+
+from lab.errors import UsageError
+
+MAX_DURATION = 3600.0
+"""Longest duration any option takes, in seconds."""
+
+UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _named(param: click.Parameter | None) -> str:
+    """The option or argument as a person typed it."""
+    if param is None:
+        return "value"
+    return max(param.opts, key=len) if isinstance(param, click.Option) else param.make_metavar(_NO_CONTEXT)
+
+
+_NO_CONTEXT = click.Context(click.Command("labctl"))
+
+
+class Duration(click.ParamType[float]):
+    """A duration in seconds: 500ms, 10s, 2m, 1h, or a plain number of seconds."""
+
+    name = "duration"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        """`zero` says whether no time at all makes sense."""
+        self.zero = zero
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds. Raises UsageError."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        text = str(value).strip().lower()
+        match = re.fullmatch(r"(-?(?:\d+(?:\.\d*)?|\.\d+))(ms|s|m|h|)", text)
+        if match is None:
+            raise UsageError(
+                f"{_named(param)} {value}: not a duration", "write 500ms, 10s, 2m, or a number of seconds"
+            )
+        seconds = float(match[1]) * UNITS[match[2]]
+        if seconds < 0 or (seconds == 0 and not self.zero):
+            least = "zero or more" if self.zero else "more than zero"
+            raise UsageError(f"{_named(param)} {value}: must be {least}")
+        if seconds > MAX_DURATION:
+            raise UsageError(f"{_named(param)} {value}: must be at most 1 hour")
+        return seconds
+
+
+class WholeNumber(click.ParamType[int]):
+    """A whole number within limits."""
+
+    name = "number"
+
+    def __init__(self, minimum: int, maximum: int) -> None:
+        self.minimum, self.maximum = minimum, maximum
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number. Raises UsageError."""
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise UsageError(f"{_named(param)} {value}: must be a whole number") from None
+        if not self.minimum <= number <= self.maximum:
+            raise UsageError(f"{_named(param)} {value}: must be between {self.minimum} and {self.maximum}")
+        return number
+
+
+class Amount(click.ParamType[float]):
+    """How much of a resource: a number from 0, fractions allowed."""
+
+    name = "amount"
+
+    def __init__(self, maximum: float) -> None:
+        self.maximum = maximum
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The amount. Raises UsageError."""
+        try:
+            number = float(str(value))
+        except ValueError:
+            raise UsageError(f"{_named(param)} {value}: must be a number") from None
+        if not math.isfinite(number) or not 0 <= number <= self.maximum:
+            raise UsageError(f"{_named(param)} {value}: must be between 0 and {self.maximum:g}")
+        return number
+
+
+class JobName(click.ParamType[str]):
+    """A job's name: it becomes part of object names and addresses."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name. Raises UsageError."""
+        text = str(value)
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
+            raise UsageError(
+                f"{_named(param)} {text!r}: not a job name",
+                "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
+            )
+        return text
+
+
+def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """`("s3=9000",)` as (name, number) pairs. Names and ranges are LabSpec's to check. Raises UsageError."""
+    found: dict[str, int] = {}
+    for text in pairs:
+        name, equals, number = text.partition("=")
+        if not equals or not re.fullmatch(r"-?\d{1,9}", number):
+            raise UsageError(f"--port {text}: must be NAME=NUMBER", "for example --port dashboard=8265")
+        if name in found:
+            raise UsageError(f"--port {name} is given twice")
+        if int(number) in found.values():
+            raise UsageError(f"--port {text}: number {number} is given to two ports")
+        found[name] = int(number)
+    return tuple(found.items())
+
+
+def settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    """`("epochs=3",)` as a mapping. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in pairs:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-p {text}: must be NAME=VALUE", "for example -p epochs=5")
+        if name in found:
+            raise UsageError(f"-p {name} is given twice")
+        found[name] = value
+    return found
