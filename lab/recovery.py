@@ -40,7 +40,10 @@ DOWN_TIME_LIMIT_SECONDS = 30.0
 """A node that was killed or stopped comes back after this even if training has not gone on elsewhere."""
 
 JOB_SECONDS = 3600.0
-"""Deadline for the job to end, counted from the recovery."""
+"""Deadline for the job to end once it has recovered."""
+
+SETTLE_POLLS = 3
+"""Looks at the ledger after the job has ended."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class _Watch:
         from lab.checkpoints import LedgerReader
 
         self.submission_id = submission_id
-        self.problems: dict[str, None] = {}
+        self._problems: dict[str, str] = {}
         self.events: list[Event] = []
         self.history = History.of(())
         self.nodes: tuple[Node, ...] = ()
@@ -149,24 +152,23 @@ class _Watch:
             if new:
                 self.events.extend(new)
                 self.history = History.of(self.events)
-            self._unread = ""
+            self._problems.pop("ledger", None)
         except StoreError as error:
-            self._unread = error.message
+            self._problems["ledger"] = f"the ledger could not be read: {error.message}"
         now = self._clock()
         if now - self._nodes_at >= NODES_POLL_SECONDS:
             try:
                 self.nodes = self._lab.api.nodes()
                 self.job = self._lab.jobs.get(self.submission_id)
                 self._nodes_at = now
+                self._problems.pop("ray", None)
             except ClusterError as error:
-                self.problems[f"Ray did not answer for a moment: {error.message}"] = None
+                self._problems["ray"] = f"Ray did not answer: {error.message}"
 
     @property
-    def evidence_problems(self) -> tuple[str, ...]:
-        unread = (f"the ledger could not be read: {self._unread}",) if self._unread else ()
-        return (*self.problems, *unread)
-
-    _unread: str = ""
+    def problems(self) -> tuple[str, ...]:
+        """What could not be read when it was last asked for; a moment's silence before that does not count."""
+        return tuple(self._problems.values())
 
     @property
     def run(self) -> Run | None:
@@ -262,6 +264,11 @@ class _Revert:
     def begun(self) -> bool:
         return self._thread is not None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was carried out, or has failed."""
+        return self.done_at is not None or self.error is not None
+
     def begin(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="raylab-revert", daemon=True)
@@ -306,32 +313,34 @@ class _Injection:
         try:
             self.fault.inject(self.lab.runtime, self.request.target)
             self.tell("fault", 0.0, f"{self.request.kind} {self.request.target}")
-            self.follow(hit, duration, revert, until_recovered=wait)
-            revert.finish()
-            self.tell("reverted", self.since(revert.done_at), f"{self.request.target} is healthy again")
-            if wait:
-                self.wait_for_the_end(hit)
+            self.follow(hit, duration, revert, to_the_end=wait)
         finally:
             revert.finish()
         record = self.record(revert)
-        if not wait:
-            return Outcome(record, None)
-        receipt = self.judge(record)
-        return Outcome(record, receipt)
+        return Outcome(record, self.judge(record) if wait else None)
 
-    def follow(self, hit: RunAttempt | None, duration: float | None, revert: _Revert, *, until_recovered: bool) -> None:
-        """Watch until training goes on (or the deadline), beginning the revert when its time has come."""
-        deadline = self.at + self.request.timeout
+    def follow(self, hit: RunAttempt | None, duration: float | None, revert: _Revert, *, to_the_end: bool) -> None:
+        """Tell what happens, begin the revert when its time has come, and return when it is all over.
+
+        That is when the fault is reverted and, with `to_the_end`, the job has ended; or when its deadline passed.
+        """
         while True:
             self.look(hit)
-            elapsed = self.clock() - self.at
-            if not revert.begun and self.time_to_revert(hit, duration, elapsed):
+            now = self.clock()
+            if not revert.begun and self.time_to_revert(hit, duration, now - self.at):
                 revert.begin()
-            resumed = "first_report" in self.told
-            over = self.watch.job is not None and self.watch.job.final
-            if revert.begun and (resumed or over or not until_recovered):
+            if revert.done_at is not None:
+                self.tell("reverted", self.since(revert.done_at), f"{self.request.target} is healthy again")
+            job = self.watch.job
+            if revert.ended and job is not None and job.final:
+                for _ in range(SETTLE_POLLS):  # the ledger's last lines may still be on their way
+                    self.sleep(POLL_SECONDS)
+                    self.look(hit)
+                self.tell("job_finished", self.since(job.ended_at), f"job {job.submission_id}: {job.status}")
                 return
-            if self.clock() >= deadline:
+            if revert.ended and not to_the_end:
+                return
+            if now >= self.at + self.request.timeout + (JOB_SECONDS if "first_report" in self.told else 0.0):
                 return
             self.sleep(POLL_SECONDS)
 
@@ -393,23 +402,6 @@ class _Injection:
         if rejoined is not None:
             self.tell("node_rejoined", self.since(rejoined.started_at), f"{self.request.target} is back in the cluster")
 
-    def wait_for_the_end(self, hit: RunAttempt | None) -> None:
-        """Follow until the job has ended, or the recovery's own deadline passed without a report."""
-        deadline = self.clock() + (JOB_SECONDS if "first_report" in self.told else POLL_SECONDS)
-        while True:
-            self.look(hit)
-            job = self.watch.job
-            if job is not None and job.final:
-                for _ in range(3):  # the ledger's last lines may still be on their way
-                    self.sleep(POLL_SECONDS)
-                    self.look(hit)
-                ended = self.since(job.ended_at)
-                self.tell("job_finished", ended, f"job {job.submission_id}: {job.status}")
-                return
-            if self.clock() >= deadline:
-                return
-            self.sleep(POLL_SECONDS)
-
     def record(self, revert: _Revert) -> FaultRecord:
         from lab.receipt import FaultRecord
 
@@ -427,10 +419,9 @@ class _Injection:
         """Collect the evidence, judge it, and keep the receipt in the object store."""
         from lab.checkpoints import stored_manifest
         from lab.receipt import Evidence, NodeRecord, judge
-        from lab.topology import BUCKET
 
         watch = self.watch
-        problems = list(watch.evidence_problems)
+        problems = list(watch.problems)
         stored: dict[str, dict[str, str]] = {}
         for run in watch.history.runs:
             for uri in {load.uri for attempt in run.attempts for load in attempt.loads}:
@@ -459,7 +450,7 @@ class _Injection:
         )
         name = f"{RECEIPTS_PREFIX}/{watch.submission_id}-{int(self.at)}.json"
         try:
-            self.lab.store.put(BUCKET, name, json.dumps(receipt.to_json(), indent=1).encode())
+            self.lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
         except StoreError as error:
             self.tell("problem", None, f"the receipt could not be kept in the object store: {error.message}")
         return receipt
