@@ -17,6 +17,8 @@ OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 
 DONE_TO = {"kill": "killed", "stop": "stopped", "pause": "frozen"}
 
+RESUMED = "resumed, not restarted"
+
 NO_LEDGER = "there is no ledger of what the job did"
 NO_TAKEOVER = "no new attempt has started"
 
@@ -204,7 +206,7 @@ def resumed(case: Case) -> Answer:
         if base is None or base.progress is None or first is None:
             return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
         details.append(
-            f"checkpoint of {_place(case, base)}, attempt {attempt.number} began with {case.word} {first}"
+            f"attempt {attempt.number} began with {case.word} {first}, its checkpoint is of {_place(case, base)}"
         )
         if abs(first - base.progress - run.stride) > 1e-6 * run.stride:
             return False, details[-1]
@@ -253,7 +255,7 @@ CHECKS: dict[str, Callable[[Case], Answer]] = {
     "a real fault": real_fault,
     "moved": moved,
     "right checkpoint": right_checkpoint,
-    "resumed, not restarted": resumed,
+    RESUMED: resumed,
     "little lost": little_lost,
     "lab whole again": lab_whole,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.ledger import Files, History, RunAttempt, manifest_sha256
 from lab.receipt.case import Case
-from lab.receipt.checks import OVER, likely_reason, run_checks
+from lab.receipt.checks import OVER, RESUMED, likely_reason, run_checks
 from lab.receipt.model import (
     Attempt,
     CheckpointProof,
@@ -66,8 +66,7 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
     if unproven or wrong or case.evidence.problems:
         causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
         return Verdict.NOT_VERIFIED, "; ".join(causes)
-    place = f"{case.word} {case.right.progress}" if case.right else ""
-    return Verdict.RECOVERED, f"training went on from the checkpoint of {place} that the fault left behind"
+    return Verdict.RECOVERED, next(c.detail for c in checks if c.name == RESUMED)
 
 
 def _timeline(case: Case) -> Timeline:

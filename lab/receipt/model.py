@@ -66,7 +66,7 @@ class Evidence:
     services: tuple[ServiceStatus, ...] = ()
     """The lab at the end."""
     problems: tuple[str, ...] = ()
-    """What is missing from the rest because it could not be read. Any one rules out the verdict `recovered`, so
+    """What is missing above because it could not be read. Any one rules out the verdict `recovered`, so
     a failed reading that was made good later does not belong here."""
 
 

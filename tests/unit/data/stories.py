@@ -1,0 +1,391 @@
+"""Stories of a job that lost a node, as evidence, and what the receipt must say about each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lab.ledger import Event, manifest_sha256
+from lab.receipt import Evidence, FaultRecord, NodeRecord
+from lab.topology import ServiceStatus, State
+
+CHECKS = (
+    "job finished",
+    "a real fault",
+    "moved",
+    "right checkpoint",
+    "resumed, not restarted",
+    "little lost",
+    "lab whole again",
+)
+FINISHED, FAULT, MOVED, RIGHT, RESUMED, LOST, WHOLE = CHECKS
+AFTER_FAULT = set(CHECKS) - {FINISHED, WHOLE}
+AT = 7.0
+"""When the fault comes: in the first attempt, after its third report."""
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def uri(place: float) -> str:
+    return f"s3://ray/run/checkpoint_{place}"
+
+
+def content(place: float) -> dict[str, str]:
+    return {"model.pt": sha(f"model {place}")}
+
+
+def event(
+    name: str, at: float, attempt: int = 1, rank: int | None = None, run: str = "run", **fields: Any
+) -> Event:
+    return Event(name, at, "job", run, attempt, rank, "", fields)
+
+
+def files(manifest: Mapping[str, str]) -> dict[str, Any]:
+    return {path: {"size": 1, "sha256": digest} for path, digest in manifest.items()}
+
+
+@dataclass(frozen=True)
+class Story:
+    """The ledger of a job whose first attempt is hit at AT and whose second one takes over."""
+
+    first: tuple[Any, ...] = (1, 2, 3)
+    """Progress values that the first attempt reports, from 2 s on, one every 2 s."""
+    second: tuple[Any, ...] = (4, 5)
+    every: int = 1
+    """A checkpoint with every so many reports."""
+    asks: Any = "newest"
+    """What get_checkpoint gives the second attempt; None for none, False when it is never called."""
+    loads: tuple[Any, ...] = (3,)
+    """The checkpoint that each rank of the second attempt loads."""
+    loaded: Mapping[str, str] | None = None
+    """What is loaded, where that is not what was saved."""
+    key: str = "epoch"
+    config: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 5})
+    nodes: tuple[tuple[str, ...], tuple[str, ...]] = (("a",), ("b",))
+    """The nodes of the first and the second attempt, by rank."""
+    takes_over: bool = True
+    error: str | None = None
+    run: str = "run"
+    more: tuple[Event, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def events(self) -> tuple[Event, ...]:
+        told = [event("run_started", 0, 0, config=dict(self.config), num_workers=len(self.nodes[0]))]
+        told += self._attempt(1, 0.5, self.first, 2.0)
+        if self.takes_over:
+            told += [event("failure_detected", 8, decision="RETRY"), event("attempt_ended", 8.1)]
+            told += self._attempt(2, 8.2, self.second, 11.0)
+            if self.asks is not False:
+                told += [
+                    event(
+                        "get_checkpoint",
+                        10.1,
+                        2,
+                        0,
+                        uri=self.asks and uri(self.loads[0] if self.loads else 3),
+                    )
+                ]
+            for rank, place in enumerate(self.loads):
+                given = files(self.loaded if self.loaded is not None else content(place))
+                told += [event("checkpoint_loaded", 10.2, 2, rank, uri=uri(place), files=given)]
+        last = 2 if self.takes_over else 1
+        told += [
+            event("attempt_ended", 30, last),
+            event("run_finished", 31, last, error=self.error),
+            *self.more,
+        ]
+        return tuple(replace(e, run=self.run) for e in told if e.event not in self.without)
+
+    def _attempt(self, n: int, at: float, places: tuple[Any, ...], begin: float) -> list[Event]:
+        workers = [{"rank": r, "node_id": node} for r, node in enumerate(self.nodes[n - 1])]
+        told = [
+            event("attempt_scheduled", at, n),
+            event("attempt_started", at + 0.5, n, workers=workers),
+            event("training_started", at + 1, n),
+        ]
+        for i, place in enumerate(places):
+            when, metrics = begin + 2 * i, {} if place is None else {self.key: place}
+            if (i + 1) % self.every == 0:
+                saved: dict[str, Any] = {"uri": uri(place), "metrics": metrics}
+                told += [event("checkpoint_saved", when, n, 0, files=files(content(place)), **saved)]
+                told += [event("checkpoint_committed", when + 0.2, n, **saved)]
+            told += [event("report", when + 0.1, n, rank, metrics=metrics) for rank in range(len(workers))]
+        return told
+
+
+FAULT_KILL = FaultRecord("kill", "ray-worker-0", "a", AT, reverted_at=12)
+FAULT_PAUSE = FaultRecord("pause", "ray-worker-0", "a", AT, reverted_at=9, parameters={"for": 2})
+HEAD = NodeRecord("ray-head", "h", True, -10)
+NODES = (
+    HEAD,
+    NodeRecord("ray-worker-0", "a", False, -5, 7.7, "health check failed"),
+    NodeRecord("ray-worker-1", "b", True, -4),
+    NodeRecord("ray-worker-0", "a2", True, 12.5),
+)
+UNHURT = (HEAD, NodeRecord("ray-worker-0", "a", True, -5), NodeRecord("ray-worker-1", "b", True, -4))
+SERVICES = tuple(
+    ServiceStatus(s, State.HEALTHY) for s in ("ray-head", "ray-worker-0", "ray-worker-1", "minio")
+)
+
+
+def evidence(story: Story | None = None, **other: Any) -> Evidence:
+    given: dict[str, Any] = {
+        "submission_id": "job",
+        "job_status": "SUCCEEDED",
+        "fault": FAULT_KILL,
+        "events": (story or Story()).events(),
+        "nodes": NODES,
+        "services": SERVICES,
+    }
+    return Evidence(**{**given, **other})
+
+
+def report(at: float, attempt: int, place: Any, rank: int = 0) -> Event:
+    return event("report", at, attempt, rank, metrics={"epoch": place})
+
+
+def third_attempt(*places: int) -> tuple[Event, ...]:
+    workers = [{"rank": 0, "node_id": "a2"}]
+    start = [event("attempt_scheduled", 20, 3), event("attempt_started", 21, 3, workers=workers)]
+    return (*start, *(report(22 + i, 3, place) for i, place in enumerate(places)))
+
+
+def saved_by(rank: int, place: int, manifest: Mapping[str, str] | None, epoch: int | None = 3) -> Event:
+    given = None if manifest is None else files(manifest)
+    return event("checkpoint_saved", 6.1, 1, rank, uri=uri(place), files=given, metrics={"epoch": epoch})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A story, and what the receipt must say: which checks do not pass, words of a detail, the verdict."""
+
+    name: str
+    evidence: Evidence
+    not_passed: set[str] = field(default_factory=set)
+    says: str = ""
+    verdict: str = ""
+
+
+TWO = Story(nodes=(("a", "b"), ("b", "a2")), loads=(3, 3))
+PAUSED: dict[str, Any] = {"fault": FAULT_PAUSE, "nodes": UNHURT}
+MIDWAY = Story(takes_over=False, without=("run_finished", "attempt_ended"))
+ALL_AGAIN = (1, 2, 3, 4, 5)
+NONE_TO_LOAD: dict[str, Any] = {"asks": None, "loads": ()}
+CHANGED = {"model.pt": sha("changed")}
+SAVED_3 = manifest_sha256(content(3))
+
+
+def told(**story: Any) -> Evidence:
+    return evidence(Story(**story))
+
+
+def load(
+    at: float, manifest: Mapping[str, str] | None, rank: int = 0, place: Any = 3, attempt: int = 2
+) -> Event:
+    given = None if manifest is None else files(manifest)
+    return event("checkpoint_loaded", at, attempt, rank, uri=uri(place), files=given)
+
+
+# fmt: off
+RECOVERED = [
+    Row("a node is killed and training goes on elsewhere",
+        evidence(), set(), "began with epoch 4, its checkpoint is of epoch 3"),
+    Row("training goes on on the restarted node",
+        told(nodes=(("a",), ("a2",))), set(), "the restarted one (new node a2)"),
+    Row("one of two ranks is lost",
+        evidence(TWO)),
+    Row("only rank 0 loads, and shares it",
+        evidence(replace(TWO, loads=(3,)))),
+    Row("a frozen node is declared dead",
+        evidence(fault=FAULT_PAUSE), set(), "frozen in attempt 1, after 3 checkpoints"),
+    Row("a frozen node survives, its attempt does not",
+        evidence(**PAUSED), set(), "the same node all along"),
+    Row("epochs count from 0",
+        told(first=(0, 1, 2), second=(3, 4), loads=(2,)), set(), "the planned one 4"),
+    Row("progress in steps",
+        told(first=(100, 200, 300), second=(400, 500), key="step", loads=(300,)), set(),
+        "began with step 400"),
+    Row("no epochs are planned",
+        told(config={"lr": 0.1}), set(), "names no number of epochs"),
+    Row("a checkpoint with every second report",
+        told(first=(2, 3, 4), second=(4, 5), every=2, loads=(3,)), set(), "1 epoch repeated"),
+    Row("an attempt that reports nothing comes between",
+        told(second=(), more=(*third_attempt(4, 5), load(21.5, content(3), attempt=3))), set(),
+        "attempt 3 began with epoch 4"),
+    Row("the checkpoint is still as it was",
+        evidence(stored={uri(3): content(3)}), set(), "and as it is stored now"),
+    Row("the checkpoint has since been deleted",
+        evidence(stored={uri(3): {}})),
+    Row("two ranks saved the same path differently",
+        told(more=(saved_by(1, 3, CHANGED),), loaded=CHANGED)),
+    Row("another job's ledger is among the events",
+        evidence(events=(*Story().events(), replace(report(50, 9, 1), job="other")))),
+]
+RESTARTED = [
+    Row("get_checkpoint is never called",
+        told(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, RESUMED, LOST},
+        "never called ray.train.get_checkpoint()"),
+    Row("the checkpoint is asked for, but not opened",
+        told(second=ALL_AGAIN, loads=()), {RIGHT, RESUMED, LOST}, "never opened"),
+    Row("the checkpoint is opened, but the loop begins anew",
+        told(second=ALL_AGAIN), {RESUMED, LOST}, "began with epoch 1 anyway"),
+    Row("Ray gives no checkpoint",
+        told(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, RESUMED, LOST}, "gave the script none"),
+    Row("a restart is known while the job still runs",
+        evidence(Story(second=(1, 2), asks=False, loads=(), without=("run_finished",)), job_status="RUNNING"),
+        {FINISHED, RIGHT, RESUMED, LOST}, "began again with epoch 1"),
+    Row("a restart is known although the job failed",
+        evidence(Story(second=(1, 2)), job_status="FAILED"), {FINISHED, RESUMED, LOST},
+        "began again with epoch 1"),
+    Row("only the attempt after the next restarts",
+        told(more=third_attempt(1, 2, 3, 4, 5)), {RESUMED}, "attempt 3 began again"),
+    Row("progress repeats, and falls back to the start",
+        told(first=(1, 2, 2), second=(1, 2, 5), loads=(2,)), {RESUMED, LOST}, "began again with epoch 1"),
+]
+FAILED = [
+    Row("the job fails",
+        evidence(job_status="FAILED", job_message="Traceback\nRuntimeError: no node"), {FINISHED},
+        "the job is FAILED: RuntimeError: no node"),
+    Row("the job is stopped before the new attempt",
+        evidence(MIDWAY, job_status="STOPPED"), AFTER_FAULT | {FINISHED}, "the job is STOPPED"),
+    Row("the run ends with an error that the script swallows",
+        told(error="WorkerGroupError"), {FINISHED}, "WorkerGroupError"),
+    Row("the last planned epoch is missing",
+        told(config={"epochs": 6}), {FINISHED}, "the last epoch reported is 5, the planned one 6"),
+    Row("the last of the epochs counted from 0 is missing",
+        told(first=(0, 1, 2), second=(3, 4), loads=(2,), config={"epochs": 6}), {FINISHED},
+        "the planned one 5"),
+    Row("the attempt comes back on the node that was hit",
+        evidence(Story(nodes=(("a",), ("a",))), **PAUSED), {MOVED}, "the very node"),
+    Row("one rank comes back on the node that was hit",
+        evidence(replace(TWO, nodes=(("a", "b"), ("b", "a")))), {MOVED}, "the very node"),
+    Row("an older checkpoint is loaded",
+        told(second=(3, 4, 5), loads=(2,)), {RIGHT, RESUMED}, "checkpoint_2, not the newest, checkpoint_3"),
+    Row("one rank loads an older checkpoint",
+        evidence(replace(TWO, loads=(3, 2))), {RIGHT}, "rank 1 loaded checkpoint_2"),
+    Row("the ranks load different content",
+        evidence(replace(TWO, more=(saved_by(1, 3, CHANGED), load(10.3, CHANGED, rank=1)))), {RIGHT},
+        "different content"),
+    Row("what is loaded is not what was saved",
+        told(loaded=CHANGED), {RIGHT}, f"saved {SAVED_3[:8]}, loaded {manifest_sha256(CHANGED)[:8]}"),
+    Row("a file is missing from what is loaded",
+        told(loaded={}), {RIGHT}, "SHA-256"),
+    Row("a file is loaded that no rank saved",
+        told(loaded={**content(3), "odd": sha("odd")}), {RIGHT}, "SHA-256"),
+    Row("what is stored is not what was loaded",
+        evidence(stored={uri(3): CHANGED}), {RIGHT}, f"stored {manifest_sha256(CHANGED)[:8]}"),
+    Row("epochs are left out",
+        told(second=(5,)), {RESUMED}, "began with epoch 5"),
+    Row("epochs are done twice",
+        told(second=(2, 3, 4, 5)), {RESUMED, LOST}, "2 epochs repeated"),
+    Row("checkpoints stopped coming before the fault",
+        told(more=(report(6.3, 1, 4), report(6.5, 1, 5))), {LOST},
+        "2 epochs repeated; checkpoints are 1 apart"),
+    Row("a later attempt does not go on where it should",
+        told(more=third_attempt(3, 4, 5)), {RESUMED}, "attempt 3 began with epoch 3"),
+    Row("a service is sick at the end",
+        evidence(services=(*SERVICES, ServiceStatus("jupyter", State.EXITED, "gone"))), {WHOLE},
+        "jupyter is exited: gone"),
+    Row("the fault is not reverted",
+        evidence(fault=replace(FAULT_KILL, reverted_at=None)), {WHOLE}, "has not been reverted"),
+    Row("the node does not come back",
+        evidence(nodes=NODES[:3]), {WHOLE}, "not back"),
+]
+NOT_VERIFIED = [
+    Row("there is no ledger",
+        evidence(events=()), AFTER_FAULT | {FINISHED}, "there is no ledger"),
+    Row("there is only another job's ledger",
+        evidence(submission_id="other"), AFTER_FAULT | {FINISHED}, "there is no ledger"),
+    Row("something could not be read",
+        evidence(problems=("the ledger could not be read",)), set(), "the ledger could not be read"),
+    Row("the job still runs",
+        evidence(job_status="RUNNING"), {FINISHED}, "RUNNING"),
+    Row("Ray does not know the job",
+        evidence(job_status=""), {FINISHED}, "did not say"),
+    Row("the node is not back while the job still runs",
+        evidence(job_status="RUNNING", nodes=NODES[:3]), {FINISHED, WHOLE}, "RUNNING"),
+    Row("no new attempt yet",
+        evidence(MIDWAY, job_status="RUNNING"), AFTER_FAULT | {FINISHED}, "no new attempt has started"),
+    Row("a failure, but no new attempt",
+        evidence(replace(MIDWAY, more=(event("failure_detected", 8),)), job_status="RUNNING"),
+        (AFTER_FAULT | {FINISHED}) - {FAULT}, "RUNNING"),
+    Row("the new attempt has not reported",
+        evidence(Story(second=(), without=("run_finished",)), job_status="RUNNING"),
+        {FINISHED, RESUMED, LOST}, "RUNNING"),
+    Row("the script reports no progress",
+        told(key="loss"), {RESUMED, LOST}, "no progress value"),
+    Row("progress repeats within an attempt",
+        told(first=(1, 2, 2), second=(3, 5), loads=(2,)), {RESUMED, LOST}, "does not grow"),
+    Row("no checkpoint before the fault",
+        told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, RESUMED, LOST},
+        "no checkpoint had been committed"),
+    Row("the checkpoint's progress is not known",
+        told(loads=(9,), more=(event("checkpoint_committed", 6.9, uri=uri(9)),
+                               saved_by(0, 9, content(9), epoch=None))),
+        {RESUMED}, "how far the checkpoint"),
+    Row("the load was not seen",
+        told(loads=()), {RIGHT}, "nobody saw"),
+    Row("a load after the first report does not count",
+        told(loads=(), more=(load(20, content(3)),)), {RIGHT}, "nobody saw"),
+    Row("some other checkpoint was loaded",
+        told(more=(load(10, {}, place="base"),), **NONE_TO_LOAD), {RIGHT}, "nobody saw"),
+    Row("what was saved is not known",
+        told(without=("checkpoint_saved",)), {RIGHT}, "as saved is not known"),
+    Row("what one rank saved is not known",
+        evidence(replace(TWO, more=(saved_by(1, 3, None),))), {RIGHT}, "as saved is not known"),
+    Row("what was loaded is not known",
+        told(loads=(), more=(load(10, None),)), {RIGHT}, "as loaded is not known"),
+    Row("a rank's part of the checkpoint was not recorded",
+        evidence(replace(TWO, loads=(3,), loaded={**content(3), "rank1.pt": sha("one")})), {RIGHT},
+        "not every rank's part"),
+    Row("the start of the run is missing",
+        told(without=("run_started",)), {FINISHED}, "lacks the start"),
+    Row("the end of the run is missing",
+        told(without=("run_finished",)), {FINISHED}, "lacks the end"),
+    Row("where attempts ran is missing",
+        told(without=("attempt_started",)), AFTER_FAULT, "no attempt that had started"),
+    Row("the job ran elsewhere",
+        told(nodes=(("b",), ("b",))), AFTER_FAULT, "ran on ray-worker-1, not on ray-worker-0"),
+    Row("the fault came between two attempts",
+        evidence(fault=replace(FAULT_KILL, at=8.15)), AFTER_FAULT, "already over"),
+    Row("the fault came before the first attempt",
+        evidence(fault=replace(FAULT_KILL, at=0.2)), AFTER_FAULT, "no attempt that had started"),
+    Row("the fault came after the end",
+        evidence(fault=replace(FAULT_KILL, node_id="b", at=32)), AFTER_FAULT, "already over"),
+    Row("Ray does not list the node",
+        evidence(nodes=(HEAD, *NODES[2:])), {FAULT}, "nowhere"),
+    Row("Ray lists no nodes",
+        evidence(nodes=()), {FAULT, WHOLE}, "nowhere"),
+    Row("a killed node lives",
+        evidence(nodes=(*UNHURT, NODES[3])), {FAULT}, "as alive"),
+    Row("the node had died before",
+        evidence(nodes=(HEAD, replace(NODES[1], ended_at=5), *NODES[2:])), {FAULT},
+        "had been dead for 2.0 s"),
+    Row("a short freeze",
+        evidence(Story(first=ALL_AGAIN, takes_over=False), **PAUSED), AFTER_FAULT,
+        "the freeze ended before Ray noticed it; nothing had to recover"),
+    Row("a short freeze, the job still runs",
+        evidence(replace(MIDWAY, first=(1, 2, 3, 4)), **PAUSED, job_status="RUNNING"),
+        AFTER_FAULT | {FINISHED}, "the freeze ended before Ray noticed it; nothing had to recover"),
+    Row("the attempt goes on without the node",
+        told(first=ALL_AGAIN, takes_over=False), AFTER_FAULT, "went on undisturbed"),
+    Row("a frozen node lives and Ray saw no failure",
+        evidence(Story(without=("failure_detected",)), **PAUSED), {FAULT}, "noticed no failure"),
+    Row("the services are not known",
+        evidence(services=()), {WHOLE}, "services is not known"),
+]
+# fmt: on
+ROWS = [
+    replace(row, verdict=verdict)
+    for verdict, rows in (
+        ("recovered", RECOVERED),
+        ("restarted-from-scratch", RESTARTED),
+        ("failed", FAILED),
+        ("not-verified", NOT_VERIFIED),
+    )
+    for row in rows
+]
