@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from typing import IO, Any
 from urllib.parse import parse_qs, unquote
+from xml.parsers.expat import ExpatError
 from xml.sax.saxutils import escape
 
 from werkzeug.http import parse_range_header
@@ -71,6 +72,8 @@ class S3App:
             raise
         except OSError as error:
             response = self._refusal(request, _os_refusal(request.method, error))
+        except ExpatError:
+            response = self._refusal(request, RefusalError(400, "MalformedXML", "the body is no XML"))
         except NotImplementedError as error:
             response = self._refusal(request, RefusalError(501, "NotImplemented", str(error)))
         except Exception as error:  # moto raises whatever comes; the client needs an S3 answer
@@ -127,19 +130,19 @@ class S3App:
                 return response
             stream = buffer.stored.open()
         size = buffer.stored.record.size
-        start, end = 0, size
+        start, end, status = 0, size, 200
         wanted = parse_range_header(request.headers.get("Range"))
         if wanted is not None and wanted.units == "bytes" and len(wanted.ranges) == 1:
             part = wanted.range_for_length(size)
             if part is None:
                 stream.close()
                 raise RefusalError(416, "InvalidRange", "the object ends before the range begins")
-            start, end = part
+            (start, end), status = part, 206
         stream.seek(start, io.SEEK_CUR)
-        data = Response(_pieces(stream, end - start), 206 if end - start < size else 200)
+        data = Response(_pieces(stream, end - start), status)
         data.headers = response.headers
         data.content_length = end - start
-        if data.status_code == 206:
+        if status == 206:
             data.headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
             for name in [n for n, _ in data.headers if n.lower().startswith("x-amz-checksum-")]:
                 del data.headers[name]  # it is the whole object's

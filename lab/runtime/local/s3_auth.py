@@ -57,7 +57,7 @@ class Signature:
     sign: Callable[[str], str]
 
 
-class _ClaimedAuth(S3SigV4Auth):  # type: ignore[misc]
+class _ClaimedAuth(S3SigV4Auth):
     """botocore's signer, over exactly the headers that the client says it signed."""
 
     def headers_to_sign(self, request: Any) -> Any:

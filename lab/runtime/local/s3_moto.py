@@ -160,7 +160,7 @@ def _fresh_moto(disk: Disk) -> tuple[Any, Wsgi]:
 
     s3_backends.reset()
     s3_backends.bucket_accounts.clear()
-    FakeMultipart.complete = _complete  # type: ignore[method-assign]
+    FakeMultipart.complete = _complete
     app = create_backend_app("s3")
     app.url_map.merge_slashes = False
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app

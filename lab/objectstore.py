@@ -1,0 +1,348 @@
+"""The one door to the object store, whichever S3 server stands behind it.
+
+Only this module imports `minio`. Whatever goes wrong comes out as a StoreError that names the endpoint, the
+cause and what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from lab.errors import StoreError, UsageError
+from lab.topology import BUCKET, REGION, Credentials
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 60.0
+RETRIES = 2
+LOG_HINT = "see the store's log: labctl logs minio"
+PIECE = 1 << 20
+"""Bytes of an object read at once."""
+
+
+class MissingObjectError(StoreError):
+    """The object asked for is not there."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """One entry of a listing. In one that is not recursive, a key that ends with `/` can be a folder."""
+
+    key: str
+    size: int
+    """Bytes; 0 for a folder."""
+    modified: float
+    """Seconds since the epoch; 0 for a folder."""
+    etag: str
+    """Without quotes; empty for a folder."""
+
+
+class Store(ABC):
+    """What labctl does with one bucket of an object store. All methods raise StoreError."""
+
+    bucket: str
+
+    @abstractmethod
+    def ensure_bucket(self, name: str = "") -> None:
+        """Make the bucket (this store's own unless named) if it is not there."""
+
+    @abstractmethod
+    def in_bucket(self, name: str) -> Store:
+        """The same store, for another bucket."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes) -> None:
+        """Store an object in place of what had its key."""
+
+    @abstractmethod
+    def read(self, key: str) -> Iterator[bytes]:
+        """An object's data in pieces. Raises MissingObjectError when it is not there."""
+
+    @abstractmethod
+    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        """The objects whose keys begin with `prefix`, by key; if not `recursive`, folders stay closed."""
+
+    @abstractmethod
+    def exists(self, key: str) -> bool:
+        """Whether there is an object with exactly this key."""
+
+    @abstractmethod
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; those that are not there are no error."""
+
+    @abstractmethod
+    def ping(self) -> str:
+        """What answered, such as `moto 5.2.5` or `MinIO`, after it accepted the key."""
+
+    def get(self, key: str) -> bytes:
+        """An object's data. Raises MissingObjectError when it is not there."""
+        return b"".join(self.read(key))
+
+    def delete_prefix(self, prefix: str) -> int:
+        """Remove every object whose key begins with `prefix`; returns how many there were.
+
+        Raises UsageError for an empty prefix.
+        """
+        if not prefix:
+            raise UsageError("refusing to delete every object of a bucket", "name a prefix")
+        keys = [entry.key for entry in self.list(prefix)]
+        self.delete(keys)
+        return len(keys)
+
+
+class ObjectStore(Store):
+    """A bucket of a real S3 server."""
+
+    def __init__(
+        self,
+        endpoint_url: str,
+        credentials: Credentials,
+        region: str = REGION,
+        bucket: str = BUCKET,
+        *,
+        http: Any = None,
+    ) -> None:
+        """`endpoint_url` is http(s)://host:port. Nothing is asked of the server yet.
+
+        `http` is the urllib3 pool to use; by default one that soon gives up where nobody answers.
+        """
+        self.endpoint_url, self.region, self.bucket = endpoint_url, region, bucket
+        self._credentials, self._given_http = credentials, http
+
+    def in_bucket(self, name: str) -> ObjectStore:
+        return ObjectStore(self.endpoint_url, self._credentials, self.region, name, http=self._http)
+
+    def ensure_bucket(self, name: str = "") -> None:
+        with self._explain(ignore=("BucketAlreadyOwnedByYou", "BucketAlreadyExists")):
+            self._client.make_bucket(name or self.bucket)
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._explain(key):
+            self._client.put_object(self.bucket, key, io.BytesIO(data), len(data))
+
+    def read(self, key: str) -> Iterator[bytes]:
+        with self._explain(key):
+            response = self._client.get_object(self.bucket, key)
+            try:
+                yield from response.stream(PIECE)
+            finally:
+                response.close()
+                response.release_conn()
+
+    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        with self._explain():
+            return tuple(
+                StoredObject(
+                    key=entry.object_name or "",
+                    size=entry.size or 0,
+                    modified=entry.last_modified.timestamp() if entry.last_modified else 0.0,
+                    etag=(entry.etag or "").strip('"'),
+                )
+                for entry in self._client.list_objects(self.bucket, prefix, recursive=recursive)
+            )
+
+    def exists(self, key: str) -> bool:
+        with self._explain():  # a listing, since the answer to HEAD cannot say what is wrong
+            entries = self._client.list_objects(self.bucket, key, recursive=True)
+            first = next(iter(entries), None)
+        return first is not None and first.object_name == key
+
+    def delete(self, keys: Iterable[str]) -> None:
+        from minio.deleteobjects import DeleteObject
+
+        with self._explain():
+            failed = list(self._client.remove_objects(self.bucket, (DeleteObject(key) for key in keys)))
+        if failed:
+            raise StoreError(
+                f"{self.endpoint_url} did not delete {len(failed)} objects, "
+                f"among them s3://{self.bucket}/{failed[0].name}: {failed[0].code}: {failed[0].message}",
+                LOG_HINT,
+            )
+
+    def ping(self) -> str:
+        with self._explain():
+            self._client.list_buckets()
+            health = self._http.request("GET", f"{self.endpoint_url.rstrip('/')}/raylab/health")
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            answer = json.loads(health.data)
+            return f"{answer['server']} {answer['version']}"
+        return str(health.headers.get("Server") or "an S3 server that does not say which")
+
+    @cached_property
+    def _http(self) -> Any:
+        if self._given_http is not None:
+            return self._given_http
+        import urllib3
+
+        return urllib3.PoolManager(
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+            retries=urllib3.Retry(total=RETRIES, redirect=0, status=0, backoff_factor=0.2),
+        )
+
+    @cached_property
+    def _client(self) -> Any:
+        from minio import Minio
+
+        parts = urlsplit(self.endpoint_url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+            raise StoreError(
+                f"{self.endpoint_url!r} is no address of an object store", "use http://host:port"
+            )
+        return Minio(
+            parts.netloc,
+            access_key=self._credentials.access_key,
+            secret_key=self._credentials.secret_key,
+            secure=parts.scheme == "https",
+            region=self.region,
+            http_client=self._http,
+        )
+
+    @contextlib.contextmanager
+    def _explain(self, key: str = "", *, ignore: tuple[str, ...] = ()) -> Iterator[None]:
+        from minio.error import MinioException, S3Error
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except S3Error as error:
+            if error.code not in ignore:
+                raise self._refusal(error, key) from error
+        except MinioException as error:
+            raise StoreError(
+                f"what answers at {self.endpoint_url} is no object store: {_first_line(error)}",
+                "check the address; another program may hold that port",
+            ) from error
+        except ValueError as error:  # minio checks names before it asks
+            raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
+        except (HTTPError, OSError) as error:
+            raise StoreError(
+                f"the object store at {self.endpoint_url} cannot be reached: {_cause(error)}",
+                "see whether the lab is up: labctl status",
+            ) from error
+
+    def _refusal(self, error: Any, key: str) -> StoreError:
+        where, code = f"the object store at {self.endpoint_url}", str(error.code)
+        if code in ("NoSuchKey", "NoSuchObject"):
+            return MissingObjectError(f"s3://{self.bucket}/{key} is not in {where}")
+        if code == "NoSuchBucket":
+            return StoreError(f"{where} has no bucket {self.bucket!r}", "labctl up makes it")
+        if code == "InvalidAccessKeyId":
+            return StoreError(
+                f"{where} does not know the access key {self._credentials.access_key!r}",
+                "the key of a lab is in its state; another store may answer at that address",
+            )
+        if code == "SignatureDoesNotMatch":
+            return StoreError(
+                f"{where} refuses the secret key for {self._credentials.access_key!r}",
+                "the key of a lab is in its state; another store may answer at that address",
+            )
+        if code == "AccessDenied":
+            return StoreError(f"{where} denies access: {error.message}", "check the rights of the key")
+        if "StorageFull" in code or getattr(error.response, "status", None) == 507:
+            return StoreError(
+                f"{where} cannot store anything more: {error.message}", "make room on the disk it writes to"
+            )
+        if code == "RequestTimeTooSkewed":
+            return StoreError(f"{where} has another time of day than this machine", "set the clocks right")
+        return StoreError(
+            f"{where} answers {code}: {error.message}", "see the store's log: labctl logs minio"
+        )
+
+
+class FakeObjectStore(Store):
+    """An object store in memory, for tests."""
+
+    def __init__(self, bucket: str = BUCKET, *, clock: Callable[[], float] = time.time) -> None:
+        """Has `bucket`, empty. `clock` gives the objects their times."""
+        self.bucket = bucket
+        self.buckets: dict[str, dict[str, tuple[bytes, float]]] = {bucket: {}}
+        self.failure: StoreError | None = None
+        """Raised by every call while it is set."""
+        self.reads: list[str] = []
+        """The keys that were read, in order."""
+        self._clock = clock
+
+    def in_bucket(self, name: str) -> FakeObjectStore:
+        other = FakeObjectStore(name, clock=self._clock)
+        other.buckets, other.failure, other.reads = self.buckets, self.failure, self.reads
+        return other
+
+    def ensure_bucket(self, name: str = "") -> None:
+        self._check()
+        self.buckets.setdefault(name or self.bucket, {})
+
+    def put(self, key: str, data: bytes) -> None:
+        self._objects()[key] = (data, self._clock())
+
+    def read(self, key: str) -> Iterator[bytes]:
+        objects = self._objects()
+        if key not in objects:
+            raise MissingObjectError(f"s3://{self.bucket}/{key} is not in the object store")
+        self.reads.append(key)
+        data = objects[key][0]
+        yield from (data[i : i + PIECE] for i in range(0, len(data), PIECE))
+
+    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        found: dict[str, StoredObject] = {}
+        for key, (data, modified) in self._objects().items():
+            if key.startswith(prefix):
+                head, slash, _ = key[len(prefix) :].partition("/")
+                if recursive or not slash:
+                    etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+                    found[key] = StoredObject(key, len(data), modified, etag)
+                else:
+                    folder = f"{prefix}{head}/"
+                    found[folder] = StoredObject(folder, 0, 0.0, "")
+        return tuple(found[key] for key in sorted(found))
+
+    def exists(self, key: str) -> bool:
+        return key in self._objects()
+
+    def delete(self, keys: Iterable[str]) -> None:
+        objects = self._objects()
+        for key in keys:
+            objects.pop(key, None)
+
+    def ping(self) -> str:
+        self._check()
+        return "fake"
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _objects(self) -> dict[str, tuple[bytes, float]]:
+        self._check()
+        if self.bucket not in self.buckets:
+            raise StoreError(f"the object store has no bucket {self.bucket!r}", "labctl up makes it")
+        return self.buckets[self.bucket]
+
+
+def _cause(error: Exception) -> str:
+    """Why there is no connection, without urllib3's wrapping."""
+    from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NameResolutionError, ReadTimeoutError
+
+    inner: BaseException = error
+    if isinstance(inner, MaxRetryError) and inner.reason is not None:
+        inner = inner.reason
+    if isinstance(inner, ConnectTimeoutError) and "timed out" in str(inner):
+        return f"no answer within {CONNECT_SECONDS:g} s"
+    if isinstance(inner, ReadTimeoutError):
+        return f"it does not go on after {READ_SECONDS:g} s"
+    if isinstance(inner, NameResolutionError):
+        return "the host name is unknown"
+    cause = inner.__cause__ or inner.__context__ or inner
+    return str(getattr(cause, "strerror", None) or _first_line(inner))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
