@@ -1,0 +1,80 @@
+"""The checks of `doctor`: questions about this machine and, when it is up, about the lab.
+
+`facts` gathers, `machine` and `running` judge. To add a check: a function there, its place in the list at the
+end of that module, its cases in the tests, and the fact that it needs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+from lab.checks.facts import gather_facts, gather_lab, gather_tools
+from lab.checks.machine import machine_checks, resource_warnings
+from lab.checks.model import Answer, Check, Facts, Listener, RunningLab, Tools
+from lab.checks.running import running_checks
+from lab.errors import LabError
+from lab.runtime.base import Runtime
+from lab.topology import DEFAULT_LAB
+
+__all__ = [
+    "Answer",
+    "Check",
+    "Facts",
+    "Listener",
+    "RunningLab",
+    "Tools",
+    "gather_facts",
+    "gather_lab",
+    "gather_tools",
+    "machine_checks",
+    "resource_warnings",
+    "run_checks",
+    "running_checks",
+]
+
+DEFAULT_WORKERS = 2
+
+
+def open_runtime(kind: str, lab: str) -> Runtime | None:
+    """The runtime that this machine would use for the lab, or None while nothing for it is installed.
+
+    Raises UsageError, UnsupportedError. Nothing is installed by asking.
+    """
+    from lab.runtime.select import KINDS, choose
+
+    if kind in KINDS and kind != "compose" and importlib.util.find_spec("ray") is None:
+        return None
+    return choose(kind, lab).runtime
+
+
+def run_checks(
+    lab: str = DEFAULT_LAB,
+    runtime: str = "auto",
+    *,
+    workers: int = DEFAULT_WORKERS,
+    facts: Callable[[], Facts] = gather_facts,
+    tools: Callable[[], Tools] = gather_tools,
+    opener: Callable[[str, str], Runtime | None] = open_runtime,
+    observe: Callable[..., RunningLab] = gather_lab,
+) -> tuple[Check, ...]:
+    """Every check of this machine, and of the lab of this name when it is up.
+
+    `workers` is the number that memory is judged for; a lab that is up has its own. What cannot be found out
+    is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
+    """
+    opened = opener(runtime, lab)
+    seen: RunningLab | None = None
+    about_lab: tuple[Check, ...] = ()
+    try:
+        status = opened.status() if opened else None
+        if opened and status and status.up:
+            workers = opened.spec().workers
+            seen = observe(opened, status)
+            about_lab = running_checks(seen)
+        else:
+            about_lab = (Check("lab", "skipped", f"lab {lab} is not up", "`labctl up` starts it"),)
+    except LabError as error:
+        about_lab = (Check("lab", "failed", error.message, error.hint),)
+    kind = opened.kind if opened else "local"
+    return (*machine_checks(facts(), tools(), workers, kind, running=seen is not None), *about_lab)
