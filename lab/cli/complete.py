@@ -27,12 +27,14 @@ def workload_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def parameter_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` for every parameter of the workload that is being submitted."""
+    """`name=` for every parameter of the workload being submitted, or of all where it is not known yet."""
     from lab.errors import LabError
-    from lab.workloads import find_workload
+    from lab.workloads import workloads
 
     try:
-        parameters = find_workload(str(ctx.params.get("workload") or "")).parameters
+        found = workloads()
     except LabError:
         return []
-    return [f"{p.name}=" for p in parameters if p.name.startswith(incomplete)]
+    chosen = [w for w in found if w.name == ctx.params.get("workload")] or found
+    names = {f"{p.name}=" for workload in chosen for p in workload.parameters}
+    return sorted(name for name in names if name.startswith(incomplete))

@@ -13,6 +13,7 @@ from lab.cli.output import Output
 from lab.topology import DEFAULT_LAB, check_lab_name
 
 RUNTIMES = ("local", "compose", "auto")
+AFTER_DASHES = "labctl.after-dashes"
 GPUS = ("nvidia", "amd", "simulated", "none", "auto")
 
 
@@ -75,6 +76,18 @@ class LabCommand(click.Command):
         if records:
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+class DashCommand(LabCommand):
+    """Keeps what follows `--` apart: it lies in `ctx.meta[AFTER_DASHES]`, which is unset without `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before `--`; the rest stays as it is."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[AFTER_DASHES] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
 
 
 class LabGroup(LabCommand, click.Group):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,8 +83,13 @@ class Core:
 
         return run_checks(name, runtime)
 
-    def test(self, arguments: Sequence[str]) -> int:
-        """Run labctl's own tests; returns their exit code."""
-        from lab.testing import run_tests
+    def test(self, arguments: Sequence[str], say: Callable[[str], None], *, to_stderr: bool) -> int:
+        """Run labctl's own tests; returns their exit code. `to_stderr` keeps stdout for a JSON document."""
+        from lab import environment, testing
 
-        return run_tests(arguments)
+        def call(argv: Sequence[str], env: Mapping[str, str]) -> int:
+            return subprocess.run(
+                argv, cwd=environment.ROOT, env=dict(env), stdout=sys.stderr, check=False
+            ).returncode
+
+        return testing.run_tests(arguments, run=call if to_stderr else testing.call, say=say)

@@ -104,7 +104,7 @@ def checkpoint(item: CheckpointInfo) -> Document:
         "job": item.job,
         "name": item.name,
         "epoch": item.epoch,
-        "files": item.files if isinstance(item.files, int) else len(item.files),
+        "files": len(item.files),
         "size": item.size,
         "modified": text.epoch_seconds(item.modified),
         "sha256": item.sha256,

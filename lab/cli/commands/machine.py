@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lab.cli import documents, render
-from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.errors import CheckError
 from lab.topology import check_lab_name
 
@@ -41,12 +41,34 @@ def doctor(app: App) -> None:
         raise click.exceptions.Exit(error.exit_code)
 
 
-@click.command(cls=LabCommand, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS...]", help="Passed on.")
-@pass_app
-def test(app: App, arguments: tuple[str, ...]) -> None:
-    """Run labctl's own tests."""
-    code = app.core.test(arguments)
+@click.command(cls=DashCommand, options_metavar="[OPTIONS] [-- PYTEST ARGUMENTS...]")
+@click.option("--lint", is_flag=True, help="Only ruff and mypy, and the parts that are named.")
+@click.option("--unit", is_flag=True, help="The unit tests.")
+@click.option("--contract", is_flag=True, help="What every runtime has to keep.")
+@click.option("--e2e", is_flag=True, help="The real thing, with processes.")
+@click.option("-k", "expression", metavar="EXPRESSION", help="Only tests whose names match, as for pytest.")
+@click.option("--no-skips", is_flag=True, help="A skipped test counts as failed, but for allowed reasons.")
+@click.pass_context
+def test(
+    ctx: click.Context,
+    lint: bool,
+    unit: bool,
+    contract: bool,
+    e2e: bool,
+    expression: str | None,
+    no_skips: bool,
+) -> None:
+    """Run labctl's own tests: all of them, or the parts named."""
+    app = ctx.find_object(App)
+    assert app is not None
+    flags = {"--lint": lint, "--unit": unit, "--contract": contract, "--e2e": e2e, "--no-skips": no_skips}
+    arguments = [flag for flag, given in flags.items() if given]
+    arguments += ["-k", expression] if expression else []
+    arguments += ["--", *ctx.meta.get(AFTER_DASHES, ())]
+    say = app.out.note if app.out.json_wanted else app.out.line
+    code = app.core.test(arguments, say, to_stderr=app.out.json_wanted)
+    if app.out.json_wanted:
+        app.out.document({"passed": code == 0, "exit_code": code})
     if code:
         raise click.exceptions.Exit(code)
 

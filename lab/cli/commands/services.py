@@ -121,9 +121,14 @@ def stored(lab: Lab) -> str:
     return f"{text.count(len(found), 'checkpoint')} ({amount}) and every other stored object"
 
 
+def asks() -> bool:
+    """Whether somebody is there to answer a question."""
+    return sys.stdin.isatty()
+
+
 def _confirm(app: App, what: str) -> None:
     message = f"--volumes deletes, for good: {what} of lab {app.settings.name}"
-    if app.out.json_wanted or not sys.stdin.isatty():
+    if app.out.json_wanted or not asks():
         raise RefusedError(message, "say --yes to delete them; nothing was changed")
     click.echo(message, err=True)
     if not click.confirm("Delete?", default=False, err=True):

@@ -9,7 +9,7 @@ import click
 
 from lab.cli import documents, text, values
 from lab.cli.complete import parameter_names, workload_names
-from lab.cli.context import App, LabCommand
+from lab.cli.context import AFTER_DASHES, App, DashCommand
 from lab.errors import JobError, LabError, UsageError
 
 if TYPE_CHECKING:
@@ -20,22 +20,8 @@ MAX_CPUS, MAX_GPUS = 100_000, 10_000
 LAST_LINES = 20
 """Lines of a failed job's log that --json carries."""
 
-COMMAND = "labctl.command"
 
-
-class SubmitCommand(LabCommand):
-    """Keeps what follows `--` apart, so that a workload and a command cannot be mistaken for each other."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what stands before `--`; the rest is the command, as it is."""
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[COMMAND] = tuple(args[at + 1 :])
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=SubmitCommand, options_metavar="[OPTIONS]", epilog=(
+@click.command(cls=DashCommand, options_metavar="[OPTIONS]", epilog=(
     "--name after `submit` is the job's name. To choose a lab, put --name LAB before `submit`, "
     "or set RAYLAB_NAME."
 ))  # fmt: skip
@@ -96,7 +82,7 @@ def submit(
     """
     app = ctx.find_object(App)
     assert app is not None
-    command: tuple[str, ...] | None = ctx.meta.get(COMMAND)
+    command: tuple[str, ...] | None = ctx.meta.get(AFTER_DASHES)
     if workload is not None and command is not None:
         raise UsageError(
             f"submit {workload} --: either a workload or a command",

@@ -1,0 +1,135 @@
+"""Every error is two lines, an exit code, and with --json a document."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from lab import errors
+from lab.cli import main as entry
+from lab.cli.output import Output
+from lab.errors import INTERRUPTED, LabError
+from tests.unit.cli.fakes import FakeCore, Labctl
+
+CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LabError)]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_is_two_lines_and_its_exit_code(labctl: Labctl, kind: type[LabError]) -> None:
+    labctl.core.runtime.fail = kind("it broke", "mend it")
+    result = labctl("up", "--quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        kind.exit_code,
+        "",
+        "error: it broke\n  -> mend it\n",
+    )
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_with_json_an_error_is_a_document_on_stdout(labctl: Labctl, kind: type[LabError]) -> None:
+    labctl.core.runtime.fail = kind("it broke", "mend it")
+    assert labctl.json("up", code=kind.exit_code) == {
+        "error": {
+            "code": kind.__name__,
+            "exit_code": kind.exit_code,
+            "message": "it broke",
+            "hint": "mend it",
+        }
+    }
+
+
+def test_no_two_classes_share_an_exit_code() -> None:
+    codes = [kind.exit_code for kind in CLASSES]
+    assert len(codes) == len(set(codes)) == 16
+
+
+def test_an_error_without_a_hint_is_one_line(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = LabError("it broke")
+    assert labctl("up", "--quiet").stderr == "error: it broke\n"
+
+
+def test_the_traceback_is_shown_only_with_verbose(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = LabError("it broke", "mend it")
+    assert "Traceback" not in labctl("up").stderr
+    assert "Traceback" in labctl("up", "--verbose").stderr
+
+
+def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = ZeroDivisionError("by zero")
+    result = labctl("up", "--quiet")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: labctl has a bug: ZeroDivisionError: by zero\n  -> ")
+    assert "--verbose" in result.stderr
+    assert "Traceback" in labctl("up", "--verbose").stderr
+    assert labctl.json("up", code=1)["error"]["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nonsense"], "no such command 'nonsense'"),
+        (["up", "--nonsense"], "no such option '--nonsense'"),
+        (["up", "--gpu", "voodoo"], "'voodoo' is not one of"),
+        (["--runtime", "k8s", "status"], "'k8s' is not one of 'local', 'compose', 'auto'"),
+        (["logs"], "missing argument 'SERVICE'"),
+        (["up", "--workers", "x"], "'x' is not a valid integer"),
+        (["status", "now"], "unexpected extra argument"),
+    ],
+)
+def test_usage_errors_have_the_same_form(labctl: Labctl, arguments: list[str], complaint: str) -> None:
+    result = labctl(*arguments)
+    message, hint = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message.startswith("error: ")
+    assert complaint in message
+    assert hint.startswith("  -> ")
+    assert "--help`" in hint
+    assert complaint in labctl.json(*arguments, code=2)["error"]["message"]
+
+
+def test_json_before_a_double_dash_counts_and_after_it_does_not(labctl: Labctl) -> None:
+    assert json.loads(labctl("--json", "submit", "nope").stdout)["error"]["code"] == "NotFoundError"
+    assert labctl("submit", "digits", "--", "--json").stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [["up"], ["logs", "ray-head", "-f"]])
+def test_an_interrupt_is_130(labctl: Labctl, arguments: list[str]) -> None:
+    labctl.core.runtime.fail = KeyboardInterrupt()
+    result = labctl(*arguments)
+    assert result.exit_code == INTERRUPTED
+    assert result.stderr.endswith("interrupted\n")
+    assert "Traceback" not in result.stderr
+
+
+def test_an_interrupt_with_json_is_a_document(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = KeyboardInterrupt()
+    assert labctl.json("up", code=INTERRUPTED)["error"]["exit_code"] == INTERRUPTED
+
+
+def test_a_reader_that_goes_away_is_no_error(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(Output, "line", closed)
+    monkeypatch.setattr(entry, "_discard_stdout", lambda: None)
+    result = labctl("logs", "ray-head")
+    assert (result.exit_code, result.output) == (entry.BROKEN_PIPE, "")
+
+
+def test_main_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    core = FakeCore()
+    assert entry.main(["status", "--json"], core) == 0
+    assert json.loads(capsys.readouterr().out)["up"] is True
+    core.runtime.is_up = False
+    assert entry.main(["status", "--check"], core) == 5
+    assert capsys.readouterr().err.endswith("error: lab raylab is down\n  -> start it with `labctl up`\n")
+
+
+def test_main_reads_the_arguments_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["labctl", "--version"])
+    assert entry.main() == 0
+    assert capsys.readouterr().out.startswith("labctl")

@@ -1,0 +1,303 @@
+"""submit, jobs, job, checkpoints, workloads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.checkpoints import CheckpointInfo
+from lab.errors import INTERRUPTED, ClusterError
+from tests.unit.cli.fakes import AT, Labctl, job
+
+JOB_KEYS = {
+    "submission_id", "name", "status", "workload", "entrypoint", "message", "started_at", "ended_at",
+    "exit_code", "num_cpus", "num_gpus",
+}  # fmt: skip
+
+
+def checkpoint(**changes: Any) -> CheckpointInfo:
+    """A checkpoint of 1 MB."""
+    values: dict[str, Any] = {
+        "uri": "s3://ray/run-1/checkpoint_000004",
+        "run": "run-1",
+        "name": "checkpoint_000004",
+        "files": ("checkpoint.ckpt",),
+        "size": 1_000_000,
+        "modified": AT,
+        "epoch": 5,
+        "sha256": "3f" * 32,
+        "job": "job-1",
+    }
+    return CheckpointInfo(**{**values, **changes})
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A folder with a script that parses and one that does not."""
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    return tmp_path
+
+
+def test_submit_follows_the_log_to_the_end(labctl: Labctl) -> None:
+    result = labctl("submit", "digits", "-p", "epochs=3", "--num-cpus", "0.5", "--name", "first")
+    assert (result.exit_code, result.stdout) == (0, "epoch 1/3\nepoch 2/3\n")
+    assert "submitted job job-1" in result.stderr
+    (submission,) = labctl.core.jobs.submitted
+    assert submission.command[:4] == ("python", "train.py", "--epochs", "3")
+    assert submission.num_cpus == 0.5
+    assert submission.metadata == {"raylab_workload": "digits", "job_name": "first"}
+
+
+def test_submit_as_json_is_the_job_with_the_log_on_stderr(labctl: Labctl) -> None:
+    result = labctl("submit", "digits", "--json")
+    document = json.loads(result.stdout)
+    assert list(document) == ["submission_id", "waits", "job"]
+    assert set(document["job"]) == JOB_KEYS
+    assert "epoch 1/3" in result.stderr
+
+
+def test_submit_detached_prints_the_id_alone(labctl: Labctl) -> None:
+    assert labctl.ok("submit", "digits", "--detach") == "job-1\n"
+    assert labctl.json("submit", "digits", "--detach") == {"submission_id": "job-1", "waits": "", "job": None}
+
+
+def test_submit_says_what_a_job_waits_for(labctl: Labctl) -> None:
+    result = labctl("submit", "digits", "--num-gpus", "2", "--detach")
+    assert result.exit_code == 0
+    assert "warning: job job-1 waits: no node has 2 GPU; the largest has 0" in result.stderr
+    document = labctl.json("submit", "digits", "--num-gpus", "2", "--detach")
+    assert document["waits"] == "no node has 2 GPU; the largest has 0"
+
+
+def test_submit_of_a_command(labctl: Labctl, script: Path) -> None:
+    environment = script / "env.json"
+    environment.write_text(json.dumps({"env_vars": {"A": "1"}}))
+    labctl.ok(
+        "submit", "--working-dir", str(script), "--runtime-env", str(environment), "--job-name", "mine",
+        "--", "python", "train.py", "--json", "-p", "x",
+    )  # fmt: skip
+    (submission,) = labctl.core.jobs.submitted
+    assert submission.command == ("python", "train.py", "--json", "-p", "x")
+    assert submission.working_dir == script
+    assert submission.runtime_env == {"env_vars": {"A": "1"}}
+    assert submission.metadata == {"job_name": "mine"}
+
+
+def test_a_command_runs_in_the_current_directory(
+    labctl: Labctl, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(script)
+    labctl.ok("submit", "--", "python", "train.py")
+    assert labctl.core.jobs.submitted[0].working_dir == script
+
+
+def test_a_remote_working_directory_of_the_runtime_env_stays(labctl: Labctl, script: Path) -> None:
+    environment = script / "env.json"
+    environment.write_text(json.dumps({"working_dir": "gcs://code.zip"}))
+    labctl.core.lab.submit = lambda submission: labctl.core.jobs.submit(submission)  # type: ignore[assignment, method-assign, return-value]
+    labctl("submit", "--detach", "--runtime-env", str(environment), "--", "python", "train.py")
+    (submission,) = labctl.core.jobs.submitted
+    assert submission.working_dir is None
+    assert submission.runtime_env == {"working_dir": "gcs://code.zip"}
+
+
+def test_name_before_submit_is_the_lab_and_after_it_the_job(labctl: Labctl) -> None:
+    labctl.ok("--name", "other", "submit", "digits", "--name", "mine", "--detach")
+    assert labctl.core.opened == [("auto", "other")]
+    assert labctl.core.jobs.submitted[0].metadata["job_name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["nonsense"], 3, "there is no workload 'nonsense'"),
+        (["digits", "-p", "epochs=0"], 2, "-p epochs=0"),
+        (["digits", "-p", "epochs=many"], 2, "must be a whole number"),
+        (["digits", "-p", "nonsense=1"], 2, "digits has no such parameter"),
+        (["digits", "-p", "epochs"], 2, "must be NAME=VALUE"),
+        (["digits", "--num-gpus", "-1"], 2, "--num-gpus -1"),
+        (["digits", "--num-cpus", "nan"], 2, "--num-cpus nan"),
+        (["digits", "--num-cpus", "1e99"], 2, "--num-cpus 1e99"),
+        (["digits", "--name", "a/b"], 2, "not a job name"),
+        (["digits", "--working-dir", "."], 2, "--working-dir: only for a command"),
+        (["digits", "--runtime-env", "x.json"], 2, "--runtime-env: only for a command"),
+        (["digits", "--", "python", "train.py"], 2, "either a workload or a command"),
+        (["digits", "train.py"], 2, "unexpected extra argument"),
+        (["-p", "epochs=3", "--", "python", "train.py"], 2, "-p epochs=3: only for a workload"),
+        ([], 2, "nothing to submit"),
+        (["--"], 2, "nothing to submit"),
+        (["--", "python", "missing.py"], 3, "there is no script missing.py"),
+        (["--", "python", "broken.py"], 2, "line 1: not valid Python"),
+        (["--runtime-env", "missing.json", "--", "python", "train.py"], 3, "--runtime-env missing.json"),
+        (["--runtime-env", "train.py", "--", "python", "train.py"], 2, "not JSON"),
+    ],
+)
+def test_submit_refuses_before_anything_is_opened(
+    labctl: Labctl,
+    script: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(script)
+    result = labctl("submit", *arguments)
+    assert (result.exit_code, labctl.core.opened, labctl.core.jobs.submitted) == (code, [], [])
+    assert complaint in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_job_that_fails_is_an_error_that_names_its_log(labctl: Labctl) -> None:
+    labctl.core.jobs.ends = job("job-1", "FAILED", exit_code=1, message="failed with exit code 1\nlong tail")
+    result = labctl("submit", "digits")
+    assert result.exit_code == 9
+    assert result.stdout == "epoch 1/3\nepoch 2/3\n"
+    assert (
+        "error: job job-1 failed with exit code 1\n  -> its whole log: labctl job logs job-1\n"
+        in result.stderr
+    )
+
+
+def test_a_job_that_never_started_says_why(labctl: Labctl) -> None:
+    labctl.core.jobs.ends = job("job-1", "FAILED", message="runtime_env setup failed:\nno such package")
+    labctl.core.jobs.text = ""
+    assert "error: job job-1 failed: runtime_env setup failed\n" in labctl("submit", "digits").stderr
+    document = labctl.json("submit", "digits", code=9)
+    assert document["last_lines"] == ["runtime_env setup failed:", "no such package"]
+
+
+def test_a_failed_job_as_json(labctl: Labctl) -> None:
+    labctl.core.jobs.ends = job("job-1", "STOPPED")
+    document = labctl.json("submit", "digits", code=9)
+    assert list(document) == ["error", "submission_id", "waits", "job", "last_lines"]
+    assert document["error"]["message"] == "job job-1 was stopped"
+    assert document["last_lines"] == ["epoch 1/3", "epoch 2/3"]
+
+
+def test_ctrl_c_detaches_and_says_how_to_stop_the_job(labctl: Labctl) -> None:
+    labctl.core.jobs.interrupt = KeyboardInterrupt()
+    result = labctl("submit", "digits")
+    assert result.exit_code == INTERRUPTED
+    assert "job job-1 goes on" in result.stderr
+    assert "labctl job stop job-1" in result.stderr
+
+
+def test_jobs(labctl: Labctl) -> None:
+    assert labctl.ok("jobs") == "no jobs yet\n"
+    labctl.core.jobs.known = {"job-1": job(metadata={"raylab_workload": "digits", "job_name": "mine"})}
+    header, row = labctl.ok("jobs").splitlines()
+    assert header.split() == ["JOB", "STATUS", "STARTED", "TOOK", "RUNS"]
+    assert row.startswith("job-1  SUCCEEDED")
+    assert row.endswith("12.5 s  digits (mine)")
+
+
+def test_jobs_as_json(labctl: Labctl) -> None:
+    assert labctl.json("jobs") == {"jobs": []}
+    labctl.core.jobs.known = {"job-1": job()}
+    (row,) = labctl.json("jobs")["jobs"]
+    assert set(row) == JOB_KEYS
+
+
+def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
+    assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("job", "show", "job-1")
+    document = labctl.json("job", "show", "job-1")
+    assert set(document) == JOB_KEYS | {"placement", "problem"}
+    assert document["placement"] == {
+        "driver": "ray-head",
+        "workers": [{"rank": 0, "service": "ray-worker-1"}],
+    }
+
+
+def test_job_show_survives_an_unknown_placement(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
+    labctl.core.lab.fail = ClusterError("no answer")
+    assert labctl.json("job", "show", "job-1")["problem"] == "no answer"
+    assert "no answer" in labctl.ok("job", "show", "job-1")
+
+
+def test_job_show_of_an_ended_job(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    shown = labctl.ok("job", "show", "job-1")
+    assert "took       12.5 s\n" in shown
+    assert "runs on" not in shown
+
+
+@pytest.mark.parametrize("follow", [[], ["-f"]])
+def test_job_logs(labctl: Labctl, follow: list[str]) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    assert labctl.ok("job", "logs", "job-1", *follow) == "epoch 1/3\nepoch 2/3\n"
+
+
+def test_job_logs_as_json_and_as_json_lines(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    assert labctl.json("job", "logs", "job-1") == {
+        "submission_id": "job-1",
+        "lines": ["epoch 1/3", "epoch 2/3"],
+    }
+    lines = [json.loads(line) for line in labctl.ok("job", "logs", "-f", "job-1", "--json").splitlines()]
+    assert lines[0] == {"submission_id": "job-1", "line": "epoch 1/3"}
+    assert len(lines) == 2
+
+
+def test_job_stop(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
+    assert labctl.ok("job", "stop", "job-1") == "job job-1: STOPPED\n"
+    assert set(labctl.json("job", "stop", "job-1")) == JOB_KEYS
+
+
+@pytest.mark.parametrize(
+    "arguments", [["job", "show", "x"], ["job", "logs", "x"], ["job", "logs", "-f", "x"], ["job", "stop", "x"], ["checkpoints", "x"]]
+)  # fmt: skip
+def test_an_unknown_job_is_an_error(labctl: Labctl, arguments: list[str]) -> None:
+    assert labctl(*arguments).exit_code == 3
+    assert labctl.json(*arguments, code=3)["error"]["message"] == "there is no job 'x'"
+
+
+def test_checkpoints(labctl: Labctl) -> None:
+    assert labctl.ok("checkpoints") == "no checkpoints yet\n"
+    labctl.core.lab.saved = (checkpoint(), checkpoint(epoch=None, sha256=None, job=None))
+    header, first, second = labctl.ok("checkpoints").splitlines()
+    assert header.split() == ["RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"]
+    assert first.split()[:5] == ["run-1", "checkpoint_000004", "5", "1.0", "MB"]
+    assert first.endswith("3f3f3f3f3f3f  job-1")
+    assert second.startswith("run-1")
+
+
+def test_checkpoints_as_json(labctl: Labctl) -> None:
+    labctl.core.lab.saved = (checkpoint(),)
+    assert labctl.json("checkpoints") == {
+        "job": None,
+        "checkpoints": [
+            {
+                "uri": "s3://ray/run-1/checkpoint_000004",
+                "run": "run-1",
+                "job": "job-1",
+                "name": "checkpoint_000004",
+                "epoch": 5,
+                "files": 1,
+                "size": 1_000_000,
+                "modified": AT,
+                "sha256": "3f" * 32,
+            }
+        ],
+    }
+
+
+def test_a_job_without_checkpoints(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    assert labctl.ok("checkpoints", "job-1") == "job job-1 has no checkpoint\n"
+
+
+def test_workloads_need_no_lab(labctl: Labctl) -> None:
+    shown = labctl.ok("workloads")
+    assert shown.startswith("digits: ")
+    assert "  -p epochs=" in shown
+    (digits,) = (w for w in labctl.json("workloads")["workloads"] if w["name"] == "digits")
+    assert set(digits) == {"name", "summary", "parameters"}
+    assert set(digits["parameters"][0]) == {"name", "type", "default", "minimum", "maximum", "help"}
+    assert labctl.core.opened == []

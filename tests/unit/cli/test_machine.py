@@ -1,0 +1,54 @@
+"""doctor and test."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.checks import Check
+from tests.unit.cli.fakes import Labctl
+
+GOOD = Check("python", "passed", "3.11.9")
+SCARCE = Check("memory", "warning", "1.0 GB free", "close something")
+BAD = Check("home", "failed", "not writable", "export RAYLAB_HOME=/some/where")
+
+
+def test_doctor_shows_every_check(labctl: Labctl) -> None:
+    labctl.core.found = (GOOD, SCARCE)
+    shown = labctl.ok("doctor", "--runtime", "local")
+    assert "passed   python  3.11.9\n" in shown
+    assert shown.endswith("memory: close something\n")
+    assert labctl.core.requests == [("raylab", "local")]
+
+
+def test_doctor_fails_when_a_check_fails(labctl: Labctl) -> None:
+    labctl.core.found = (GOOD, SCARCE, BAD)
+    result = labctl("doctor")
+    assert result.exit_code == 15
+    assert result.stderr.startswith("error: 1 of 3 checks failed: home\n")
+
+
+@pytest.mark.parametrize(("checks", "code"), [((GOOD, SCARCE), 0), ((GOOD, BAD), 15)])
+def test_doctor_as_json(labctl: Labctl, checks: tuple[Check, ...], code: int) -> None:
+    labctl.core.found = checks
+    document = labctl.json("doctor", code=code)
+    assert document["ok"] is (code == 0)
+    assert document["checks"][0] == {"name": "python", "outcome": "passed", "detail": "3.11.9", "hint": ""}
+
+
+def test_test_passes_its_options_on(labctl: Labctl) -> None:
+    assert labctl.ok("test") == "== ruff check\n"
+    labctl.ok("test", "--unit", "--lint", "-k", "name", "--no-skips", "--", "-x", "--json")
+    assert labctl.core.requests == [
+        (("--",), False),
+        (("--lint", "--unit", "--no-skips", "-k", "name", "--", "-x", "--json"), False),
+    ]
+
+
+def test_test_has_the_exit_code_of_the_tests(labctl: Labctl) -> None:
+    labctl.core.test_code = 5
+    assert labctl("test").exit_code == 5
+    result = labctl("test", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (5, {"passed": False, "exit_code": 5})
+    assert result.stderr == "== ruff check\n"

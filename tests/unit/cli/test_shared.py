@@ -1,0 +1,144 @@
+"""Options that every command has, help texts, and completion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from lab.cli.commands.machine import completion_script
+from lab.cli.context import App, SharedOption
+from lab.cli.main import cli, run
+from lab.topology import DEFAULT_LAB
+from tests.unit.cli.fakes import FakeCore, Labctl
+
+EXPECTED = {
+    "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
+    "checkpoints", "workloads", "faults", "fault-inject", "restart", "doctor", "demo", "test", "completion",
+}  # fmt: skip
+
+
+def commands(group: click.Group = cli, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its full name."""
+    for name, command in group.commands.items():
+        yield prefix + name, command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix}{name} ")
+
+
+ALL = dict(commands())
+
+
+def test_every_command_is_there() -> None:
+    assert set(ALL) == EXPECTED
+
+
+@pytest.mark.parametrize("name", ["", *sorted(EXPECTED)])
+def test_every_command_and_option_has_help(name: str, labctl: Labctl) -> None:
+    command = ALL[name] if name else cli
+    assert command.help
+    for param in command.params:
+        assert getattr(param, "help", None), f"{name}: {param.name} has no help"
+    shown = labctl.ok(*name.split(), "--help")
+    assert f"Usage: {' '.join(['labctl', *name.split()])} " in shown
+    assert labctl.ok(*name.split(), "-h") == shown
+
+
+def test_the_list_of_commands_has_no_sentence_cut_short(labctl: Labctl) -> None:
+    assert "..." not in labctl.ok("--help").partition("Commands:")[2]
+
+
+def test_no_command_shows_the_help(labctl: Labctl) -> None:
+    assert labctl.ok() == labctl.ok("--help")
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED - {"submit"}))
+def test_every_command_takes_the_shared_options(name: str) -> None:
+    shared = {param.name for param in ALL[name].params if isinstance(param, SharedOption)}
+    assert shared == {"name", "runtime", "json", "verbose", "quiet"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "opened"),
+    [
+        (["status"], ("auto", DEFAULT_LAB)),
+        (["--name", "other", "status"], ("auto", "other")),
+        (["status", "--name", "other"], ("auto", "other")),
+        (["--name", "first", "status", "--name", "last"], ("auto", "last")),
+        (["--runtime", "local", "status"], ("local", DEFAULT_LAB)),
+        (["status", "--runtime", "local"], ("local", DEFAULT_LAB)),
+        (["job", "--name", "other", "show", "job-1"], ("auto", "other")),
+    ],
+)
+def test_shared_options_stand_before_or_after_the_command(
+    labctl: Labctl, arguments: list[str], opened: tuple[str, str]
+) -> None:
+    labctl(*arguments)
+    assert labctl.core.opened == [opened]
+
+
+def test_the_environment_is_the_default(labctl: Labctl) -> None:
+    labctl.env = {"RAYLAB_NAME": "from-env", "RAYLAB_RUNTIME": "local"}
+    labctl.ok("status")
+    labctl.ok("status", "--name", "flag", "--runtime", "auto")
+    assert labctl.core.opened == [("local", "from-env"), ("auto", "flag")]
+
+
+def test_a_name_that_no_lab_can_have_is_refused_before_anything_is_opened(labctl: Labctl) -> None:
+    assert labctl("--name", "No/Such", "status").exit_code == 2
+    assert labctl("doctor", "--name", "No/Such").exit_code == 2
+    assert labctl.core.opened == []
+    assert labctl.core.requests == []
+
+
+def test_quiet_leaves_the_result_alone(labctl: Labctl) -> None:
+    result = labctl("--quiet", "up")
+    assert result.stderr == ""
+    assert "up and healthy" in result.stdout
+
+
+def test_the_runtime_is_announced_by_up_and_elsewhere_only_when_asked(labctl: Labctl) -> None:
+    line = "runtime: fake (auto: no Docker Engine answers)\n"
+    assert line in labctl("up").stderr
+    assert line not in labctl("status").stderr
+    assert line in labctl("status", "--verbose").stderr
+    assert "runtime: fake\n" in labctl("up", "--runtime", "local").stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(labctl: Labctl, shell: str) -> None:
+    script = labctl.ok("completion", shell)
+    assert f"_LABCTL_COMPLETE={shell}_complete" in script
+    assert script.strip() == completion_script(shell).strip()
+    assert labctl.json("completion", shell) == {"shell": shell, "script": completion_script(shell)}
+
+
+def test_an_unknown_shell_is_refused(labctl: Labctl) -> None:
+    assert labctl("completion", "dash").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("labctl fault", {"fault-inject", "faults"}),
+        ("labctl logs ray-w", {"ray-worker-0", "ray-worker-1"}),
+        ("labctl fault-inject ray", {"ray-worker-0", "ray-worker-1"}),
+        ("labctl fault-inject --fault p", {"pause"}),
+        ("labctl submit dig", {"digits"}),
+        ("labctl submit digits -p batch", {"batch-size="}),
+        ("labctl up --gpu si", {"simulated"}),
+        ("labctl job s", {"show", "stop"}),
+    ],
+)
+def test_completion_offers(
+    line: str, offered: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = FakeCore()
+    monkeypatch.setenv("_LABCTL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    run([], App(core))
+    shown = capsys.readouterr().out.split()
+    assert {word.partition(",")[2] for word in shown} == offered
+    assert core.opened == []

@@ -1,0 +1,41 @@
+"""labctl answers quickly: nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "rich",
+    "minio",
+    "urllib3",
+    "ray",
+    "torch",
+    "psutil",
+    "python_on_whales",
+    "pydantic",
+    "pyarrow",
+    "moto",
+)
+
+PROGRAM = """
+import contextlib, io, sys
+from lab.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(sys.argv[1:])
+print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["submit", "--help"], ["workloads", "--json"]]
+)
+def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], check=True, capture_output=True, text=True
+    )
+    modules = set(shown.stdout.split())
+    assert "click" in modules
+    assert not modules & set(HEAVY)
