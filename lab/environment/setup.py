@@ -279,7 +279,7 @@ class _Setup:
             share = needed if place == self.venv else needed / 3
             if free < share:
                 raise SetupError(
-                    f"{place} has {free:.1f} GB free; installing {' and '.join(groups)} needs {share:.1f} GB",
+                    f"{place} has {free:.2f} GB free; installing {' and '.join(groups)} needs {share:.1f} GB",
                     "make room, or set TMPDIR to a larger disk, then repeat"
                     if place != self.venv
                     else "make room there, or put the checkout on a larger disk, then repeat",

@@ -1,0 +1,99 @@
+"""What all tests share: a lab home of their own, skips that count in CI, and a summary by part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ALLOWED_SKIPS = ("needs Docker:",)
+"""How the reason of a skip begins that does not count as a failure with --no-skips."""
+
+OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("raylab")
+    group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
+    group.addoption("--part", action="append", default=[], help="a line for the summary")
+
+
+@pytest.fixture
+def raylab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for the state of labs, through RAYLAB_HOME."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("RAYLAB_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def probe_path(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The import root of raylab_probe, put on PYTHONPATH for processes that the test starts."""
+    path = ROOT / "lab" / "probe"
+    monkeypatch.setenv("PYTHONPATH", str(path))
+    return path
+
+
+def forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip for a reason that is not allowed into a failure that names the reason."""
+    if report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    if not reason.startswith(ALLOWED_SKIPS):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and no test may be (--no-skips): {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if item.config.getoption("--no-skips"):
+        forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if collector.config.getoption("--no-skips"):
+        forbid_skip(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    lines = [*config.getoption("--part"), *summary(terminalreporter.stats)]
+    terminalreporter.section("parts")
+    for line in lines:
+        terminalreporter.write_line(line)
+
+
+def summary(stats: dict[str, list[Any]]) -> list[str]:
+    """One line for each folder of tests/: how many tests ended how, and their seconds."""
+    counts: dict[str, Counter[str]] = {}
+    seconds: dict[str, float] = {}
+    for outcome in ("", *OUTCOMES):  # "" holds set-up and tear-down
+        for report in stats.get(outcome, ()):
+            folder = "/".join(report.nodeid.split("/")[:2])
+            seconds[folder] = seconds.get(folder, 0.0) + getattr(report, "duration", 0.0)
+            if outcome:
+                counts.setdefault(folder, Counter())[outcome] += 1
+    return [
+        f"{folder}: {', '.join(f'{n} {o}' for o, n in ended.items())} in {seconds[folder]:.1f} s"
+        for folder, ended in sorted(counts.items(), key=lambda item: order(item[0]))
+    ]
+
+
+def order(folder: str) -> tuple[int, str]:
+    known = ("tests/unit", "tests/contract", "tests/e2e")
+    return (known.index(folder) if folder in known else len(known), folder)

@@ -1,0 +1,148 @@
+"""labctl.py: what it tells a Python that does not fit, and whom it hands over to."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from lab import environment
+from lab.errors import INTERRUPTED, SetupError
+
+ENTRY = Path(environment.ROOT) / "labctl.py"
+
+
+@pytest.fixture
+def entry(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.delenv("LABCTL_NO_VENV", raising=False)
+    module = ModuleType("labctl")
+    module.__file__ = str(ENTRY)
+    exec(compile(ENTRY.read_text(), str(ENTRY), "exec"), module.__dict__)
+    monkeypatch.setattr(sys, "argv", ["labctl.py", "up", "--json"])
+    return module
+
+
+def python(monkeypatch: pytest.MonkeyPatch, *version: int) -> None:
+    monkeypatch.setattr(sys, "version_info", version)
+
+
+def test_its_syntax_is_read_by_old_pythons() -> None:
+    source = ENTRY.read_text(encoding="ascii")
+    tree = ast.parse(source, feature_version=(3, 6))
+    for node in ast.walk(tree):
+        assert not isinstance(node, (ast.JoinedStr, ast.AnnAssign, ast.Starred, ast.NamedExpr))
+        if isinstance(node, ast.FunctionDef):
+            assert node.returns is None
+            assert not any(argument.annotation for argument in node.args.args)
+            assert not node.args.kwonlyargs
+        if isinstance(node, ast.ImportFrom):
+            assert node.module in ("lab", "lab.errors"), "only after the version is known to fit"
+
+
+def test_its_exit_codes_are_those_of_the_table(entry: ModuleType) -> None:
+    assert (SetupError.exit_code, INTERRUPTED) == (entry.SETUP_FAILED, entry.INTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    ("version", "no_venv", "problem"),
+    [
+        ((2, 7), False, "too old"),
+        ((3, 9), False, "too old"),
+        ((3, 9), True, "too old"),
+        ((3, 10), False, ""),
+        ((3, 13), False, ""),
+        ((3, 14), False, "too new: Ray has no package for it"),
+        ((3, 14), True, ""),
+    ],
+)
+def test_which_pythons_fit(entry: ModuleType, version: tuple[int, int], no_venv: bool, problem: str) -> None:
+    assert entry.wrong_python(version, no_venv) == problem
+
+
+def test_a_python_that_is_too_old_is_named_with_its_path_and_a_better_one(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python(monkeypatch, 3, 8, 18)
+    monkeypatch.setattr(entry, "runs", lambda name: name in ("python3.11", "python3.10"))
+    assert entry.main() == SetupError.exit_code
+    out, err = capsys.readouterr()
+    assert f"Python 3.8.18 ({sys.executable}) is too old; 3.10 to 3.13 is needed" in err
+    assert "python3.11 labctl.py up --json" in err
+    assert json.loads(out)["error"]["exit_code"] == SetupError.exit_code
+
+
+def test_without_a_better_python_the_hint_still_shows_how_to_call_one(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python(monkeypatch, 3, 14, 0)
+    monkeypatch.setattr(entry, "runs", lambda name: False)
+    assert entry.main() == SetupError.exit_code
+    assert "/path/to/python3.12 labctl.py" in capsys.readouterr().err
+
+
+def test_a_launcher_that_does_not_run_is_not_recommended(entry: ModuleType, tmp_path: Path) -> None:
+    broken = tmp_path / "python3.13"
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    assert not entry.runs(str(broken))
+    assert not entry.runs(str(tmp_path / "absent"))
+    assert entry.runs(sys.executable)
+
+
+def test_it_hands_its_arguments_to_the_environments_python(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[tuple[str, list[str]]] = []
+
+    def hand_over(python: str, arguments: list[str]) -> int:
+        handed.append((python, arguments))
+        return 7
+
+    monkeypatch.setattr(environment, "interpreter", lambda: "/venv/python")
+    monkeypatch.setattr(environment, "hand_over", hand_over)
+    assert entry.main() == 7
+    assert handed == [("/venv/python", [str(ENTRY), "up", "--json"])]
+
+
+def test_in_the_right_interpreter_it_runs_lab_cli_itself(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(environment, "interpreter", lambda: None)
+    monkeypatch.setattr("runpy.run_module", lambda name, **_: ran.append(name))
+    assert entry.main() == 0
+    assert ran == ["lab.cli"]
+
+
+def failing(error: BaseException) -> Callable[[], str | None]:
+    def interpreter() -> str | None:
+        raise error
+
+    return interpreter
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (SetupError("no network", "plug it in"), 12, "error: no network\n  -> plug it in\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted; the next call goes on where this one stopped\n"),
+    ],
+)
+def test_a_set_up_that_does_not_end_well_is_told_without_a_traceback(
+    entry: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(environment, "interpreter", failing(error))
+    assert entry.main() == code
+    out, err = capsys.readouterr()
+    assert err == said
+    assert json.loads(out)["error"]["exit_code"] == code

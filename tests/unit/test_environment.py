@@ -1,0 +1,536 @@
+"""The environment beside labctl.py: what is installed when, what is repaired, and what a failure says."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lab import environment
+from lab.environment import pip, setup
+from lab.environment.progress import PipProgress, Progress, pinned_names
+from lab.errors import SetupError
+
+REQUIREMENTS = Path(environment.ROOT) / "requirements"
+PINNED = {
+    "cli": "click==8.5.1\nrich==15.0.0\n",
+    "local": "ray==2.60.0\ntorch==2.13.0\n",
+    "test": "pytest==9.2.0\n",
+}
+OK = 0
+
+
+@dataclass
+class FakeMachine:
+    """Stands in for processes: makes the files that venv and pip would make, and remembers the calls."""
+
+    root: Path
+    calls: list[list[str]] = field(default_factory=list)
+    answers: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Regular expression over the command line -> exit code and output, instead of success."""
+    during: Callable[[str], None] = lambda _: None
+
+    def __call__(
+        self,
+        argv: list[str],
+        env: Mapping[str, str],
+        on_line: Callable[[str], None],
+        on_tick: Callable[[], None],
+        keep: int | None,
+    ) -> int:
+        self.calls.append(argv)
+        text = " ".join(argv)
+        for pattern, (code, output) in self.answers.items():
+            if re.search(pattern, text):
+                for line in output.splitlines():
+                    on_line(line)
+                on_tick()
+                return code
+        self.during(text)
+        if "-m venv" in text or "-m virtualenv" in text:
+            self.make_venv()
+        elif "pip install" in text:
+            for name in self.wanted(argv):
+                self.put(name)
+        return OK
+
+    @staticmethod
+    def wanted(argv: list[str]) -> frozenset[str]:
+        return pinned_names(Path(argv[-1]).read_text() if "-r" in argv else argv[-1])
+
+    def make_venv(self) -> None:
+        python = Path(environment.python_of(str(self.root)))
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.unlink(missing_ok=True)
+        python.symlink_to(sys.executable)
+        self.put("pip")
+
+    @property
+    def site_packages(self) -> Path:
+        return self.root / ".venv" / "lib" / "python3.11" / "site-packages"
+
+    def put(self, name: str, *, whole: bool = True) -> Path:
+        folder = self.site_packages / f"{name}-1.0.dist-info"
+        folder.mkdir(parents=True, exist_ok=True)
+        if whole:
+            (folder / "INSTALLER").write_text("pip\n")
+        return folder
+
+    def did(self, pattern: str) -> list[str]:
+        return [" ".join(call) for call in self.calls if re.search(pattern, " ".join(call))]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    (folder / "requirements").mkdir(parents=True)
+    for group, text in PINNED.items():
+        (folder / "requirements" / f"{group}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def fake(root: Path) -> FakeMachine:
+    return FakeMachine(root)
+
+
+def install(fake: FakeMachine, group: str = "cli", **machine: object) -> list[str]:
+    """Install a group; the lines that were said."""
+    said: list[str] = []
+    facts: dict[str, object] = {
+        "free_bytes": lambda _: 100e9,
+        "exists": lambda _: False,
+        "environ": {},
+        "platform": "linux",
+        "python": "/usr/bin/python3",
+        **machine,
+    }
+    setup.install(str(fake.root), group, said.append, machine=setup.Machine(run=fake, **facts))  # type: ignore[arg-type]
+    return said
+
+
+def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: FakeMachine) -> None:
+    said = install(fake)
+    assert fake.did("/usr/bin/python3 -m venv")
+    assert len(fake.did("pip install")) == 1
+    assert said[-1].startswith("cli: ready after")
+    assert environment.is_current("cli", str(fake.root))
+    calls = len(fake.calls)
+    assert install(fake) == []
+    assert len(fake.calls) == calls
+
+
+def test_a_group_brings_what_it_builds_on_in_one_pip_call_each(fake: FakeMachine) -> None:
+    install(fake, "test", environ={pip.TORCH_INDEX: ""})
+    files = [Path(call.split()[-1]).name for call in fake.did("pip install")]
+    assert files == ["cli.txt", "local.txt", "test.txt"]
+
+
+def test_changed_pins_are_installed_again_and_only_those(fake: FakeMachine, root: Path) -> None:
+    install(fake, "test", environ={pip.TORCH_INDEX: ""})
+    (root / "requirements" / "test.txt").write_text("pytest==9.3.0\n")
+    assert not environment.is_current("test", str(root))
+    assert environment.is_current("local", str(root))
+    fake.calls.clear()
+    install(fake, "test")
+    assert [Path(call.split()[-1]).name for call in fake.did("pip install")] == ["test.txt"]
+    assert not fake.did("-m venv")
+
+
+@pytest.mark.parametrize("stamp", ["", "{", "[]", '{"python": "x"}'])
+def test_a_damaged_stamp_counts_as_not_installed(fake: FakeMachine, root: Path, stamp: str) -> None:
+    install(fake)
+    Path(environment.stamp_of("cli", str(root))).write_text(stamp)
+    assert not environment.is_current("cli", str(root))
+    install(fake)
+    assert environment.is_current("cli", str(root))
+    assert len(fake.did("-m venv")) == 1
+
+
+def test_an_environment_whose_python_has_vanished_is_made_anew(fake: FakeMachine, root: Path) -> None:
+    install(fake)
+    python = Path(environment.python_of(str(root)))
+    python.unlink()
+    python.symlink_to("/nonexistent/python3.12")
+    (fake.site_packages / "stale.py").write_text("")
+    assert not environment.is_current("cli", str(root))
+    said = install(fake)
+    assert any("its Python is gone" in line for line in said)
+    assert len(fake.did("-m venv")) == 2
+    assert not (fake.site_packages / "stale.py").exists()
+
+
+def test_an_environment_that_was_cut_off_before_pip_was_whole_is_made_anew(
+    fake: FakeMachine, root: Path
+) -> None:
+    fake.make_venv()
+    (fake.put("pip", whole=False) / "INSTALLER").unlink()
+    install(fake)
+    assert len(fake.did("-m venv")) == 1
+
+
+def test_an_interpreter_that_does_not_fit_is_replaced(fake: FakeMachine) -> None:
+    fake.make_venv()
+    fake.answers[r"-c import sys, pip"] = (1, "")
+    install(fake)
+    assert fake.did("-m venv")
+
+
+def test_an_interrupted_installation_goes_on_and_mends_the_package_that_was_cut_off(
+    fake: FakeMachine, root: Path
+) -> None:
+    def interrupt(text: str) -> None:
+        if "pip install" in text:
+            fake.put("click")
+            fake.put("rich", whole=False)
+            raise KeyboardInterrupt
+
+    fake.during = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        install(fake)
+    assert not environment.is_current("cli", str(root))
+
+    cut_off = fake.site_packages / "rich-1.0.dist-info"
+    seen: list[bool] = []
+    fake.during = lambda text: seen.append(cut_off.exists()) if "pip install" in text else None
+    said = install(fake)
+    assert seen == [False], "pip takes a package for installed when it sees its dist-info"
+    assert any("rich was only half installed" in line for line in said)
+    assert len(fake.did("-m venv")) == 1
+    assert environment.is_current("cli", str(root))
+
+
+def test_a_python_without_ensurepip_falls_back_to_virtualenv(fake: FakeMachine) -> None:
+    fake.answers["-m venv"] = (1, "The virtual environment was not created: ensurepip is not available.")
+    install(fake)
+    assert fake.did("-m virtualenv")
+
+
+def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachine) -> None:
+    fake.answers["-m venv"] = (1, "/usr/bin/python3: No module named venv")
+    fake.answers["-m virtualenv"] = (1, "/usr/bin/python3: No module named virtualenv")
+    with pytest.raises(SetupError, match="cannot make virtual environments") as caught:
+        install(fake)
+    assert "apt install python3-venv" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("Retry: Temporary failure in name resolution\nERROR: No matching distribution found for click",
+         "the package index cannot be reached"),
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+         "the disk is full"),
+        ("ERROR: No matching distribution found for click==8.5.1", "no package click==8.5.1 for this Python"),
+        ("WARNING: SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]'",
+         "certificate is not trusted"),
+        ("ERROR: HTTP error 403\nrequests.HTTPError: 403 Client Error: Forbidden", "refused access"),
+        ("ERROR: [Errno 13] Permission denied: '/x'", "a file cannot be written"),
+        ("ERROR: Failed building wheel for antlr4", "could not be built"),
+        ("hm\nERROR: first\nERROR: something new", "ERROR: something new"),
+        ("", "it said nothing"),
+    ],
+)  # fmt: skip
+def test_a_failed_installation_says_why_and_where_the_log_lies(
+    fake: FakeMachine, root: Path, output: str, message: str
+) -> None:
+    fake.answers["pip install"] = (1, output)
+    with pytest.raises(SetupError, match=re.escape(message)) as caught:
+        install(fake)
+    log = root / ".venv" / "raylab-setup.log"
+    assert str(log) in caught.value.hint
+    assert output.splitlines() == [] or output.splitlines()[-1] in log.read_text()
+    assert not environment.is_current("cli", str(root))
+
+
+def test_too_little_space_is_told_with_numbers_before_anything_is_done(fake: FakeMachine) -> None:
+    with pytest.raises(SetupError, match=r"has 0\.05 GB free; installing cli needs 0\.2 GB"):
+        install(fake, free_bytes=lambda _: 0.05e9)
+    assert not fake.did("venv$|pip install")
+
+
+def test_the_cuda_build_needs_more_space(fake: FakeMachine) -> None:
+    gpu = {"exists": lambda path: path == "/dev/nvidiactl", "free_bytes": lambda _: 5e9}
+    with pytest.raises(SetupError, match=r"needs 9\.2 GB"):
+        install(fake, "local", **gpu)
+    assert install(fake, "local", free_bytes=gpu["free_bytes"])
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(errno.EACCES, "cannot be written"), (errno.ENOSPC, "the disk is full")]
+)
+def test_a_folder_that_cannot_be_written_is_told(
+    fake: FakeMachine, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    def refuse(path: str, **_: object) -> None:
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(os, "makedirs", refuse)
+    with pytest.raises(SetupError, match=said) as caught:
+        install(fake)
+    assert str(fake.root) in caught.value.message
+
+
+def test_a_second_set_up_waits_for_the_first(
+    fake: FakeMachine, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    waited: list[bool] = []
+
+    def flock(file: object, how: int) -> None:
+        if how & fcntl.LOCK_NB:
+            raise BlockingIOError
+        waited.append(True)
+        fake.make_venv()
+        stamp = environment.expected_stamp("cli", str(root))
+        Path(environment.stamp_of("cli", str(root))).write_text(json.dumps(stamp))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    said = install(fake)
+    assert waited == [True]
+    assert said == [f"another labctl is setting up {root / '.venv'}; waiting for it"]
+    assert fake.calls == [], "the other one installed it"
+
+
+SOURCE_CASES = [
+    ("no GPU: the CPU build", {}, "linux", (), "", pip.CPU_INDEX),
+    ("AMD alone: the CPU build", {}, "linux", ("/dev/kfd",), "", pip.CPU_INDEX),
+    ("NVIDIA: PyPI", {}, "linux", ("/proc/driver/nvidia",), "", ""),
+    ("macOS: PyPI", {}, "darwin", (), "", ""),
+    ("pip has an index", {}, "linux", (), "global.index-url='https://mirror.example/simple'", ""),
+    ("pip has links, from the environment", {}, "linux", (), ":env:.find-links='/wheels'", ""),
+    (
+        "other options are no source",
+        {},
+        "linux",
+        (),
+        "global.cert='/ca.pem'\n:env:.timeout='9'",
+        pip.CPU_INDEX,
+    ),
+    ("switched off", {pip.TORCH_INDEX: ""}, "linux", (), "", ""),
+    ("asked for", {pip.TORCH_INDEX: "https://x/rocm"}, "linux", ("/dev/nvidiactl",), "", "https://x/rocm"),
+    ("asked for, over pip's own", {pip.TORCH_INDEX: "u"}, "linux", (), "global.index-url='v'", "u"),
+]
+
+
+@pytest.mark.parametrize("case", SOURCE_CASES, ids=lambda case: str(case[0]))
+def test_where_torch_comes_from(case: tuple[str, dict[str, str], str, tuple[str, ...], str, str]) -> None:
+    _, environ, platform, devices, config, index = case
+    source = pip.torch_source(environ, platform, lambda path: path in devices, config)
+    assert source.index == index
+    assert source.why
+
+
+def test_an_amd_gpu_is_pointed_to_the_variable_that_chooses_rocm() -> None:
+    assert pip.TORCH_INDEX in pip.torch_source({}, "linux", lambda path: path == "/dev/kfd", "").why
+
+
+def test_torchs_own_index_is_asked_for_torch_alone(fake: FakeMachine) -> None:
+    said = install(fake, "local")
+    first, second = fake.did("pip install")[1:]
+    assert f"--index-url {pip.CPU_INDEX}" in first
+    assert "--no-deps" in first
+    assert first.endswith("torch==2.13.0")
+    assert pip.CPU_INDEX not in second
+    assert any("torch==2.13.0: PyTorch's CPU build" in line for line in said)
+
+
+def test_without_an_answer_from_torchs_index_pypi_stands_in_and_that_is_said(fake: FakeMachine) -> None:
+    fake.answers[pip.CPU_INDEX] = (1, "Failed to establish a new connection")
+    said = install(fake, "local")
+    assert any("cannot be reached" in line and "taking PyPI's CUDA build" in line for line in said)
+    assert environment.is_current("local", str(fake.root))
+
+
+def test_nothing_stands_in_for_an_index_that_was_asked_for(fake: FakeMachine) -> None:
+    fake.answers["https://x/rocm"] = (1, "ERROR: No matching distribution found for torch==2.13.0")
+    with pytest.raises(SetupError, match="installing torch from https://x/rocm failed"):
+        install(fake, "local", environ={pip.TORCH_INDEX: "https://x/rocm"})
+
+
+def test_pip_runs_without_what_would_send_packages_elsewhere() -> None:
+    env = pip.environment({"PYTHONPATH": "/x", "PIP_TARGET": "/y", "PIP_INDEX_URL": "u", "HOME": "/h"})
+    assert {"PYTHONPATH", "PIP_TARGET"}.isdisjoint(env)
+    assert (env["PIP_INDEX_URL"], env["HOME"], env["PIP_USER"]) == ("u", "/h", "0")
+
+
+def test_pips_output_becomes_one_line_with_packages_done_of_all() -> None:
+    on_disk = [10]
+    shown = PipProgress(
+        "local", pinned_names("a==1\nb-c==2 ; python_version < '4'\nd==1\n"), lambda: on_disk[0]
+    )
+    for line in (
+        "Ignoring d: markers 'sys_platform == \"win32\"' don't match your environment",
+        "Collecting a==1 (from -r local.txt (line 1))",
+        "  Downloading a-1-py3-none-any.whl (526.6 MB)",
+    ):
+        shown.feed(line)
+    assert shown.text() == "local: fetching 1/2  a-1 (526.6 MB)"
+    shown.feed("Processing /wheels/B_c-2-py3-none-any.whl (from -r local.txt (line 2))")
+    assert shown.text() == "local: fetching 2/2  B_c"
+    shown.feed("Collecting nvidia-nccl-cu13==2 (from torch)")
+    assert shown.text() == "local: fetching 3/3  nvidia-nccl-cu13"
+    shown.feed("Installing collected packages: nvidia-nccl-cu13, b-c, a")
+    assert shown.text() == "local: installing 0/3  nvidia-nccl-cu13"
+    on_disk[0] = 12
+    assert shown.text() == "local: installing 2/3  a"
+    on_disk[0] = 99
+    assert shown.text() == "local: installing 3/3  a"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_one_line_changes_and_goes_away() -> None:
+    stream, now = Terminal(), [0.0]
+    progress = Progress(stream=stream, clock=lambda: now[0], columns=lambda: 25)
+    progress.update("local: fetching 1/2 a-very-long-name")
+    now[0] = 3
+    progress.update("short")
+    progress.line("done")
+    first, rest = stream.getvalue().split("\rshort", 1)
+    assert first == "\rlocal: fetching 1/2 a-ve"
+    assert rest.startswith("  3 s ")
+    assert rest.endswith("\rdone\n")
+
+
+def test_elsewhere_progress_is_a_line_every_ten_seconds() -> None:
+    stream, now = io.StringIO(), [0.0]
+    progress = Progress(stream=stream, clock=lambda: now[0])
+    for second in range(25):
+        now[0] = second
+        progress.update("fetching")
+    assert stream.getvalue() == "fetching  10 s\nfetching  20 s\n"
+
+
+def test_a_listener_gets_the_lines_and_stderr_none(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    Progress(said.append).line("making .venv")
+    assert said == ["making .venv"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_real_process_is_read_line_by_line() -> None:
+    lines: list[str] = []
+    code = setup.run_process(
+        [sys.executable, "-c", "import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"],
+        {"PYTHONUNBUFFERED": "1"},
+        lines.append,
+        lambda: None,
+    )
+    assert (code, lines) == (3, ["a", "b"])
+
+
+def test_a_process_is_ended_when_its_reader_is_interrupted() -> None:
+    pids: list[int] = []
+
+    def interrupt(line: str) -> None:
+        pids.append(int(line))
+        raise KeyboardInterrupt
+
+    endless = "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"
+    with pytest.raises(KeyboardInterrupt):
+        setup.run_process([sys.executable, "-c", endless], {}, interrupt, lambda: None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+def outside(monkeypatch: pytest.MonkeyPatch, has: tuple[str, ...]) -> None:
+    monkeypatch.setenv(environment.NO_VENV, "1")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name in has else None)
+
+
+def test_with_no_venv_the_running_interpreter_is_used_as_it_is(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside(monkeypatch, (*environment.MODULES["cli"], *environment.MODULES["local"]))
+    assert environment.interpreter(root=str(root)) is None
+    assert environment.ensure("local", root=str(root)) is False
+    assert not (root / ".venv").exists()
+
+
+def test_with_no_venv_what_is_missing_is_named_with_the_pip_command(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside(monkeypatch, tuple(environment.MODULES["cli"]))
+    assert environment.interpreter(root=str(root)) is None
+    with pytest.raises(SetupError, match=r"lacks flask.*ray\[default,train,tune\].*torch") as caught:
+        environment.ensure("local", root=str(root))
+    assert caught.value.hint == f"{sys.executable} -m pip install -r {root}/requirements/local.txt"
+    assert not (root / ".venv").exists()
+
+
+def test_in_its_own_environment_no_second_interpreter_is_started(
+    fake: FakeMachine, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(environment.NO_VENV, raising=False)
+    install(fake)
+    assert environment.interpreter(root=str(root)) == environment.python_of(str(root))
+    monkeypatch.setattr(sys, "prefix", str(root / ".venv"))
+    assert environment.interpreter(root=str(root)) is None
+    assert environment.ensure("cli", root=str(root)) is False
+
+
+def test_an_incomplete_checkout_is_told(fake: FakeMachine, root: Path) -> None:
+    install(fake)
+    (root / "requirements" / "cli.txt").unlink()
+    with pytest.raises(SetupError, match=r"cli\.txt cannot be read"):
+        environment.is_current("cli", str(root))
+
+
+# The requirements themselves
+
+
+def wanted(group: str) -> dict[str, str]:
+    """Name -> line of each requirement in the .in file of a group."""
+    lines = (REQUIREMENTS / f"{group}.in").read_text().splitlines()
+    return {name: line for line in lines if not line.startswith("-") for name in pinned_names(line)}
+
+
+def pins(group: str) -> set[str]:
+    return set((REQUIREMENTS / f"{group}.txt").read_text().splitlines())
+
+
+@pytest.mark.parametrize("group", environment.BUILDS_ON)
+def test_every_requirement_is_pinned_for_every_python(group: str) -> None:
+    text = (REQUIREMENTS / f"{group}.txt").read_text()
+    assert set(wanted(group)) <= pinned_names(text)
+    for line in text.splitlines():
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
+
+
+@pytest.mark.parametrize("group", environment.BUILDS_ON)
+def test_a_missing_module_can_be_named_for_every_requirement(group: str) -> None:
+    stubs = {name for name in wanted(group) if name.startswith("types-")}
+    packages = {name for package in environment.MODULES[group].values() for name in pinned_names(package)}
+    assert packages == set(wanted(group)) - stubs
+
+
+def test_the_groups_agree_on_every_package_they_share() -> None:
+    def versions(group: str) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name, version in (line.split(" ;")[0].split("==") for line in pins(group)):
+            found.setdefault(name, set()).add(version)
+        return found
+
+    cli, local, test = (versions(group) for group in ("cli", "local", "test"))
+    for earlier, later in ((cli, local), (cli, test), (local, test)):
+        shared = earlier.keys() & later.keys()
+        assert shared
+        assert {name: earlier[name] for name in shared} == {name: later[name] for name in shared}
+
+
+def test_the_lock_leaves_torchs_cuda_packages_to_torch() -> None:
+    names = pinned_names("\n".join(pins("local")))
+    cuda = {name for name in names if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
+    assert cuda <= {"nvidia-ml-py"}
