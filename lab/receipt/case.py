@@ -73,12 +73,12 @@ class Case:
         return tuple(c for c in self.run.checkpoints if c.at <= self.fault.at) if self.run else ()
 
     def newest_for(self, attempt: RunAttempt) -> CommittedCheckpoint | None:
-        """The newest checkpoint that earlier attempts had committed when this one started."""
+        """The newest checkpoint that had been committed when this attempt started."""
         times = (attempt.started_at, attempt.scheduled_at, attempt.training_started_at)
         start = next((at for at in times if at is not None), None)
         if self.run is None or start is None:
             return None
-        known = [c for c in self.run.checkpoints if c.attempt < attempt.number and c.at <= start]
+        known = [c for c in self.run.checkpoints if c.at <= start]
         return known[-1] if known else None
 
     @cached_property
@@ -154,7 +154,6 @@ class Case:
         back = [
             (n.started_at, n)
             for n in self.evidence.nodes
-            if n.service == self.fault.target and n.node_id != self.fault.node_id
-            if n.started_at is not None and n.started_at > self.fault.at
+            if n.service == self.fault.target and n.started_at is not None and n.started_at > self.fault.at
         ]
         return min(back, key=lambda pair: pair[0])[1] if back else None

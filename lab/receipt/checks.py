@@ -205,9 +205,8 @@ def resumed(case: Case) -> Answer:
         base, first = case.newest_for(attempt), attempt.first.progress if attempt.first else None
         if base is None or base.progress is None or first is None:
             return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
-        details.append(
-            f"attempt {attempt.number} began with {case.word} {first}, its checkpoint is of {_place(case, base)}"
-        )
+        began = f"attempt {attempt.number} began with {case.word} {first}"
+        details.append(f"{began}, its checkpoint is of {_place(case, base)}")
         if abs(first - base.progress - run.stride) > 1e-6 * run.stride:
             return False, details[-1]
     return (True, "; ".join(details)) if details else (None, f"attempt {new.number} reported no progress")

@@ -125,6 +125,7 @@ NODES = (
     NodeRecord("ray-worker-0", "a", False, -5, 7.7, "health check failed"),
     NodeRecord("ray-worker-1", "b", True, -4),
     NodeRecord("ray-worker-0", "a2", True, 12.5),
+    NodeRecord("ray-worker-0", "a0", False, -20, -6, "terminated"),
 )
 UNHURT = (HEAD, NodeRecord("ray-worker-0", "a", True, -5), NodeRecord("ray-worker-1", "b", True, -4))
 SERVICES = tuple(
@@ -272,6 +273,8 @@ FAILED = [
         "different content"),
     Row("what is loaded is not what was saved",
         told(loaded=CHANGED), {RIGHT}, f"saved {SAVED_3[:8]}, loaded {manifest_sha256(CHANGED)[:8]}"),
+    Row("a known file differs, and a rank's part is not known",
+        evidence(replace(TWO, loads=(3,), loaded=CHANGED)), {RIGHT}, "SHA-256"),
     Row("a file is missing from what is loaded",
         told(loaded={}), {RIGHT}, "SHA-256"),
     Row("a file is loaded that no rank saved",
@@ -342,6 +345,17 @@ NOT_VERIFIED = [
     Row("a rank's part of the checkpoint was not recorded",
         evidence(replace(TWO, loads=(3,), loaded={**content(3), "rank1.pt": sha("one")})), {RIGHT},
         "not every rank's part"),
+    Row("progress repeats, and had not grown when the fault came",
+        told(first=(1, 1, 1), second=(1, 2, 5), loads=(1,)), {RESUMED, LOST}, "does not grow"),
+    Row("the only checkpoint was committed after the fault",
+        told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD, more=(
+            event("checkpoint_committed", 7.5, uri=uri(3), metrics={"epoch": 3}),)),
+        {FAULT, RIGHT, RESUMED}, "no checkpoint had been committed"),
+    Row("the fault came while the next attempt was being started",
+        evidence(Story(without=("failure_detected", "attempt_ended")), fault=replace(FAULT_KILL, at=8.3)),
+        AFTER_FAULT, "already over"),
+    Row("the fault did nothing to its node",
+        evidence(nodes=UNHURT), {FAULT, WHOLE}, "as alive"),
     Row("the start of the run is missing",
         told(without=("run_started",)), {FINISHED}, "lacks the start"),
     Row("the end of the run is missing",
