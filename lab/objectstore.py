@@ -22,7 +22,7 @@ from lab.errors import StoreError, UsageError
 from lab.topology import BUCKET, REGION, Credentials
 
 CONNECT_SECONDS = 3.0
-READ_SECONDS = 60.0
+READ_SECONDS = 20.0
 RETRIES = 2
 LOG_HINT = "see the store's log: labctl logs minio"
 PIECE = 1 << 20
@@ -185,7 +185,7 @@ class ObjectStore(Store):
 
         return urllib3.PoolManager(
             timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-            retries=urllib3.Retry(total=RETRIES, redirect=0, status=0, backoff_factor=0.2),
+            retries=urllib3.Retry(total=RETRIES, read=1, redirect=0, status=0, backoff_factor=0.2),
         )
 
     @cached_property

@@ -36,10 +36,6 @@ KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x
 
 LOST_HEADERS = ("HTTP_X_AMZ_TAGGING", "HTTP_X_AMZ_OBJECT_LOCK_", "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION")
 
-SIGNED = (
-    "AWS4-HMAC-SHA256 Credential=raylab/20260101/{region}/s3/aws4_request, SignedHeaders=host, Signature=0"
-)
-
 
 class S3App:
     """The WSGI application. One process can hold one: moto's state is global to the process."""
@@ -93,16 +89,11 @@ class S3App:
         environ = _for_moto(request.environ, body)
 
         if request.method in ("GET", "HEAD", "OPTIONS"):
-            if (
-                key
-                and request.method == "GET"
-                and all(n.startswith("response-") or n == "x-id" for n in plain)
-            ):
+            whole_object = all(name.startswith("response-") or name == "x-id" for name in plain)
+            if key and request.method == "GET" and whole_object:
                 return self._send_object(request, environ, bucket, key)
             if key and "partNumber" in plain and "uploadId" not in plain:
-                raise RefusalError(
-                    501, "NotImplemented", "this store does not remember the parts of an object"
-                )
+                raise RefusalError(501, "NotImplemented", "this store keeps no parts of an object")
             with self.lock:
                 return self._moto.ask(environ)
         _check_keepable(request.environ, bucket, plain)

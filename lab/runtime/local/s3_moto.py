@@ -7,7 +7,6 @@ in moto, from the disk.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
@@ -27,7 +26,7 @@ from lab.runtime.local.s3_disk import (
 VERSION = version("moto")
 
 PART_MEMORY = 1 << 20
-"""Bytes of one part of an unfinished upload that stay in memory; larger parts go to the disk."""
+"""Bytes of one part of an unfinished upload that stay in memory; larger parts go to a temporary file."""
 
 PIECE = 1 << 20
 
@@ -41,7 +40,7 @@ class MotoStore:
     def __init__(self, disk: Disk) -> None:
         """Starts with what `disk` holds."""
         self._disk = disk
-        self._backend, self._app = _fresh_moto(disk)
+        self._backend, self._app = _fresh_moto()
         for record in disk.buckets():
             bucket = self._backend.create_bucket(record.name, record.region)
             bucket.creation_date = datetime.fromisoformat(record.created)
@@ -149,11 +148,10 @@ class MotoStore:
         bucket.keys.setlist(record.key, [key])
 
 
-def _fresh_moto(disk: Disk) -> tuple[Any, Wsgi]:
+def _fresh_moto() -> tuple[Any, Wsgi]:
     """moto's S3 backend, empty, and its WSGI application, for S3 alone."""
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(PART_MEMORY)
-    tempfile.tempdir = str(disk.tmp)
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.models import FakeMultipart, s3_backends

@@ -16,6 +16,7 @@ import ipaddress
 import json
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,7 +69,9 @@ def make_server(host: str, port: int, root: Path, credentials: Credentials, acce
             text = message % args if args else message
             _log(text.strip().splitlines()[-1] if text.strip() else type)
 
-    app = S3App(Disk(root, _log), credentials, _log)
+    disk = Disk(root, _log)
+    tempfile.tempdir = str(disk.tmp)  # the parts of unfinished uploads lie on the store's disk
+    app = S3App(disk, credentials, _log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
             server = ThreadedWSGIServer(host, port, app, handler=Handler)
