@@ -46,12 +46,19 @@ class Reply:
     data: bytes
 
     def json(self) -> Any:
-        """The body parsed as JSON. Raises ValueError."""
-        return json.loads(self.data)
+        """The body parsed as JSON. Raises ClusterError."""
+        try:
+            return json.loads(self.data)
+        except ValueError as error:
+            text = self.data[:80].decode(errors="replace")
+            raise ClusterError(
+                f"what answered is not JSON, so it is not Ray's dashboard: {text!r}",
+                "another program may hold the dashboard's port: `labctl services`",
+            ) from error
 
 
 class RayApi:
-    """A client of one cluster's dashboard. Raises ClusterError when it does not answer or refuses the token."""
+    """One cluster's dashboard. Raises ClusterError when it does not answer or refuses the token."""
 
     def __init__(self, url: str, token: str) -> None:
         """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token."""
@@ -60,7 +67,7 @@ class RayApi:
         self._pool: urllib3.PoolManager | None = None
 
     def request(self, method: str, path: str, *, body: Any = None, timeout: float = TIMEOUT_SECONDS) -> Reply:
-        """One request. `body` is sent as it is when bytes, else as JSON. HTTP errors other than 401/403 return."""
+        """One request. `body` is sent as it is when bytes, else as JSON. Of HTTP errors, 401/403 raise."""
         import urllib3
 
         if self._pool is None:
@@ -81,12 +88,12 @@ class RayApi:
         if response.status in (401, 403):
             raise ClusterError(
                 f"Ray's dashboard at {self.url} refused the token (HTTP {response.status})",
-                "the lab was started by somebody else, or its token file was replaced: `labctl down`, then `up`",
+                "somebody else started that lab, or its token file was replaced: `labctl down`, then `up`",
             )
         return Reply(response.status, response.data)
 
     def get(self, path: str, *, timeout: float = TIMEOUT_SECONDS) -> Any:
-        """The JSON at `path`. Raises ClusterError also for every HTTP error."""
+        """The JSON at `path`. Raises ClusterError, also for every HTTP error and for what is not JSON."""
         reply = self.request("GET", path, timeout=timeout)
         if reply.status != 200:
             text = reply.data[:200].decode(errors="replace")
@@ -97,7 +104,7 @@ class RayApi:
         """Whether the dashboard serves requests with this token now."""
         try:
             return bool(self.get("/api/version", timeout=timeout))
-        except (ClusterError, ValueError):
+        except ClusterError:
             return False
 
     def nodes(self) -> tuple[Node, ...]:
@@ -106,13 +113,13 @@ class RayApi:
         try:
             rows = answer["data"]["result"]["result"]
             nodes = [_node(row) for row in rows]
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClusterError(f"Ray's node list has an unknown shape ({error!r})") from error
         return tuple(sorted(nodes, key=lambda node: node.started_at or 0.0))
 
     def alive(self, service: str) -> Node | None:
-        """The living node of a service, or None."""
-        return next((n for n in self.nodes() if n.alive and n.service == service), None)
+        """The living node of a service, or None. Of two, the newer: Ray learns late that the older is gone."""
+        return next((n for n in reversed(self.nodes()) if n.alive and n.service == service), None)
 
 
 def _node(row: Mapping[str, Any]) -> Node:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lab.errors import SetupError
 
 HOME_VARIABLE = "RAYLAB_HOME"
+LOCK_POLL_SECONDS = 0.1
 
 
 def home() -> Path:
@@ -47,18 +49,36 @@ def write_private(path: Path, text: str) -> None:
                 os.unlink(temporary)
             raise
     except OSError as error:
-        raise SetupError(f"cannot write {path}: {error.strerror}", "free some space or check its owner") from error
+        raise SetupError(
+            f"cannot write {path}: {error.strerror}", "free some space or check its owner"
+        ) from error
 
 
 @contextlib.contextmanager
-def lock(path: Path, what: str) -> Iterator[None]:
-    """Hold `path` as a lock. Raises SetupError at once when another labctl holds it, saying `what` is busy."""
+def lock(
+    path: Path, what: str, *, patience: float = 0.0, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[None]:
+    """Hold `path` as a lock.
+
+    Raises SetupError, saying `what` is busy, when another labctl still holds it after `patience` seconds.
+    """
     import fcntl
 
     make_private(path.parent)
-    with path.open("a+") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise SetupError(f"another labctl is busy with {what}", "wait until it is done, then try again") from error
+    try:
+        stream = path.open("a+")
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
+    with stream:
+        waited = 0.0
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if waited >= patience:
+                    hint = "wait until it is done, then try again"
+                    raise SetupError(f"another labctl is busy with {what}", hint) from error
+            sleep(LOCK_POLL_SECONDS)
+            waited += LOCK_POLL_SECONDS
         yield

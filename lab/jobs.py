@@ -6,8 +6,10 @@ import ast
 import hashlib
 import io
 import json
+import re
 import shlex
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +23,15 @@ from lab.errors import ClusterError, NotFoundError, UsageError, WaitTimeoutError
 FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 """Statuses that a job does not leave."""
 
-EXCLUDED = (".git", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+EXCLUDED = (
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+)
 """Folders of a working directory that are not sent to the cluster."""
 
 MAX_PACKAGE_BYTES = 100 * 1024**2
@@ -128,12 +138,13 @@ class Jobs:
     def get(self, submission_id: str) -> Job:
         """One job. Raises NotFoundError that names the latest ones."""
         reply = self._api.request("GET", f"/api/jobs/{quote(submission_id, safe='')}")
-        if reply.status == 404:
+        row = reply.json() if reply.status == 200 else {}
+        if reply.status == 404 or (row and not row.get("submission_id")):  # a driver has no submission id
             latest = ", ".join(job.submission_id for job in self.list()[:5]) or "none"
             raise NotFoundError(f"there is no job {submission_id!r}", f"latest jobs: {latest}")
         if reply.status != 200:
             raise ClusterError(f"Ray could not show job {submission_id}: {_last_line(reply.data)}")
-        return _job(reply.json())
+        return _job(row)
 
     def logs(self, submission_id: str) -> str:
         """Everything the job's driver printed so far. Raises NotFoundError."""
@@ -187,12 +198,14 @@ class Jobs:
         if self._api.request("GET", path).status != 200:
             reply = self._api.request("PUT", path, body=data, timeout=120)
             if reply.status != 200:
-                raise ClusterError(f"Ray did not take the working directory {folder}: {_last_line(reply.data)}")
+                raise ClusterError(
+                    f"Ray did not take the working directory {folder}: {_last_line(reply.data)}"
+                )
         return f"gcs://{name}"
 
 
 def package(folder: Path) -> bytes:
-    """`folder` as a zip, equal bytes for equal content. Raises NotFoundError, UsageError when it is too large."""
+    """`folder` as a zip, equal bytes for equal content. Raises NotFoundError, UsageError when too large."""
     if not folder.is_dir():
         raise NotFoundError(f"the working directory {folder} does not exist")
     buffer = io.BytesIO()
@@ -203,10 +216,13 @@ def package(folder: Path) -> bytes:
                 continue
             entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
             entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
-            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            try:
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            except OSError as error:
+                raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
             if buffer.tell() > MAX_PACKAGE_BYTES:
                 raise UsageError(
-                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES // 1024**2} MiB zipped",
+                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES >> 20} MiB zipped",
                     "choose a smaller one with --working-dir; data belong in the object store or a volume",
                 )
     return buffer.getvalue()
@@ -218,8 +234,11 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
     Raises UsageError, NotFoundError.
     """
     if not command:
-        raise UsageError("nothing to submit", "name a workload, or a command after --: submit -- python train.py")
-    if Path(command[0]).name not in ("python", "python3") or len(command) < 2 or command[1].startswith("-"):
+        raise UsageError(
+            "nothing to submit", "name a workload, or a command after --: submit -- python train.py"
+        )
+    is_python = re.fullmatch(r"python(3(\.\d+)?)?", Path(command[0]).name)
+    if not is_python or len(command) < 2 or command[1].startswith("-"):
         return
     script = working_dir / command[1]
     if not script.is_file():
@@ -227,7 +246,11 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
             f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
         )
     try:
-        ast.parse(script.read_bytes(), filename=str(script))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(script.read_bytes(), filename=str(script))
+    except OSError as error:
+        raise UsageError(f"cannot read {script}: {error.strerror}") from error
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         raise UsageError(
@@ -255,7 +278,11 @@ def read_runtime_env(path: Path) -> dict[str, Any]:
             lines = requirements.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise NotFoundError(f"--runtime-env {path}: pip: {requirements}: {error.strerror}") from error
-        document["pip"] = [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+        except ValueError as error:
+            raise UsageError(f"--runtime-env {path}: pip: {requirements}: not text in UTF-8") from error
+        document["pip"] = [
+            line.strip() for line in lines if line.strip() and not line.strip().startswith("#")
+        ]
     return document
 
 

@@ -40,7 +40,12 @@ def load_or_make(folder: Path) -> Secrets:
         credentials = Credentials(str(document["access_key"]), str(document["secret_key"]))
         tokens = [(folder / name).read_text(encoding="utf-8").strip() for name in (RAY_FILE, JUPYTER_FILE)]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ServiceError(
-            f"the secrets in {folder} cannot be read ({error})", "`labctl down`, remove that folder, then `up`"
-        ) from error
+        raise _damaged(folder, str(error)) from error
+    if not all((credentials.access_key, credentials.secret_key, *tokens)):
+        raise _damaged(folder, "one is empty")
     return Secrets(credentials, *tokens)
+
+
+def _damaged(folder: Path, why: str) -> ServiceError:
+    hint = "`labctl down`, remove that folder, then `up`"
+    return ServiceError(f"the secrets in {folder} cannot be read ({why})", hint)

@@ -34,7 +34,7 @@ class Parameter:
     maximum: float | None = None
 
     def parse(self, text: str) -> int | float | str:
-        """`text` as a value of this parameter. Raises UsageError, naming the parameter and what is allowed."""
+        """`text` as a value of this parameter. Raises UsageError with the parameter and what is allowed."""
         try:
             value: int | float | str = TYPES[self.type](text)
         except ValueError as error:
@@ -80,17 +80,22 @@ class Workload:
 
 
 def load_workload(folder: Path) -> Workload:
-    """The workload in `folder`. Raises UsageError that names the file and the entry when it is malformed."""
+    """The workload in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
     path = folder / MANIFEST
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     try:
         parameters = tuple(
             _parameter(name, entry, path) for name, entry in document.get("parameters", {}).items()
         )
-        command = tuple(str(word) for word in document["command"])
+        words = document["command"]
+        if not isinstance(words, list) or not words:
+            raise TypeError("`command` is not a list of words")
+        command = tuple(str(word) for word in words)
         summary = str(document["summary"])
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: malformed: {error!r}", "see lab/workloads.py for its form") from error

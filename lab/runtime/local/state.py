@@ -1,4 +1,4 @@
-"""The state file of a local lab: what was started, with identities that survive the shell but not a reboot."""
+"""The state file of a local lab: what was started, with identities that outlive a shell but not a reboot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from lab.errors import ServiceError
+from lab.errors import ServiceError, UsageError
 from lab.home import write_private
 from lab.runtime.local.processes import Identity
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
@@ -51,14 +51,14 @@ def load(folder: Path) -> LabState | None:
     """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
     path = folder / FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ServiceError(f"cannot read {path}: {error.strerror}") from error
     try:
-        return _decode(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _decode(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise ServiceError(
             f"the state file {path} is damaged ({type(error).__name__}: {error})",
             "`labctl down` stops what it finds and removes it; stored objects are kept",

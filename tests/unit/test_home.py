@@ -1,0 +1,132 @@
+"""Folders, files and locks that outlive a command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab import home
+from lab.errors import SetupError
+
+
+def test_home_is_what_the_variable_says_or_a_folder_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv(home.HOME_VARIABLE, raising=False)
+    assert home.home() == tmp_path / ".raylab"
+
+    monkeypatch.setenv(home.HOME_VARIABLE, "~/labs")
+    assert home.home() == tmp_path / "labs"
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(home.HOME_VARIABLE, "relative")
+    assert home.home() == tmp_path / "relative"
+
+
+def test_a_private_folder_is_for_its_owner_only(tmp_path: Path) -> None:
+    folder = home.make_private(tmp_path / "a" / "b")
+
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(SetupError, match=f"cannot write to {tmp_path / 'file'}") as caught:
+        home.make_private(tmp_path / "file" / "lab")
+    assert "RAYLAB_HOME" in caught.value.hint
+
+
+def test_a_folder_without_write_permission_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    with pytest.raises(SetupError, match="Permission denied"):
+        home.make_private(tmp_path)
+
+
+def test_a_private_file_is_replaced_whole_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text("old")
+    path.chmod(0o644)
+
+    home.write_private(path, "new")
+
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_full_disk_leaves_the_old_content_and_no_litter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.json"
+    path.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+
+    with pytest.raises(SetupError, match="No space left on device"):
+        home.write_private(path, "new")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_lock_is_held_by_one_at_a_time_and_freed_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+
+    with (
+        home.lock(path, "lab a"),
+        pytest.raises(SetupError, match="another labctl is busy with lab a"),
+        home.lock(path, "lab a"),
+    ):
+        pytest.fail("two hold the lock")
+    with home.lock(path, "lab a"):
+        pass
+
+
+def test_a_lock_is_freed_when_its_holder_fails(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), home.lock(tmp_path / "lock", "lab a"):
+        raise KeyboardInterrupt
+    with home.lock(tmp_path / "lock", "lab a"):
+        pass
+
+
+def test_with_patience_a_lock_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = home.lock(path, "lab a")
+    first.__enter__()
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            first.__exit__(None, None, None)
+
+    with home.lock(path, "lab a", patience=10, sleep=nap):
+        assert len(naps) == 3
+
+
+def test_patience_ends(tmp_path: Path) -> None:
+    path, naps = tmp_path / "lock", list[float]()
+
+    with (
+        home.lock(path, "ports"),
+        pytest.raises(SetupError, match="busy with ports"),
+        home.lock(path, "ports", patience=1.0, sleep=naps.append),
+    ):
+        pytest.fail("two hold the lock")
+    assert sum(naps) == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_lock_file_that_cannot_be_opened_is_a_setup_error(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+
+    with pytest.raises(SetupError, match="Is a directory"), home.lock(tmp_path / "lock", "lab a"):
+        pass

@@ -1,0 +1,414 @@
+"""Jobs against a scripted Jobs API: submit, list, follow, wait, stop, and what is refused beforehand."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import jobs as jobs_module
+from lab.cluster import RayApi, Reply
+from lab.errors import ClusterError, NotFoundError, UsageError, WaitTimeoutError
+from lab.jobs import Jobs, Submission, check_command, package, read_runtime_env
+
+
+class Turns:
+    """Answers to give in turn; the last one stays."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def next(self) -> Any:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class FakeApi(RayApi):
+    """A Jobs API with one answer, or Turns, per `METHOD /path`; a tuple is (status, answer)."""
+
+    def __init__(self, routes: dict[str, Any]) -> None:
+        super().__init__("http://127.0.0.1:1", "")
+        self.routes = routes
+        self.asked: list[tuple[str, Any]] = []
+
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+        key = f"{method} {path}"
+        self.asked.append((key, body))
+        answer = self.routes.get(key, (404, "not there"))
+        if isinstance(answer, Turns):
+            answer = answer.next()
+        status, document = answer if isinstance(answer, tuple) else (200, answer)
+        return Reply(
+            status, document.encode() if isinstance(document, str) else json.dumps(document).encode()
+        )
+
+    def bodies(self, key: str) -> list[Any]:
+        return [body for asked, body in self.asked if asked == key]
+
+
+class Clock:
+    """Time that passes only in sleep."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def job(submission_id: str = "j1", status: str = "RUNNING", **changes: Any) -> dict[str, Any]:
+    return {
+        "submission_id": submission_id,
+        "status": status,
+        "entrypoint": "python train.py",
+        "start_time": 1000,
+        "metadata": {},
+        **changes,
+    }
+
+
+def jobs_with(routes: dict[str, Any]) -> tuple[Jobs, FakeApi, Clock]:
+    api, clock = FakeApi(routes), Clock()
+    return Jobs(api, clock=clock, sleep=clock.sleep), api, clock
+
+
+def test_a_submission_is_quoted_and_remembers_what_it_asks_for() -> None:
+    jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "raysubmit_1"}})
+
+    found = jobs.submit(
+        Submission(
+            ("python", "my train.py"), num_cpus=0.5, num_gpus=1, metadata={"raylab_workload": "digits"}
+        )
+    )
+
+    assert found == "raysubmit_1"
+    assert api.bodies("POST /api/jobs/") == [
+        {
+            "entrypoint": "python 'my train.py'",
+            "runtime_env": {},
+            "metadata": {"raylab_cpus": "0.5", "raylab_gpus": "1", "raylab_workload": "digits"},
+            "entrypoint_num_cpus": 0.5,
+            "entrypoint_num_gpus": 1,
+        }
+    ]
+
+
+def test_what_is_not_asked_for_is_not_sent() -> None:
+    jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "mine"}})
+
+    jobs.submit(Submission(("true",), submission_id="mine"))
+
+    assert set(api.bodies("POST /api/jobs/")[0]) == {"entrypoint", "runtime_env", "metadata", "submission_id"}
+
+
+def test_a_refusal_gives_the_last_line_of_rays_reason() -> None:
+    jobs, _, _ = jobs_with({"POST /api/jobs/": (500, "Traceback ...\n  File\nValueError: j1 exists\n\n")})
+
+    with pytest.raises(UsageError, match="Ray refused the job: ValueError: j1 exists"):
+        jobs.submit(Submission(("true",)))
+
+
+def test_a_working_directory_is_uploaded_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()")
+
+    class Packages(FakeApi):
+        stored = False
+
+        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+            if path.startswith("/api/packages/gcs/_ray_pkg_"):
+                self.asked.append((method, body))
+                there, self.stored = self.stored, self.stored or method == "PUT"
+                return Reply(200 if there or method == "PUT" else 404, b"")
+            return super().request(method, path, body=body, timeout=timeout)
+
+    api = Packages({"POST /api/jobs/": {"submission_id": "j"}})
+    for _ in range(2):
+        Jobs(api).submit(Submission(("true",), working_dir=tmp_path, runtime_env={"env_vars": {"A": "1"}}))
+
+    assert [method for method, _ in api.asked if method in ("GET", "PUT")] == ["GET", "PUT", "GET"]
+    environments = [body["runtime_env"] for body in api.bodies("POST /api/jobs/")]
+    assert environments[0] == environments[1]
+    assert environments[0]["env_vars"] == {"A": "1"}
+    assert environments[0]["working_dir"].startswith("gcs://_ray_pkg_")
+
+
+def test_a_working_directory_that_ray_does_not_take_is_an_error(tmp_path: Path) -> None:
+    class NoPackages(FakeApi):
+        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+            return Reply(500 if method == "PUT" else 404, b"no room")
+
+    with pytest.raises(ClusterError, match=r"did not take the working directory .*: no room"):
+        Jobs(NoPackages({})).submit(Submission(("true",), working_dir=tmp_path))
+
+
+def test_jobs_are_listed_newest_first_without_drivers_that_were_not_submitted() -> None:
+    rows = [job("old", start_time=1), job("new", start_time=9000), job(""), job("waiting", start_time=None)]
+    jobs, _, _ = jobs_with({"GET /api/jobs/": rows})
+
+    assert [j.submission_id for j in jobs.list()] == ["new", "old", "waiting"]
+
+
+def test_a_job_is_read_in_seconds_with_what_it_asked_for() -> None:
+    row = job(
+        status="FAILED",
+        end_time=3500,
+        message="exit 1",
+        driver_node_id="n",
+        driver_exit_code=1,
+        metadata={"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_workload": "digits"},
+    )
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": row})
+
+    found = jobs.get("j1")
+
+    assert (found.started_at, found.ended_at, found.exit_code, found.node_id) == (1.0, 3.5, 1, "n")
+    assert (found.num_cpus, found.num_gpus, found.workload, found.final) == (2.0, 0.5, "digits", True)
+
+
+def test_an_unknown_job_names_the_latest_ones() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/": [job(f"j{i}", start_time=i) for i in range(1, 8)]})
+
+    with pytest.raises(NotFoundError, match="no job 'nope'") as caught:
+        jobs.get("nope")
+    assert caught.value.hint == "latest jobs: j7, j6, j5, j4, j3"
+
+
+def test_a_driver_that_was_not_submitted_is_no_job() -> None:
+    routes = {"GET /api/jobs/01000000": job("") | {"submission_id": None}, "GET /api/jobs/": []}
+    jobs, _, _ = jobs_with(routes)
+
+    with pytest.raises(NotFoundError) as caught:
+        jobs.get("01000000")
+    assert caught.value.hint == "latest jobs: none"
+
+
+def test_a_job_id_cannot_reach_another_path() -> None:
+    jobs, api, _ = jobs_with({"GET /api/jobs/": []})
+
+    with pytest.raises(NotFoundError):
+        jobs.get("../../api/version?x")
+    assert api.asked[0][0] == "GET /api/jobs/..%2F..%2Fapi%2Fversion%3Fx"
+
+
+def test_a_broken_answer_for_a_job_is_a_cluster_error() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": (500, "")})
+
+    with pytest.raises(ClusterError, match="no reason given"):
+        jobs.get("j1")
+
+
+def test_logs_are_empty_while_there_is_no_driver() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": (500, "no driver")})
+
+    assert jobs.logs("j1") == ""
+
+
+def test_following_yields_whole_lines_and_the_rest_at_the_end() -> None:
+    states = Turns(job(), job(), job(), job(), job(status="SUCCEEDED"))
+    logs = Turns({"logs": "one\ntw"}, {"logs": "one\ntwo\nthr"}, {"logs": "one\ntwo\nthree"})
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
+
+    assert list(jobs.follow("j1")) == ["one", "two", "three"]
+    assert clock.now == 2 * jobs_module.POLL_SECONDS
+
+
+def test_following_shows_no_line_twice_when_the_log_is_gone_for_a_moment() -> None:
+    states = Turns(job(), job(), job(), job(), job(status="FAILED"))
+    logs = Turns({"logs": "one\n"}, (500, "gone"), {"logs": "one\ntwo\n"})
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
+
+    assert list(jobs.follow("j1")) == ["one", "two"]
+
+
+def test_waiting_ends_with_the_job() -> None:
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": Turns(job(), job(), job(status="SUCCEEDED"))})
+
+    assert jobs.wait("j1", 60).status == "SUCCEEDED"
+    assert clock.now == 2 * jobs_module.POLL_SECONDS
+
+
+def test_waiting_too_long_shows_the_last_ten_lines() -> None:
+    text = "".join(f"line {i}\n" for i in range(20))
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": {"logs": text}})
+
+    with pytest.raises(WaitTimeoutError, match="j1 is still RUNNING after 5 s") as caught:
+        jobs.wait("j1", 5)
+    assert clock.now >= 5
+    assert "line 10\n" in caught.value.message
+    assert "line 9\n" not in caught.value.message
+
+
+def test_stopping_waits_for_the_end_and_leaves_an_ended_job_alone() -> None:
+    stop = "POST /api/jobs/j1/stop"
+    routes = {"GET /api/jobs/j1": Turns(job(), job(), job(status="STOPPED")), stop: {"stopped": True}}
+    jobs, api, _ = jobs_with(routes)
+    assert jobs.stop("j1").status == "STOPPED"
+    assert len(api.bodies(stop)) == 1
+
+    assert jobs.stop("j1").status == "STOPPED"
+    assert len(api.bodies(stop)) == 1
+
+
+def test_a_job_that_cannot_be_stopped_is_an_error() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": job(), "POST /api/jobs/j1/stop": (500, "agent is gone")})
+
+    with pytest.raises(ClusterError, match="could not stop job j1: agent is gone"):
+        jobs.stop("j1")
+
+
+# The working directory
+
+
+def names(data: bytes) -> list[str]:
+    return zipfile.ZipFile(io.BytesIO(data)).namelist()
+
+
+def test_a_package_holds_the_files_and_leaves_caches_out(tmp_path: Path) -> None:
+    for name in ("train.py", "data/a.txt", ".git/config", "x/__pycache__/y.pyc", ".venv/bin/python", ".env"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+
+    assert names(package(tmp_path)) == [".env", "data/a.txt", "train.py"]
+
+
+def test_equal_content_gives_equal_bytes_whatever_its_age(tmp_path: Path) -> None:
+    import os
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.py").write_text("print()")
+    os.utime(tmp_path / "b" / "train.py", (0, 0))
+
+    assert package(tmp_path / "a") == package(tmp_path / "b")
+    (tmp_path / "b" / "train.py").chmod(0o755)
+    assert package(tmp_path / "a") != package(tmp_path / "b")
+
+
+def test_a_folder_that_is_too_large_or_missing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "big").write_bytes(bytes(range(256)) * 40)
+    monkeypatch.setattr(jobs_module, "MAX_PACKAGE_BYTES", 100)
+
+    with pytest.raises(UsageError, match="larger than"):
+        package(tmp_path)
+    with pytest.raises(NotFoundError, match="does not exist"):
+        package(tmp_path / "nope")
+
+
+def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("")
+
+    def denied(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(UsageError, match=r"cannot read .*secret.*Permission denied"):
+        package(tmp_path)
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "train.py", "--epochs", "3"),
+        ("/usr/bin/python3", "train.py"),
+        ("python3.12", "train.py"),
+        ("python", "-m", "nothing"),
+        ("python", "-c", "1 +"),
+        ("python",),
+        ("bash", "missing.sh"),
+    ],
+)
+def test_a_command_that_may_work_is_let_through(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "train.py").write_text("print('ok')")
+
+    check_command(command, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "message"),
+    [
+        ((), UsageError, "nothing to submit"),
+        (("python", "missing.py"), NotFoundError, "there is no script missing.py in"),
+        (("python3", "."), NotFoundError, "there is no script"),
+        (("python", "bad.py"), UsageError, r"bad.py, line 2: not valid Python: "),
+        (("python3.11", "bad.py"), UsageError, r"bad.py, line 2"),
+        (("python", "binary.py"), UsageError, "binary.py.*not valid Python"),
+    ],
+)
+def test_a_command_that_must_fail_is_refused_beforehand(
+    tmp_path: Path, command: tuple[str, ...], error: type[Exception], message: str
+) -> None:
+    (tmp_path / "bad.py").write_text("x = 1\nif x\n")
+    (tmp_path / "binary.py").write_bytes(b"x = 1\0\n")
+
+    with pytest.raises(error, match=message):
+        check_command(command, tmp_path)
+
+
+def test_checking_a_script_neither_runs_it_nor_warns_about_it(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(1)\nx = '\\d'\n1 is 1\n")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        check_command(("python", "train.py"), tmp_path)
+
+    assert not recwarn.list
+
+
+# --runtime-env
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_a_runtime_environment_is_read_with_the_requirements_beside_it(tmp_path: Path) -> None:
+    write(tmp_path / "requirements.txt", "a==1\n\n  # note\n b\n")
+    path = write(tmp_path / "env.json", '{"pip": "requirements.txt", "env_vars": {"A": "1"}}')
+
+    assert read_runtime_env(path) == {"pip": ["a==1", "b"], "env_vars": {"A": "1"}}
+
+
+@pytest.mark.parametrize("pip", [["a"], {"packages": ["a"]}, None])
+def test_requirements_that_are_no_file_name_stay_as_they_are(tmp_path: Path, pip: Any) -> None:
+    assert read_runtime_env(write(tmp_path / "env.json", json.dumps({"pip": pip})))["pip"] == pip
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda p: p / "none.json", NotFoundError, "No such file"),
+        (lambda p: p, NotFoundError, "Is a directory"),
+        (lambda p: write(p / "e.json", '{\n "a": }'), UsageError, "not JSON: .*line 2"),
+        (lambda p: write(p / "e.json", b"\xff\xfe"), UsageError, "not JSON"),
+        (lambda p: write(p / "e.json", "[1]"), UsageError, "must be a JSON object, not list"),
+        (lambda p: write(p / "e.json", '{"pip": "r.txt"}'), NotFoundError, r"pip: .*r\.txt: No such file"),
+    ],
+)
+def test_a_bad_runtime_environment_is_named(
+    tmp_path: Path, make: Callable[[Path], Path], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        read_runtime_env(make(tmp_path))
+
+
+def test_requirements_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
+    write(tmp_path / "r.txt", b"\xff\xfe")
+
+    with pytest.raises(UsageError, match=r"r\.txt: not text"):
+        read_runtime_env(write(tmp_path / "e.json", '{"pip": "r.txt"}'))

@@ -1,0 +1,31 @@
+"""The table of Ray settings that the lab changes."""
+
+from __future__ import annotations
+
+from lab.knobs import DETECTION, HOUSEKEEPING, KNOBS, environment
+
+
+def value(name: str) -> float:
+    return float(next(knob.value for knob in KNOBS if knob.name == name))
+
+
+def test_every_knob_changes_something_and_says_why() -> None:
+    assert all(knob.value != knob.stock and knob.reason for knob in KNOBS)
+    assert len({knob.name for knob in KNOBS}) == len(KNOBS)
+
+
+def test_the_environment_has_every_knob() -> None:
+    assert environment() == {knob.name: knob.value for knob in KNOBS}
+
+
+def test_stock_settings_leave_detection_and_restart_to_ray() -> None:
+    assert set(environment(stock=True)) == {knob.name for knob in HOUSEKEEPING}
+
+
+def test_the_slowest_detection_of_a_silent_node_stays_near_two_seconds() -> None:
+    period, timeout = value("RAY_health_check_period_ms"), value("RAY_health_check_timeout_ms")
+
+    slowest = value("RAY_health_check_failure_threshold") * (period + timeout)
+
+    assert 1000 <= slowest <= 2500
+    assert all(float(knob.value) < float(knob.stock) for knob in DETECTION)
