@@ -15,7 +15,7 @@ from lab.checks.model import Answer, Check, Facts, Listener, RunningLab, Tools
 from lab.checks.running import running_checks
 from lab.errors import LabError
 from lab.runtime.base import Runtime
-from lab.topology import DEFAULT_LAB
+from lab.topology import DEFAULT_LAB, LabStatus
 
 __all__ = [
     "Answer",
@@ -56,7 +56,7 @@ def run_checks(
     facts: Callable[[], Facts] = gather_facts,
     tools: Callable[[], Tools] = gather_tools,
     opener: Callable[[str, str], Runtime | None] = open_runtime,
-    observe: Callable[..., RunningLab] = gather_lab,
+    observe: Callable[[Runtime, LabStatus], RunningLab] = gather_lab,
 ) -> tuple[Check, ...]:
     """Every check of this machine, and of the lab of this name when it is up.
 

@@ -1,4 +1,4 @@
-"""Gathers what the checks are about. All input and output of the checks is here; no method of it raises."""
+"""Gathers what the checks are about; all their input and output is here. What fails becomes a fact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import lab
 from lab.checks.model import Answer, Facts, Listener, RunningLab, Tools
-from lab.cluster import RayApi
+from lab.cluster import Node, RayApi
 from lab.errors import LabError, StoreError
 from lab.gpus import Detector, amd_gpus, nvidia_gpus
 from lab.home import home
@@ -83,17 +83,18 @@ def gather_lab(
     endpoints = runtime.endpoints()
     api = RayApi(endpoints.dashboard, endpoints.ray_token)
     version = f"{endpoints.dashboard.rstrip('/')}/api/version"
-    nodes, nodes_error = api.nodes, ""
+    nodes: tuple[Node, ...] = ()
+    nodes_error = ""
     try:
-        found = nodes()
+        nodes = api.nodes()
     except LabError as error:
-        found, nodes_error = (), error.message
+        nodes_error = error.message
     server, store_error = _round_trip((store or _open_store)(endpoints))
     return RunningLab(
         status=status,
         dashboard=ask(version, endpoints.ray_token),
         anonymous=ask(version),
-        nodes=found,
+        nodes=nodes,
         nodes_error=nodes_error,
         store_error=store_error,
         store_server=server,
@@ -255,7 +256,9 @@ def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] 
         connections = psutil.net_connections("tcp")
     except (psutil.Error, OSError):
         return None
-    sockets = ((c.pid, c.laddr[0], c.laddr[1]) for c in connections if c.status == psutil.CONN_LISTEN)
+    sockets = [
+        (c.pid, c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN and c.laddr
+    ]
     return listeners(sockets, owners, published(endpoints))
 
 

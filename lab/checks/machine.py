@@ -8,7 +8,7 @@ from lab.home import HOME_VARIABLE
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 13)
-"""The newest for which Ray 2.60 has wheels."""
+"""What the pinned requirements are made and tested for."""
 
 RAY_SERIES = "2.60"
 """The probe works on Ray's inner parts, which differ from one series to the next."""
@@ -19,7 +19,7 @@ NODE_BYTES = 600 * 10**6
 """Memory of one idle node. Source: a head and two workers measured 1.8 GB in all."""
 
 RANK_BYTES = 600 * 10**6
-"""Memory of one training process. Source: one that imported Ray Train, torch and Lightning measured 0.56 GB."""
+"""Memory of one training process. Source: one with Ray Train, torch and Lightning measured 0.56 GB."""
 
 JOB_BYTES = 10**9
 """Memory of a job's driver, which imports the same, and of Ray Train's controller."""
@@ -51,7 +51,7 @@ def shm_needed(workers: int) -> int:
 
 
 def python(facts: Facts) -> Check:
-    """Whether Ray has wheels for this Python."""
+    """Whether labctl's requirements can be installed for this Python."""
     version = ".".join(map(str, facts.python))
     if OLDEST_PYTHON <= facts.python[:2] <= NEWEST_PYTHON:
         return Check("python", "passed", version)
@@ -69,9 +69,7 @@ def platform(facts: Facts) -> Check:
     if facts.system == "Darwin":
         if facts.machine.lower() != "arm64":
             return Check("platform", "failed", f"{detail}: Ray has no wheels for Intel Macs", hint)
-        return Check(
-            "platform", "warning", f"{detail}: labctl is tested on Linux", "tell us what does not work"
-        )
+        return Check("platform", "warning", f"{detail}: labctl is tested on Linux")
     if facts.system != "Linux":
         return Check("platform", "failed", f"{detail}: Ray does not run here", hint)
     if not facts.libc.startswith("glibc"):
@@ -82,7 +80,7 @@ def platform(facts: Facts) -> Check:
 
 
 def memory(facts: Facts, workers: int, *, running: bool = False) -> Check:
-    """Whether a lab with so many workers, and training on it, fits. With `running` the lab itself is counted."""
+    """Whether a lab with so many workers, and training on it, fits. A running lab has its own already."""
     if facts.memory_available is None:
         return Check("memory", "skipped", "this system does not say how much is available")
     needed = memory_needed(workers) - (0 if not running else (workers + 1) * NODE_BYTES)
