@@ -1,102 +1,23 @@
-"""The one door to the object store, whichever S3 server stands behind it.
-
-Only this module imports `minio`. Whatever goes wrong comes out as a StoreError that names the endpoint, the
-cause and what to do.
-"""
+"""A real S3 server, through `minio`: the one module that imports it."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from lab.errors import StoreError, UsageError
+from lab.errors import StoreError
+from lab.objectstore.base import PIECE, MissingObjectError, Store, StoredObject
 from lab.topology import BUCKET, REGION, Credentials
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 20.0
 RETRIES = 2
 LOG_HINT = "see the store's log: labctl logs minio"
-PIECE = 1 << 20
-"""Bytes of an object read at once."""
-
-
-class MissingObjectError(StoreError):
-    """The object asked for is not there."""
-
-
-@dataclass(frozen=True)
-class StoredObject:
-    """One entry of a listing. In one that is not recursive, a key that ends with `/` can be a folder."""
-
-    key: str
-    size: int
-    """Bytes; 0 for a folder."""
-    modified: float
-    """Seconds since the epoch; 0 for a folder."""
-    etag: str
-    """Without quotes; empty for a folder."""
-
-
-class Store(ABC):
-    """What labctl does with one bucket of an object store. All methods raise StoreError."""
-
-    bucket: str
-
-    @abstractmethod
-    def ensure_bucket(self, name: str = "") -> None:
-        """Make the bucket (this store's own unless named) if it is not there."""
-
-    @abstractmethod
-    def in_bucket(self, name: str) -> Store:
-        """The same store, for another bucket."""
-
-    @abstractmethod
-    def put(self, key: str, data: bytes) -> None:
-        """Store an object in place of what had its key."""
-
-    @abstractmethod
-    def read(self, key: str) -> Iterator[bytes]:
-        """An object's data in pieces. Raises MissingObjectError when it is not there."""
-
-    @abstractmethod
-    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
-        """The objects whose keys begin with `prefix`, by key; if not `recursive`, folders stay closed."""
-
-    @abstractmethod
-    def exists(self, key: str) -> bool:
-        """Whether there is an object with exactly this key."""
-
-    @abstractmethod
-    def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; those that are not there are no error."""
-
-    @abstractmethod
-    def ping(self) -> str:
-        """What answered, such as `moto 5.2.5` or `MinIO`, after it accepted the key."""
-
-    def get(self, key: str) -> bytes:
-        """An object's data. Raises MissingObjectError when it is not there."""
-        return b"".join(self.read(key))
-
-    def delete_prefix(self, prefix: str) -> int:
-        """Remove every object whose key begins with `prefix`; returns how many there were.
-
-        Raises UsageError for an empty prefix.
-        """
-        if not prefix:
-            raise UsageError("refusing to delete every object of a bucket", "name a prefix")
-        keys = [entry.key for entry in self.list(prefix)]
-        self.delete(keys)
-        return len(keys)
 
 
 class ObjectStore(Store):
@@ -256,75 +177,6 @@ class ObjectStore(Store):
         return StoreError(
             f"{where} answers {code}: {error.message}", "see the store's log: labctl logs minio"
         )
-
-
-class FakeObjectStore(Store):
-    """An object store in memory, for tests."""
-
-    def __init__(self, bucket: str = BUCKET, *, clock: Callable[[], float] = time.time) -> None:
-        """Has `bucket`, empty. `clock` gives the objects their times."""
-        self.bucket = bucket
-        self.buckets: dict[str, dict[str, tuple[bytes, float]]] = {bucket: {}}
-        self.failure: StoreError | None = None
-        """Raised by every call while it is set."""
-        self.reads: list[str] = []
-        """The keys that were read, in order."""
-        self._clock = clock
-
-    def in_bucket(self, name: str) -> FakeObjectStore:
-        other = FakeObjectStore(name, clock=self._clock)
-        other.buckets, other.failure, other.reads = self.buckets, self.failure, self.reads
-        return other
-
-    def ensure_bucket(self, name: str = "") -> None:
-        self._check()
-        self.buckets.setdefault(name or self.bucket, {})
-
-    def put(self, key: str, data: bytes) -> None:
-        self._objects()[key] = (data, self._clock())
-
-    def read(self, key: str) -> Iterator[bytes]:
-        objects = self._objects()
-        if key not in objects:
-            raise MissingObjectError(f"s3://{self.bucket}/{key} is not in the object store")
-        self.reads.append(key)
-        data = objects[key][0]
-        yield from (data[i : i + PIECE] for i in range(0, len(data), PIECE))
-
-    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
-        found: dict[str, StoredObject] = {}
-        for key, (data, modified) in self._objects().items():
-            if key.startswith(prefix):
-                head, slash, _ = key[len(prefix) :].partition("/")
-                if recursive or not slash:
-                    etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-                    found[key] = StoredObject(key, len(data), modified, etag)
-                else:
-                    folder = f"{prefix}{head}/"
-                    found[folder] = StoredObject(folder, 0, 0.0, "")
-        return tuple(found[key] for key in sorted(found))
-
-    def exists(self, key: str) -> bool:
-        return key in self._objects()
-
-    def delete(self, keys: Iterable[str]) -> None:
-        objects = self._objects()
-        for key in keys:
-            objects.pop(key, None)
-
-    def ping(self) -> str:
-        self._check()
-        return "fake"
-
-    def _check(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
-    def _objects(self) -> dict[str, tuple[bytes, float]]:
-        self._check()
-        if self.bucket not in self.buckets:
-            raise StoreError(f"the object store has no bucket {self.bucket!r}", "labctl up makes it")
-        return self.buckets[self.bucket]
 
 
 def _cause(error: Exception) -> str:

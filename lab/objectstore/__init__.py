@@ -1,0 +1,10 @@
+"""The one door to the object store, whichever S3 server stands behind it.
+
+Whatever goes wrong comes out as a StoreError that names the endpoint, the cause and what to do.
+"""
+
+from lab.objectstore.base import MissingObjectError, Store, StoredObject
+from lab.objectstore.fake import FakeObjectStore
+from lab.objectstore.s3 import ObjectStore
+
+__all__ = ["FakeObjectStore", "MissingObjectError", "ObjectStore", "Store", "StoredObject"]

@@ -1,0 +1,82 @@
+"""What labctl does with an object store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lab.errors import StoreError, UsageError
+
+PIECE = 1 << 20
+"""Bytes of an object read at once."""
+
+
+class MissingObjectError(StoreError):
+    """The object asked for is not there."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """One entry of a listing. In one that is not recursive, a key that ends with `/` can be a folder."""
+
+    key: str
+    size: int
+    """Bytes; 0 for a folder."""
+    modified: float
+    """Seconds since the epoch; 0 for a folder."""
+    etag: str
+    """Without quotes; empty for a folder."""
+
+
+class Store(ABC):
+    """What labctl does with one bucket of an object store. All methods raise StoreError."""
+
+    bucket: str
+
+    @abstractmethod
+    def ensure_bucket(self, name: str = "") -> None:
+        """Make the bucket (this store's own unless named) if it is not there."""
+
+    @abstractmethod
+    def in_bucket(self, name: str) -> Store:
+        """The same store, for another bucket."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes) -> None:
+        """Store an object in place of what had its key."""
+
+    @abstractmethod
+    def read(self, key: str) -> Iterator[bytes]:
+        """An object's data in pieces. Raises MissingObjectError when it is not there."""
+
+    @abstractmethod
+    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        """The objects whose keys begin with `prefix`, by key; if not `recursive`, folders stay closed."""
+
+    @abstractmethod
+    def exists(self, key: str) -> bool:
+        """Whether there is an object with exactly this key."""
+
+    @abstractmethod
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; those that are not there are no error."""
+
+    @abstractmethod
+    def ping(self) -> str:
+        """What answered, such as `moto 5.2.5` or `MinIO`, after it accepted the key."""
+
+    def get(self, key: str) -> bytes:
+        """An object's data. Raises MissingObjectError when it is not there."""
+        return b"".join(self.read(key))
+
+    def delete_prefix(self, prefix: str) -> int:
+        """Remove every object whose key begins with `prefix`; returns how many there were.
+
+        Raises UsageError for an empty prefix.
+        """
+        if not prefix:
+            raise UsageError("refusing to delete every object of a bucket", "name a prefix")
+        keys = [entry.key for entry in self.list(prefix)]
+        self.delete(keys)
+        return len(keys)
