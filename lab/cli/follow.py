@@ -90,6 +90,8 @@ class Story(ProgressLines):
         self._passing: Moment | None = None
         self._began = 0.0
         self._live: Live | None = None
+        self._unicode = encodable("✓·⠋", sys.stderr)
+        """Asked before rich puts its own stream in the place of stderr."""
 
     def __enter__(self) -> Story:
         return self
@@ -142,7 +144,7 @@ class Story(ProgressLines):
         from rich.table import Table
         from rich.text import Text
 
-        unicode = encodable("✓·", sys.stderr)
+        unicode = self._unicode
         rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
         rows.add_column(width=1)
         rows.add_column(justify="right", width=8)
@@ -157,7 +159,7 @@ class Story(ProgressLines):
                         *(Text(t, style="dim") for t in ("·" if unicode else ".", "", label(key), ""))
                     )
                     continue
-                mark = Text("✓" if unicode else "x", style="green")
+                mark = Text("✓" if unicode else "*", style="green")
                 if key == "fault":
                     mark = Text("!", style="bold red")
                 rows.add_row(mark, Text(after(seen.seconds), style="bold"), Text(label(key)), Text(seen.text))

@@ -81,13 +81,14 @@ def prepare(
     Raises UsageError, UnsupportedError, GpuError.
     """
     spec = LabSpec(app.settings.name, workers=workers, cpus_per_worker=cpus_per_worker, ports=ports)
-    opened = app.open(announce=True)
     plan = app.core.gpu_plan(gpu, workers)
+    lab = app.open(announce=True).lab
     if plan.reason:
         app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")
-    for warning in app.core.resource_warnings(workers):
-        app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
-    return opened.lab, replace(spec, gpu=plan)
+    if not lab.status().up:
+        for warning in app.core.resource_warnings(workers):
+            app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
+    return lab, replace(spec, gpu=plan)
 
 
 @click.command(cls=LabCommand)

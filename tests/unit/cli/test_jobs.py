@@ -10,6 +10,7 @@ import pytest
 
 from lab.checkpoints import CheckpointInfo
 from lab.errors import INTERRUPTED, ClusterError
+from lab.lab import Submitted
 from tests.unit.cli.fakes import AT, Labctl, job
 
 JOB_KEYS = {
@@ -95,11 +96,15 @@ def test_a_command_runs_in_the_current_directory(
     assert labctl.core.jobs.submitted[0].working_dir == script
 
 
-def test_a_remote_working_directory_of_the_runtime_env_stays(labctl: Labctl, script: Path) -> None:
+def test_a_remote_working_directory_of_the_runtime_env_stays(
+    labctl: Labctl, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = script / "env.json"
     environment.write_text(json.dumps({"working_dir": "gcs://code.zip"}))
-    labctl.core.lab.submit = lambda submission: labctl.core.jobs.submit(submission)  # type: ignore[assignment, method-assign, return-value]
-    labctl("submit", "--detach", "--runtime-env", str(environment), "--", "python", "train.py")
+    monkeypatch.setattr(
+        labctl.core.lab, "submit", lambda submission: Submitted(labctl.core.jobs.submit(submission))
+    )
+    labctl.ok("submit", "--detach", "--runtime-env", str(environment), "--", "python", "train.py")
     (submission,) = labctl.core.jobs.submitted
     assert submission.working_dir is None
     assert submission.runtime_env == {"working_dir": "gcs://code.zip"}
@@ -251,8 +256,15 @@ def test_job_stop(labctl: Labctl) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["job", "show", "x"], ["job", "logs", "x"], ["job", "logs", "-f", "x"], ["job", "stop", "x"], ["checkpoints", "x"]]
-)  # fmt: skip
+    "arguments",
+    [
+        ["job", "show", "x"],
+        ["job", "logs", "x"],
+        ["job", "logs", "-f", "x"],
+        ["job", "stop", "x"],
+        ["checkpoints", "x"],
+    ],
+)
 def test_an_unknown_job_is_an_error(labctl: Labctl, arguments: list[str]) -> None:
     assert labctl(*arguments).exit_code == 3
     assert labctl.json(*arguments, code=3)["error"]["message"] == "there is no job 'x'"

@@ -43,6 +43,8 @@ def test_up_as_json_is_the_lab(labctl: Labctl) -> None:
 
 def test_up_warns_of_scarce_resources_and_goes_on(labctl: Labctl) -> None:
     labctl.core.warnings = (Check("memory", "warning", "1.0 GB free, 4 GB needed", "close something"),)
+    assert "memory" not in labctl("up").stderr, "a lab that is up has its memory already"
+    labctl.core.runtime.is_up = False
     result = labctl("up", "--quiet")
     assert result.exit_code == 0
     assert result.stderr == "warning: memory: 1.0 GB free, 4 GB needed\n  -> close something\n"
