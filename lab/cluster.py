@@ -118,7 +118,7 @@ class RayApi:
         return tuple(sorted(nodes, key=lambda node: node.started_at or 0.0))
 
     def alive(self, service: str) -> Node | None:
-        """The living node of a service, or None. Of two, the newer: Ray learns late that the older is gone."""
+        """The living node of a service, or None. Of two the newer: Ray learns late that the older is gone."""
         return next((n for n in reversed(self.nodes()) if n.alive and n.service == service), None)
 
 

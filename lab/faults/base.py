@@ -23,8 +23,8 @@ class Fault(ABC):
 
     kind: FaultKind
     default_duration: float | None = None
-    """Seconds until the revert when the user names none; None: as soon as the job no longer needs the fault to
-    last (see lab.recovery)."""
+    """Seconds until the revert when the user names none; None: once the job no longer needs the fault to last
+    (see lab.recovery)."""
 
     @abstractmethod
     def inject(self, runtime: Runtime, service: str) -> None:

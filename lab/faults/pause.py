@@ -22,7 +22,7 @@ class Pause(Fault):
         name="pause",
         summary="every process of the node freezes, and goes on later",
         parameters=("--for TIME: how long the node is frozen (default: 10s)",),
-        revert="the node is thawed; if the cluster has given it up meanwhile, it is started again as a new one",
+        revert="the node is thawed; if the cluster gave it up meanwhile, it is started again as a new one",
     )
     default_duration = 10.0
 

@@ -35,7 +35,9 @@ def choose(kind: str, lab: str) -> Choice:
         )
     why = "asked for" if kind == "local" else "auto: this version runs labs as plain processes"
     if sys.platform == "win32":
-        raise UnsupportedError("the local runtime needs Linux or macOS (Ray has no multi-node clusters on Windows)")
+        raise UnsupportedError(
+            "the local runtime needs Linux or macOS (Ray has no multi-node clusters on Windows)"
+        )
     _ensure_installed()
     from lab.runtime.local.runtime import LocalRuntime
 

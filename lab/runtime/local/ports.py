@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Collection
 
@@ -31,8 +32,9 @@ def is_free(port: int) -> bool:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((address, port))
-            except OSError:
-                return False
+            except OSError as error:
+                if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    return False  # anything else: this machine has no such address to listen on
     return True
 
 
@@ -40,8 +42,8 @@ def holder(port: int) -> str:
     """Who listens on this port, as far as this user may see: `name (process id)`."""
     with contextlib.suppress(psutil.Error, RuntimeError):
         for connection in psutil.net_connections("tcp"):
-            listening = connection.status == psutil.CONN_LISTEN
-            if listening and connection.laddr.port == port and connection.pid:
+            local = connection.laddr[1] if connection.laddr else None
+            if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
                 with contextlib.suppress(psutil.Error):
                     return f"{psutil.Process(connection.pid).name()} (process {connection.pid})"
     return "another process, whose owner this user may not see"
@@ -50,11 +52,14 @@ def holder(port: int) -> str:
 def choose(name: str, wanted: int | None, reserved: Collection[int]) -> int:
     """A port for `name`: the one wanted, else the usual one, else any free one.
 
-    Raises PortTakenError, naming the holder, when the one wanted is in use or reserved by another lab.
+    Raises PortTakenError, naming the holder, when the one wanted is in use or reserved.
     """
     if wanted is not None:
         if wanted in reserved:
-            raise PortTakenError(f"port {wanted} for {name} is reserved by another lab", "choose another one")
+            raise PortTakenError(
+                f"port {wanted} for {name} is reserved, for another port of this lab or by another lab",
+                f"choose another one with --port {name}=NUMBER, or leave it out to get a free one",
+            )
         if not is_free(wanted):
             raise PortTakenError(
                 f"port {wanted} for {name} is in use by {holder(wanted)}",

@@ -69,16 +69,13 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
     """Every living process of a service: the leader's session and descendants, and whoever carries `mark`."""
     found: dict[int, psutil.Process] = {}
     alive = find(leader) if leader else None
-    snapshot = list(psutil.process_iter())
+    session = _session_since(leader) if leader else None
     own = os.getuid()
-    for process in snapshot:
+    for process in list(psutil.process_iter()):
         with contextlib.suppress(psutil.Error, OSError):
             if process.uids().real != own or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            in_session = leader is not None and os.getsid(process.pid) == leader.pid
-            if in_session and process.create_time() >= leader.started_at - START_TOLERANCE_SECONDS:  # type: ignore[union-attr]
-                found[process.pid] = process
-            elif process.environ().get(MARK) == mark:
+            if _in(session, process) or process.environ().get(MARK) == mark:
                 found[process.pid] = process
     if alive:
         found[alive.pid] = alive
@@ -89,6 +86,27 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
                     found.setdefault(child.pid, child)
     found.pop(os.getpid(), None)
     return list(found.values())
+
+
+def _session_since(leader: Identity) -> Identity | None:
+    """The session of this leader and its beginning; None when its id is somebody else's by now.
+
+    While anybody is left in the session, the kernel gives the leader's id to no new process.
+    """
+    try:
+        if abs(psutil.Process(leader.pid).create_time() - leader.started_at) > START_TOLERANCE_SECONDS:
+            return None
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.Error:
+        return None
+    return Identity(leader.pid, leader.started_at - START_TOLERANCE_SECONDS)
+
+
+def _in(session: Identity | None, process: psutil.Process) -> bool:
+    if session is None or os.getsid(process.pid) != session.pid:
+        return False
+    return bool(process.create_time() >= session.started_at)
 
 
 def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -13,7 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lab.cluster import Node, RayApi
-from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, RefusedError, ServiceError, WaitTimeoutError
+from lab.errors import (
+    ClusterError,
+    LabDownError,
+    LabError,
+    NotFoundError,
+    RefusedError,
+    ServiceError,
+    UnsupportedError,
+    WaitTimeoutError,
+)
 from lab.home import home, lock, make_private, write_private
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.runtime.local import ports, processes, readiness, services, state
@@ -44,6 +54,9 @@ STOP_SECONDS = 5.0
 """Grace of a service at `down`."""
 
 POLL_SECONDS = 0.1
+LOCK_PATIENCE_SECONDS = START_SECONDS
+"""How long to wait for another labctl that starts a service of this lab or chooses ports for another."""
+
 NODE_MEMORY_SHARE = 0.8
 """Share of the host's memory that all nodes together offer to Ray's scheduler."""
 
@@ -64,7 +77,9 @@ class LocalRuntime(Runtime):
         """`folder` is where the lab keeps its things; by default its folder in `home()`."""
         super().__init__(lab)
         self._folder = folder or home() / lab
-        self._layout = Layout(self._folder, Path("/tmp") / f"raylab-{os.getuid()}" / lab)
+        # Named after the folder: labs of equal name in two homes must not share it.
+        short = hashlib.sha256(str(self._folder.absolute()).encode()).hexdigest()[:8]
+        self._layout = Layout(self._folder, Path("/tmp") / f"raylab-{os.getuid()}" / short)
         self._clock, self._sleep = clock, sleep
 
     # The whole lab
@@ -131,7 +146,9 @@ class LocalRuntime(Runtime):
         if current is None:
             return LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu, notes)
         if current.stale:
-            notes = ("the machine was rebooted since `up`; `labctl up` starts the lab again, with its objects",)
+            notes = (
+                "the machine was rebooted since `up`; `labctl up` starts the lab again, with its objects",
+            )
         plan = self._plan(current)
         nodes = self._nodes(plan)
         found = tuple(self._service_status(plan, current, name, nodes) for name in plan.services)
@@ -157,7 +174,7 @@ class LocalRuntime(Runtime):
         )
 
     def client_environment(self) -> dict[str, str]:
-        """See Runtime.client_environment. On this runtime a shell can also be a driver: `ray.init()` works."""
+        """See Runtime.client_environment. On this runtime a shell can be a driver too: `ray.init()` works."""
         return services.client_environment(self._plan(self._up_state()))
 
     # One service
@@ -198,10 +215,10 @@ class LocalRuntime(Runtime):
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start."""
-        current = self._up_state()
-        self._known(current, service)
-        plan = self._plan(current)
-        with lock(self._folder / "start.lock", f"starting {service}"):
+        self._known(self._up_state(), service)
+        with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
+            current = self._up_state()
+            plan = self._plan(current)
             found = self._service_status(plan, current, service, self._nodes(plan))
             if found.state in (State.HEALTHY, State.PAUSED):
                 return
@@ -211,8 +228,8 @@ class LocalRuntime(Runtime):
                 processes.end(identity, self._layout.mark(service), grace=0)
                 current = self._spawn(plan, current, service)
                 identity = current.leaders[service]
-        if wait:
-            self._await(plan, service, identity, on_progress, self._clock())
+            if wait:  # with the lock: two raylets must not start at the same instant
+                self._await(plan, service, identity, on_progress, self._clock())
 
     # Inside
 
@@ -307,10 +324,14 @@ class LocalRuntime(Runtime):
         wanted = dict(spec.ports)
         prometheus = shutil.which("prometheus")
         names = ["dashboard", "gcs", "client", "s3", "jupyter", *(["prometheus"] if prometheus else [])]
-        with lock(self._folder.parent / "ports.lock", "choosing ports"):
+        for name in wanted:
+            if name not in names:
+                why = "no `prometheus` on PATH" if name == "prometheus" else "the local runtime has none"
+                raise UnsupportedError(f"--port {name}: this lab runs no {name} ({why})", "leave it out")
+        with lock(self._folder.parent / "ports.lock", "choosing ports", patience=LOCK_PATIENCE_SECONDS):
             reserved = self._reserved_elsewhere()
             chosen: dict[str, int] = {}
-            for name in names:
+            for name in sorted(names, key=lambda name: name not in wanted):
                 chosen[name] = ports.choose(name, wanted.get(name), {*reserved, *chosen.values()})
             notes = []
             moto_has_objects = any(self._layout.objects("moto").glob("*"))
@@ -332,7 +353,8 @@ class LocalRuntime(Runtime):
             if path.parent != self._folder:
                 with contextlib.suppress(ServiceError):
                     other = state.load(path.parent)
-                    if other is not None and self._anything_alive(other):
+                    starting = other is not None and not other.leaders and not other.stale
+                    if other is not None and (starting or self._anything_alive(other)):
                         reserved.update(other.ports.values())
         return reserved
 
@@ -349,8 +371,8 @@ class LocalRuntime(Runtime):
         started: list[str] = []
         shutil.rmtree(self._layout.ray_temporary, ignore_errors=True) if HEAD in todo else None
         try:
-            self._layout.objects(plan.store).mkdir(parents=True, exist_ok=True)
-            self._layout.ray_temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._layout.objects(plan.store))
+            make_private(self._layout.ray_temporary)
             if plan.prometheus:
                 write_private(self._folder / "prometheus.yml", services.prometheus_config(plan))
             waiting: list[str] = []
@@ -367,14 +389,15 @@ class LocalRuntime(Runtime):
                 self._await(plan, name, current.leaders[name], on_progress, begin)
             self._make_bucket(plan)
         except BaseException:
-            for name in reversed(started):
-                processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
-                current = current.without_leader(name)
-            if current.leaders:
-                state.save(self._folder, current)
-            else:
-                (self._folder / state.FILE).unlink(missing_ok=True)
-                shutil.rmtree(self._layout.ray_temporary, ignore_errors=True)
+            with _no_interrupt():
+                for name in reversed(started):
+                    processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
+                    current = current.without_leader(name)
+                if current.leaders:
+                    state.save(self._folder, current)
+                else:
+                    (self._folder / state.FILE).unlink(missing_ok=True)
+                    shutil.rmtree(self._layout.ray_temporary, ignore_errors=True)
             raise
 
     def _make_bucket(self, plan: Plan) -> None:
@@ -396,7 +419,9 @@ class LocalRuntime(Runtime):
             state.save(self._folder, current)
         return current
 
-    def _await(self, plan: Plan, service: str, identity: Identity, on_progress: OnProgress, begin: float) -> None:
+    def _await(
+        self, plan: Plan, service: str, identity: Identity, on_progress: OnProgress, begin: float
+    ) -> None:
         deadline = self._clock() + START_SECONDS
         while True:
             ready = readiness.probe(plan, service, after=identity.started_at)
@@ -425,10 +450,12 @@ class LocalRuntime(Runtime):
             return
         with path.open(encoding="utf-8", errors="replace") as stream:
             yield from (line.rstrip("\n") for line in (deque(stream, tail) if tail is not None else stream))
+            partial = ""
             while follow:
-                line = stream.readline()
-                if line:
-                    yield line.rstrip("\n")
+                partial += stream.readline()
+                if partial.endswith("\n"):
+                    yield partial.rstrip("\n")
+                    partial = ""
                     continue
                 try:
                     if self.status().service(service) is None:

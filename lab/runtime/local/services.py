@@ -32,15 +32,34 @@ ROOT = Path(__file__).resolve().parents[3]
 PROBE = ROOT / "lab" / "probe"
 
 OBJECT_STORE_BYTES = 200 * 1024**2
-"""Shared memory of each node's Ray object store. The workloads move little through it; Ray's own default, 30 %
-of the memory for every node of the host, would be counted once per node."""
+"""Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
+of the host's memory, would be counted once per node."""
 
 CALLBACKS = "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu"
 
-INHERITED = ("HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-"""What a service keeps of the environment that `up` was called in; the rest could change how a lab behaves."""
+INHERITED = (
+    "HOME",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+)
+"""What a service keeps of the environment `up` was called in; the rest could change how a lab behaves."""
 
-INHERITED_PREFIXES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_", "HF_", "NCCL_", "LD_LIBRARY_PATH", "CUDA_HOME")
+INHERITED_PREFIXES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "PIP_",
+    "HF_",
+    "NCCL_",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+)
 
 
 @dataclass(frozen=True)
@@ -135,8 +154,9 @@ class Plan:
                 MINIO_ROOT_PASSWORD=self.secrets.store.secret_key,
                 MINIO_BROWSER="off",
             )
-            argv = (self.minio, "server", str(self.layout.objects(self.store)), "--address", address, "--quiet")
-            return Command(argv, environment, self.layout.folder)
+            objects = str(self.layout.objects(self.store))
+            minio = (self.minio, "server", objects, "--address", address, "--quiet")
+            return Command(minio, environment, self.layout.folder)
         argv = (
             *(sys.executable, "-m", "lab.runtime.local.s3server"),
             *("--host", LOOPBACK, "--port", str(self.ports["s3"])),
@@ -192,8 +212,8 @@ class Plan:
             f"--address={LOOPBACK}:{self.ports['gcs']}",
             f"--num-cpus={self.spec.cpus_per_worker}",
             f"--num-gpus={gpus}",
-            # The nodes of one host share a log folder. The head's monitor reads it all; a second one would print
-            # every line of a job twice.
+            # The nodes of one host share a log folder. The head's monitor reads it all; a second one would
+            # print every line of a job twice.
             "--include-log-monitor=False",
         ]
         return tuple(argv)
