@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from dataclasses import dataclass
 
@@ -24,8 +23,7 @@ class Choice:
 def choose(kind: str, lab: str) -> Choice:
     """The runtime `kind` (one of KINDS) for the lab of this name.
 
-    Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here, SetupError when
-    what it needs cannot be installed.
+    Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here.
     """
     if kind not in KINDS:
         raise UsageError(f"--runtime {kind}: unknown", f"known: {', '.join(KINDS)}")
@@ -38,15 +36,7 @@ def choose(kind: str, lab: str) -> Choice:
         raise UnsupportedError(
             "the local runtime needs Linux or macOS (Ray has no multi-node clusters on Windows)"
         )
-    _ensure_installed()
     from lab.runtime.local.runtime import LocalRuntime
 
     return Choice(LocalRuntime(lab), "local", why)
 
-
-def _ensure_installed() -> None:
-    """Install what the local runtime needs, the first time."""
-    if importlib.util.find_spec("ray") is None or importlib.util.find_spec("moto") is None:
-        from lab import environment
-
-        environment.ensure("local")

@@ -117,14 +117,16 @@ class Recorder:
             if dropped > 0:
                 del buffered[:dropped]
                 self._settle(dropped)
+            # Every try has a name of its own: a reader that has seen a name does not look at it again.
+            name = f"{self._prefix}-{self._number:06d}.jsonl"
+            self._number += 1
             lines = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in buffered)
             try:
-                self._write(f"{self._prefix}-{self._number:06d}.jsonl", lines.encode())
+                self._write(name, lines.encode())
             except Exception as error:  # whatever the store's client raises: training must go on
                 self._warn(error)
                 time.sleep(RETRY_SECONDS)
                 continue
-            self._number += 1
             self._settle(len(buffered))
             buffered = []
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from lab import environment
 from lab.cluster import Node, RayApi
 from lab.errors import (
     ClusterError,
@@ -85,7 +86,8 @@ class LocalRuntime(Runtime):
     # The whole lab
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """See Runtime.up."""
+        """See Runtime.up. Installs what the services need the first time (SetupError when it cannot)."""
+        environment.ensure("local")
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
             current = self._load()
