@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
@@ -77,10 +78,10 @@ class Progress:
 class PipProgress:
     """Condenses pip's output to one line: the phase, packages done of all, and what is in work."""
 
-    def __init__(self, title: str, pinned: frozenset[str], installed: Callable[[], int]) -> None:
-        """`pinned`: normalised names in the requirements; `installed()` counts packages on disk."""
+    def __init__(self, title: str, requirements: str, installed: Callable[[], int]) -> None:
+        """`requirements`: the text of the file; `installed()` counts packages on disk."""
         self._title = title
-        self._expected = set(pinned)
+        self._pins = Counter(pinned(requirements))  # one package may have a line for each Python
         self._seen: set[str] = set()
         self._extra: set[str] = set()
         self._detail = ""
@@ -92,7 +93,7 @@ class PipProgress:
         """Take one line that pip printed."""
         text = line.strip()
         if match := re.match(r"Ignoring ([\w.-]+):", text):
-            self._expected.discard(normalised(match[1]))
+            self._pins[normalised(match[1])] -= 1
         elif match := SEEN.match(text):
             self._saw(match[1] or match[2])
         elif match := re.match(r"Downloading (?:\S*/)?([\w.]+-[\w.]+)\S*(?: \(([^)]+)\))?", text):
@@ -102,7 +103,7 @@ class PipProgress:
             self._before = self._installed()
 
     def _saw(self, name: str) -> None:
-        (self._seen if normalised(name) in self._expected else self._extra).add(normalised(name))
+        (self._seen if normalised(name) in self._pins else self._extra).add(normalised(name))
         self._detail = name
 
     def text(self) -> str:
@@ -112,9 +113,10 @@ class PipProgress:
             done = min(max(self._installed() - self._before, 0), total)
             detail = self._to_install[min(done, total - 1)]
             return f"{self._title}: installing {done}/{total}  {detail}"
-        seen = self._seen & self._expected
-        total = len(self._expected) + len(self._extra)
-        return f"{self._title}: fetching {len(seen) + len(self._extra)}/{total}  {self._detail}".rstrip()
+        expected = {name for name, lines in self._pins.items() if lines > 0}
+        done = len(self._seen & expected) + len(self._extra)
+        total = len(expected) + len(self._extra)
+        return f"{self._title}: fetching {done}/{total}  {self._detail}".rstrip()
 
 
 def normalised(name: str) -> str:
@@ -122,7 +124,7 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pinned_names(requirements: str) -> frozenset[str]:
-    """The names of the packages in the text of a requirements file."""
+def pinned(requirements: str) -> list[str]:
+    """The package of each line in the text of a requirements file."""
     names = (re.match(r"[A-Za-z0-9][\w.-]*", line) for line in requirements.splitlines())
-    return frozenset(normalised(match[0]) for match in names if match)
+    return [normalised(match[0]) for match in names if match]

@@ -11,20 +11,18 @@ import errno
 import glob
 import json
 import os
-import queue
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Protocol
+from typing import IO
 
 from lab import environment
 from lab.environment import pip
-from lab.environment.progress import PipProgress, Progress, pinned_names
+from lab.environment.process import Run, run_process
+from lab.environment.progress import PipProgress, Progress, pinned
 from lab.errors import SetupError
 
 FREE_GB = {"cli": 0.2, "local": 3.0, "test": 0.3}
@@ -33,81 +31,12 @@ FREE_GB = {"cli": 0.2, "local": 3.0, "test": 0.3}
 FREE_GB_CUDA = 9.0
 """The same with torch's CUDA build: 2.7 GB of wheels (on PyPI, torch 2.13.0), unpacked about twice that."""
 
-TICK = 0.5
-"""Seconds between two looks at a process that says nothing."""
-
 TAIL = 200
 """Lines of a process's output that are searched for the cause of its failure."""
 
 PROBE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
 
 KEPT = ("raylab-setup.log", "raylab-setup.lock")
-
-
-class Run(Protocol):
-    """Runs a process to its end, and ends it when interrupted."""
-
-    def __call__(
-        self,
-        argv: list[str],
-        env: Mapping[str, str],
-        on_line: Callable[[str], None],
-        on_tick: Callable[[], None],
-        keep: int | None,
-    ) -> int:
-        """The exit code. `on_line` gets each line of its output; `keep` is a descriptor that it inherits."""
-
-
-def run_process(
-    argv: list[str],
-    env: Mapping[str, str],
-    on_line: Callable[[str], None],
-    on_tick: Callable[[], None],
-    keep: int | None = None,
-) -> int:
-    """The Run of a real machine. Raises OSError when the program cannot be started."""
-    process = subprocess.Popen(
-        argv,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        pass_fds=() if keep is None else (keep,),
-    )
-    output = process.stdout
-    assert output is not None
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-
-    def read() -> None:
-        for line in output:
-            lines.put(line.rstrip("\n"))
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    try:
-        while True:
-            try:
-                line = lines.get(timeout=TICK)
-            except queue.Empty:
-                on_tick()
-                continue
-            if line is None:
-                return process.wait()
-            on_line(line)
-    except BaseException:
-        _end(process)
-        raise
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @dataclass(frozen=True)
@@ -289,11 +218,11 @@ class _Setup:
         path = environment.requirements_of(group, self.root)
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        names = pinned_names(text)
+        names = set(pinned(text))
         self.progress.line(f"installing {group}: {len(names)} packages pinned in requirements/{group}.txt")
         if source:
             self._install_torch(text, source)
-        shown = PipProgress(group, names, self._count_installed)
+        shown = PipProgress(group, text, self._count_installed)
         code, lines = self._run(pip.install(self.python, "-r", path), shown)
         if code != 0:
             raise self._failed(f"installing {group} failed", lines)
@@ -311,7 +240,7 @@ class _Setup:
             return
         patience = () if source.required else ("--retries", "1", "--timeout", "15")
         argv = pip.install(self.python, "--no-deps", "--index-url", source.index, *patience, pin)
-        code, lines = self._run(argv, PipProgress("torch", frozenset({"torch"}), self._count_installed))
+        code, lines = self._run(argv, PipProgress("torch", pin, self._count_installed))
         if code == 0:
             return
         if source.required:

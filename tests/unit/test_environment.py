@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import re
@@ -16,10 +15,9 @@ import pytest
 
 from lab import environment
 from lab.environment import pip, setup
-from lab.environment.progress import PipProgress, Progress, pinned_names
+from lab.environment.progress import pinned
 from lab.errors import SetupError
 
-REQUIREMENTS = Path(environment.ROOT) / "requirements"
 PINNED = {
     "cli": "click==8.5.1\nrich==15.0.0\n",
     "local": "ray==2.60.0\ntorch==2.13.0\n",
@@ -63,8 +61,8 @@ class FakeMachine:
         return OK
 
     @staticmethod
-    def wanted(argv: list[str]) -> frozenset[str]:
-        return pinned_names(Path(argv[-1]).read_text() if "-r" in argv else argv[-1])
+    def wanted(argv: list[str]) -> set[str]:
+        return set(pinned(Path(argv[-1]).read_text() if "-r" in argv else argv[-1]))
 
     def make_venv(self) -> None:
         python = Path(environment.python_of(str(self.root)))
@@ -362,89 +360,6 @@ def test_pip_runs_without_what_would_send_packages_elsewhere() -> None:
     assert (env["PIP_INDEX_URL"], env["HOME"], env["PIP_USER"]) == ("u", "/h", "0")
 
 
-def test_pips_output_becomes_one_line_with_packages_done_of_all() -> None:
-    on_disk = [10]
-    shown = PipProgress(
-        "local", pinned_names("a==1\nb-c==2 ; python_version < '4'\nd==1\n"), lambda: on_disk[0]
-    )
-    for line in (
-        "Ignoring d: markers 'sys_platform == \"win32\"' don't match your environment",
-        "Collecting a==1 (from -r local.txt (line 1))",
-        "  Downloading a-1-py3-none-any.whl (526.6 MB)",
-    ):
-        shown.feed(line)
-    assert shown.text() == "local: fetching 1/2  a-1 (526.6 MB)"
-    shown.feed("Processing /wheels/B_c-2-py3-none-any.whl (from -r local.txt (line 2))")
-    assert shown.text() == "local: fetching 2/2  B_c"
-    shown.feed("Collecting nvidia-nccl-cu13==2 (from torch)")
-    assert shown.text() == "local: fetching 3/3  nvidia-nccl-cu13"
-    shown.feed("Installing collected packages: nvidia-nccl-cu13, b-c, a")
-    assert shown.text() == "local: installing 0/3  nvidia-nccl-cu13"
-    on_disk[0] = 12
-    assert shown.text() == "local: installing 2/3  a"
-    on_disk[0] = 99
-    assert shown.text() == "local: installing 3/3  a"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_on_a_terminal_one_line_changes_and_goes_away() -> None:
-    stream, now = Terminal(), [0.0]
-    progress = Progress(stream=stream, clock=lambda: now[0], columns=lambda: 25)
-    progress.update("local: fetching 1/2 a-very-long-name")
-    now[0] = 3
-    progress.update("short")
-    progress.line("done")
-    first, rest = stream.getvalue().split("\rshort", 1)
-    assert first == "\rlocal: fetching 1/2 a-ve"
-    assert rest.startswith("  3 s ")
-    assert rest.endswith("\rdone\n")
-
-
-def test_elsewhere_progress_is_a_line_every_ten_seconds() -> None:
-    stream, now = io.StringIO(), [0.0]
-    progress = Progress(stream=stream, clock=lambda: now[0])
-    for second in range(25):
-        now[0] = second
-        progress.update("fetching")
-    assert stream.getvalue() == "fetching  10 s\nfetching  20 s\n"
-
-
-def test_a_listener_gets_the_lines_and_stderr_none(capsys: pytest.CaptureFixture[str]) -> None:
-    said: list[str] = []
-    Progress(said.append).line("making .venv")
-    assert said == ["making .venv"]
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_real_process_is_read_line_by_line() -> None:
-    lines: list[str] = []
-    code = setup.run_process(
-        [sys.executable, "-c", "import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"],
-        {"PYTHONUNBUFFERED": "1"},
-        lines.append,
-        lambda: None,
-    )
-    assert (code, lines) == (3, ["a", "b"])
-
-
-def test_a_process_is_ended_when_its_reader_is_interrupted() -> None:
-    pids: list[int] = []
-
-    def interrupt(line: str) -> None:
-        pids.append(int(line))
-        raise KeyboardInterrupt
-
-    endless = "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"
-    with pytest.raises(KeyboardInterrupt):
-        setup.run_process([sys.executable, "-c", endless], {}, interrupt, lambda: None)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pids[0], 0)
-
-
 def outside(monkeypatch: pytest.MonkeyPatch, has: tuple[str, ...]) -> None:
     monkeypatch.setenv(environment.NO_VENV, "1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name in has else None)
@@ -486,51 +401,3 @@ def test_an_incomplete_checkout_is_told(fake: FakeMachine, root: Path) -> None:
     (root / "requirements" / "cli.txt").unlink()
     with pytest.raises(SetupError, match=r"cli\.txt cannot be read"):
         environment.is_current("cli", str(root))
-
-
-# The requirements themselves
-
-
-def wanted(group: str) -> dict[str, str]:
-    """Name -> line of each requirement in the .in file of a group."""
-    lines = (REQUIREMENTS / f"{group}.in").read_text().splitlines()
-    return {name: line for line in lines if not line.startswith("-") for name in pinned_names(line)}
-
-
-def pins(group: str) -> set[str]:
-    return set((REQUIREMENTS / f"{group}.txt").read_text().splitlines())
-
-
-@pytest.mark.parametrize("group", environment.BUILDS_ON)
-def test_every_requirement_is_pinned_for_every_python(group: str) -> None:
-    text = (REQUIREMENTS / f"{group}.txt").read_text()
-    assert set(wanted(group)) <= pinned_names(text)
-    for line in text.splitlines():
-        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
-
-
-@pytest.mark.parametrize("group", environment.BUILDS_ON)
-def test_a_missing_module_can_be_named_for_every_requirement(group: str) -> None:
-    stubs = {name for name in wanted(group) if name.startswith("types-")}
-    packages = {name for package in environment.MODULES[group].values() for name in pinned_names(package)}
-    assert packages == set(wanted(group)) - stubs
-
-
-def test_the_groups_agree_on_every_package_they_share() -> None:
-    def versions(group: str) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for name, version in (line.split(" ;")[0].split("==") for line in pins(group)):
-            found.setdefault(name, set()).add(version)
-        return found
-
-    cli, local, test = (versions(group) for group in ("cli", "local", "test"))
-    for earlier, later in ((cli, local), (cli, test), (local, test)):
-        shared = earlier.keys() & later.keys()
-        assert shared
-        assert {name: earlier[name] for name in shared} == {name: later[name] for name in shared}
-
-
-def test_the_lock_leaves_torchs_cuda_packages_to_torch() -> None:
-    names = pinned_names("\n".join(pins("local")))
-    cuda = {name for name in names if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
-    assert cuda <= {"nvidia-ml-py"}

@@ -1,0 +1,58 @@
+"""The pinned requirements: complete, consistent, and free of what belongs to one machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab import environment
+from lab.environment.progress import pinned
+
+REQUIREMENTS = Path(environment.ROOT) / "requirements"
+
+
+def wanted(group: str) -> dict[str, str]:
+    """Name -> line of each requirement in the .in file of a group."""
+    lines = (REQUIREMENTS / f"{group}.in").read_text().splitlines()
+    return {name: line for line in lines if not line.startswith("-") for name in pinned(line)}
+
+
+def pins(group: str) -> set[str]:
+    return set((REQUIREMENTS / f"{group}.txt").read_text().splitlines())
+
+
+@pytest.mark.parametrize("group", environment.BUILDS_ON)
+def test_every_requirement_is_pinned_for_every_python(group: str) -> None:
+    text = (REQUIREMENTS / f"{group}.txt").read_text()
+    assert set(wanted(group)) <= set(pinned(text))
+    for line in text.splitlines():
+        assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line), line
+
+
+@pytest.mark.parametrize("group", environment.BUILDS_ON)
+def test_a_missing_module_can_be_named_for_every_requirement(group: str) -> None:
+    stubs = {name for name in wanted(group) if name.startswith("types-")}
+    packages = {name for package in environment.MODULES[group].values() for name in pinned(package)}
+    assert packages == set(wanted(group)) - stubs
+
+
+def test_the_groups_agree_on_every_package_they_share() -> None:
+    def versions(group: str) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name, version in (line.split(" ;")[0].split("==") for line in pins(group)):
+            found.setdefault(name, set()).add(version)
+        return found
+
+    cli, local, test = (versions(group) for group in ("cli", "local", "test"))
+    for earlier, later in ((cli, local), (cli, test), (local, test)):
+        shared = earlier.keys() & later.keys()
+        assert shared
+        assert {name: earlier[name] for name in shared} == {name: later[name] for name in shared}
+
+
+def test_the_lock_leaves_torchs_cuda_packages_to_torch() -> None:
+    names = pinned("\n".join(pins("local")))
+    cuda = {name for name in names if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
+    assert cuda <= {"nvidia-ml-py"}
