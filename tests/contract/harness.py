@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+from lab.checks import gather_lab, running_checks
 from lab.cluster import Node, RayApi
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeHost, FakeRuntime
@@ -59,6 +59,10 @@ class Harness(ABC):
     @abstractmethod
     def get(self, key: str) -> bytes | None:
         """An object of the bucket, or None when there is none."""
+
+    @abstractmethod
+    def stored(self) -> bool:
+        """Whether this machine keeps anything for the lab's next `up`, up or not."""
 
     @abstractmethod
     def check_access(self) -> None:
@@ -118,6 +122,9 @@ class FakeHarness(Harness):
     def get(self, key: str) -> bytes | None:
         return self.runtime().objects.get(key)
 
+    def stored(self) -> bool:
+        return self.name in self.host.objects
+
     def check_access(self) -> None:
         endpoints = self.runtime().endpoints()
         assert endpoints.ray_token
@@ -161,6 +168,8 @@ class ServingHarness(Harness):
         assert s3_error(endpoints.s3, right) == ""
         assert s3_error(endpoints.s3, Credentials(right.access_key, "0" * 40)) == "SignatureDoesNotMatch"
         assert s3_error(endpoints.s3, Credentials("0" * 20, right.secret_key)) == "InvalidAccessKeyId"
+        answers = running_checks(gather_lab(self.runtime(), self.runtime().status()))
+        assert [answer for answer in answers if answer.outcome != "passed"] == []
 
 
 class LocalHarness(ServingHarness):
@@ -176,10 +185,13 @@ class LocalHarness(ServingHarness):
 
         return LocalRuntime(name or self.name, self.home / (name or self.name))
 
+    def stored(self) -> bool:
+        return (self.home / self.name).exists()
+
     def leftovers(self) -> Callable[[], list[str]]:
         import psutil
 
-        ports = [urlsplit(url).port for url in self._urls()]
+        ports = {urlsplit(url).port for url in self._urls()}
         processes = self._processes()
         assert len(processes) >= len(self.runtime().status().services), processes
 
@@ -188,7 +200,18 @@ class LocalHarness(ServingHarness):
             found = [
                 f"process {p.pid} {p.name()}" for p in alive.values() if p.status() != psutil.STATUS_ZOMBIE
             ]
-            return found + [f"port {port}" for port in ports if port and listening(port)]
+            known = {p.pid for p in processes}
+            for socket in psutil.net_connections("tcp"):
+                # A port can have gone to somebody else's program meanwhile.
+                ours = socket.pid is None or socket.pid in known
+                if (
+                    ours
+                    and socket.status == psutil.CONN_LISTEN
+                    and socket.laddr
+                    and socket.laddr.port in ports
+                ):
+                    found.append(f"port {socket.laddr.port}")
+            return found
 
         return left
 
@@ -244,13 +267,6 @@ def s3_error(url: str, credentials: Credentials) -> str:
     except minio.error.S3Error as error:
         return str(error.code)
     return ""
-
-
-def listening(port: int) -> bool:
-    """Whether somebody accepts connections on this loopback port."""
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 HARNESSES: tuple[type[Harness], ...] = (FakeHarness, LocalHarness)
