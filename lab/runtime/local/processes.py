@@ -67,25 +67,21 @@ def find(identity: Identity) -> psutil.Process | None:
 
 def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
     """Every living process of a service: the leader's session and descendants, and whoever carries `mark`."""
-    found: dict[int, psutil.Process] = {}
-    alive = find(leader) if leader else None
+    own, me = os.getuid(), os.getpid()
+    living: dict[int, psutil.Process] = {}
+    children: dict[int, list[int]] = {}
+    for process in psutil.process_iter(["ppid", "status", "uids"]):
+        info = process.info
+        uids = info["uids"]
+        if uids is None or uids.real != own or info["status"] == psutil.STATUS_ZOMBIE or process.pid == me:
+            continue
+        living[process.pid] = process
+        children.setdefault(info["ppid"], []).append(process.pid)
     session = _session_since(leader) if leader else None
-    own = os.getuid()
-    for process in list(psutil.process_iter()):
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.uids().real != own or process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            if _in(session, process) or process.environ().get(MARK) == mark:
-                found[process.pid] = process
-    if alive:
-        found[alive.pid] = alive
-    for process in list(found.values()):
-        with contextlib.suppress(psutil.Error):
-            for child in process.children(recursive=True):
-                if child.status() != psutil.STATUS_ZOMBIE:
-                    found.setdefault(child.pid, child)
-    found.pop(os.getpid(), None)
-    return list(found.values())
+    found = [pid for pid, process in living.items() if _belongs(process, session, mark)]
+    for pid in found:  # grows while it is walked: descendants of descendants
+        found += [child for child in children.get(pid, ()) if child not in found]
+    return [living[pid] for pid in found]
 
 
 def _session_since(leader: Identity) -> Identity | None:
@@ -103,10 +99,26 @@ def _session_since(leader: Identity) -> Identity | None:
     return Identity(leader.pid, leader.started_at - START_TOLERANCE_SECONDS)
 
 
-def _in(session: Identity | None, process: psutil.Process) -> bool:
-    if session is None or os.getsid(process.pid) != session.pid:
+def _reused(leader: Identity) -> bool:
+    """Whether the leader's id is somebody else's by now.
+
+    While anybody is left in its session, the kernel gives the id to no new process.
+    """
+    try:
+        return abs(psutil.Process(leader.pid).create_time() - leader.started_at) > START_TOLERANCE_SECONDS
+    except psutil.NoSuchProcess:
         return False
-    return bool(process.create_time() >= session.started_at)
+    except psutil.Error:
+        return True
+
+
+def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bool:
+    """Whether a process is of the leader's session, or carries the mark."""
+    with contextlib.suppress(psutil.Error, OSError):
+        if session is not None and os.getsid(process.pid) == session.pid:
+            return bool(process.create_time() >= session.started_at - START_TOLERANCE_SECONDS)
+        return bool(process.environ().get(MARK) == mark)
+    return False
 
 
 def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
