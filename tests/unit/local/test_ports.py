@@ -1,0 +1,123 @@
+"""Ports: which are free, who holds one, which is chosen."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from lab.errors import PortTakenError
+from lab.runtime.local import ports
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that this test listens on."""
+    with socket.socket() as listener:
+        listener.bind((ports.LOOPBACK, 0))
+        listener.listen()
+        yield int(listener.getsockname()[1])
+
+
+def test_a_port_that_somebody_listens_on_is_not_free(taken: int) -> None:
+    assert not ports.is_free(taken)
+
+
+def test_a_port_whose_listener_is_gone_is_free() -> None:
+    with socket.socket() as listener:
+        listener.bind((ports.LOOPBACK, 0))
+        listener.listen()
+        port = int(listener.getsockname()[1])
+
+    assert ports.is_free(port)
+
+
+@pytest.mark.parametrize(
+    ("code", "free"),
+    [
+        (errno.EADDRINUSE, False),
+        (errno.EACCES, False),
+        (errno.EADDRNOTAVAIL, True),
+        (errno.EAFNOSUPPORT, True),
+    ],
+)
+def test_a_machine_without_ipv6_still_has_free_ports(
+    monkeypatch: pytest.MonkeyPatch, code: int, free: bool
+) -> None:
+    class Socket(socket.socket):
+        def bind(self, address: object) -> None:
+            if self.family == socket.AF_INET6:
+                raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(socket, "socket", Socket)
+
+    assert ports.is_free(1) is free
+
+
+def connection(port: int, pid: int | None, status: str = psutil.CONN_LISTEN) -> SimpleNamespace:
+    return SimpleNamespace(laddr=("127.0.0.1", port), pid=pid, status=status)
+
+
+def test_the_holder_of_a_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        SimpleNamespace(laddr=(), pid=1, status="NONE"),
+        connection(99, 4, "ESTABLISHED"),
+        connection(99, 5),
+    ]
+    monkeypatch.setattr(psutil, "net_connections", lambda _: found)
+    monkeypatch.setattr(psutil, "Process", lambda pid: SimpleNamespace(name=lambda: f"program{pid}"))
+
+    assert ports.holder(99) == "program5 (process 5)"
+
+
+@pytest.mark.parametrize("found", [[], [connection(99, None)]])
+def test_a_holder_that_cannot_be_seen_is_called_that(
+    monkeypatch: pytest.MonkeyPatch, found: list[SimpleNamespace]
+) -> None:
+    monkeypatch.setattr(psutil, "net_connections", lambda _: found)
+
+    assert "may not see" in ports.holder(99)
+
+
+def test_a_system_that_does_not_tell_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_: str) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "net_connections", denied)
+
+    assert "may not see" in ports.holder(99)
+
+
+def test_a_wanted_port_that_is_taken_names_its_holder(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "holder", lambda port: f"nginx (process {port})")
+
+    with pytest.raises(
+        PortTakenError, match=rf"port {taken} for s3 is in use by nginx .process {taken}"
+    ) as caught:
+        ports.choose("s3", taken, ())
+    assert "--port s3=NUMBER" in caught.value.hint
+
+
+def test_the_wanted_port_then_the_usual_one_then_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy: set[int] = set()
+    monkeypatch.setattr(ports, "is_free", lambda port: port not in busy)
+
+    assert ports.choose("s3", 9999, ()) == 9999
+    assert ports.choose("s3", None, ()) == 9000
+    assert ports.choose("s3", None, {9000}) not in (9000, 0)
+    busy.add(9000)
+    assert ports.choose("s3", None, ()) not in (9000, 0)
+
+
+def test_a_reserved_port_is_not_given_again() -> None:
+    with pytest.raises(PortTakenError, match="reserved"):
+        ports.choose("s3", 9999, {9999})
+
+
+def test_every_service_has_a_usual_port_of_its_own() -> None:
+    assert len(set(ports.USUAL.values())) == len(ports.USUAL)

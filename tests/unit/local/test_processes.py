@@ -1,0 +1,274 @@
+"""Which processes are a service's, and how they are ended, over a process table of the test's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.runtime.local import processes
+from lab.runtime.local.processes import MARK, Identity
+
+UID = os.getuid()
+
+
+@dataclass
+class Entry:
+    """A line of the process table, with psutil's methods."""
+
+    pid: int
+    started_at: float
+    sid: int
+    mark: str = ""
+    uid: int = UID
+    state: str = psutil.STATUS_SLEEPING
+    parent: int = 1
+    stubborn: bool = False
+    secret: bool = False
+    table: Any = field(default=None, repr=False)
+    got: list[signal.Signals] = field(default_factory=list)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {"ppid": self.parent, "status": self.state, "uids": self.uids()}
+
+    def create_time(self) -> float:
+        return self.started_at
+
+    def status(self) -> str:
+        return self.state
+
+    def uids(self) -> Any:
+        return SimpleNamespace(real=self.uid)
+
+    def environ(self) -> dict[str, str]:
+        if self.secret:
+            raise psutil.AccessDenied(self.pid)
+        return {MARK: self.mark} if self.mark else {}
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self.got.append(number)
+        if number == signal.SIGKILL or (number == signal.SIGTERM and not self.stubborn):
+            self.table.kill(self)
+        elif number == signal.SIGSTOP:
+            self.state = psutil.STATUS_STOPPED
+
+
+@dataclass
+class Table:
+    """All processes; `newborn` appear when the first is killed."""
+
+    entries: dict[int, Entry] = field(default_factory=dict)
+    newborn: list[Entry] = field(default_factory=list)
+
+    def add(self, *entries: Entry) -> None:
+        for entry in entries:
+            entry.table = self
+            self.entries[entry.pid] = entry
+
+    def kill(self, entry: Entry) -> None:
+        self.entries.pop(entry.pid, None)
+        self.add(*self.newborn)
+        self.newborn = []
+
+    def process(self, pid: int) -> Entry:
+        if pid not in self.entries:
+            raise psutil.NoSuchProcess(pid)
+        return self.entries[pid]
+
+    def getsid(self, pid: int) -> int:
+        return self.process(pid).sid
+
+    def wait(self, found: list[Entry], timeout: float) -> tuple[list[Entry], list[Entry]]:
+        return [e for e in found if e.pid not in self.entries], [e for e in found if e.pid in self.entries]
+
+    def pids(self, found: list[Any]) -> set[int]:
+        return {entry.pid for entry in found}
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Table:
+    table = Table()
+    monkeypatch.setattr(psutil, "Process", table.process)
+    monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(table.entries.values()))
+    monkeypatch.setattr(psutil, "wait_procs", table.wait)
+    monkeypatch.setattr(os, "getsid", table.getsid)
+    return table
+
+
+LEADER = Identity(100, 50.0)
+SERVICE = "/labs/raylab:ray-worker-0"
+
+
+def service() -> list[Entry]:
+    """A leader, a child in the session, one that left the session, and one that hides its environment."""
+    return [
+        Entry(100, 50.0, 100, SERVICE),
+        Entry(101, 51.0, 100, SERVICE, parent=100),
+        Entry(102, 52.0, 102, SERVICE, parent=1),
+        Entry(103, 53.0, 100, "", parent=1),
+        Entry(104, 53.0, 104, "", parent=103),
+    ]
+
+
+def strangers() -> list[Entry]:
+    return [
+        Entry(1, 0.0, 1, uid=UID + 1),
+        Entry(200, 60.0, 200, "/labs/other:ray-worker-0"),
+        Entry(201, 60.0, 200),
+        Entry(202, 60.0, 202, secret=True),
+        Entry(203, 60.0, 203, "/labs/raylab:ray-worker-1"),
+    ]
+
+
+def test_a_process_is_known_by_its_id_and_its_start(table: Table) -> None:
+    table.add(Entry(100, 50.0, 100))
+
+    for known in (LEADER, Identity(100, 50.01)):
+        found = processes.find(known)
+        assert found is not None
+        assert found.pid == 100
+    assert processes.find(Identity(100, 49.0)) is None
+    assert processes.find(Identity(99, 50.0)) is None
+
+
+def test_a_zombie_does_not_live(table: Table) -> None:
+    table.add(Entry(os.getpid() + 10**6, 50.0, 1, state=psutil.STATUS_ZOMBIE))
+
+    assert processes.find(Identity(os.getpid() + 10**6, 50.0)) is None
+
+
+def test_members_are_the_session_the_marked_and_their_descendants(table: Table) -> None:
+    table.add(*service(), *strangers())
+
+    assert table.pids(processes.members(LEADER, SERVICE)) == {100, 101, 102, 103, 104}
+
+
+def test_members_are_found_when_the_leader_has_died(table: Table) -> None:
+    table.add(*service()[1:], *strangers())
+
+    assert table.pids(processes.members(LEADER, SERVICE)) == {101, 102, 103, 104}
+
+
+def test_without_a_known_leader_the_mark_alone_decides(table: Table) -> None:
+    table.add(*service(), *strangers())
+
+    assert table.pids(processes.members(None, SERVICE)) == {100, 101, 102}
+
+
+def test_the_session_of_whoever_has_the_leaders_id_now_is_not_the_services(table: Table) -> None:
+    table.add(Entry(100, 900.0, 100), Entry(105, 901.0, 100, parent=100), Entry(102, 52.0, 102, SERVICE))
+
+    assert table.pids(processes.members(LEADER, SERVICE)) == {102}
+
+
+def test_a_session_that_is_older_than_the_leader_is_not_the_services(table: Table) -> None:
+    table.add(Entry(101, 10.0, 100))
+
+    assert processes.members(LEADER, SERVICE) == []
+
+
+def test_processes_of_other_users_zombies_and_labctl_itself_are_left_out(table: Table) -> None:
+    table.add(
+        Entry(300, 60.0, 100, SERVICE, uid=UID + 1),
+        Entry(301, 60.0, 100, SERVICE, state=psutil.STATUS_ZOMBIE),
+        Entry(os.getpid(), 60.0, 100, SERVICE),
+    )
+
+    assert processes.members(LEADER, SERVICE) == []
+
+
+def test_killing_sends_nothing_but_sigkill_and_only_to_the_service(table: Table) -> None:
+    mine, others = service(), strangers()
+    table.add(*mine, *others)
+
+    assert processes.end(LEADER, SERVICE, grace=0) == 5
+    assert all(entry.got == [signal.SIGKILL] for entry in mine)
+    assert all(entry.got == [] for entry in others)
+    assert set(table.entries) == {entry.pid for entry in others}
+
+
+def test_stopping_asks_the_leader_and_kills_what_is_left(table: Table) -> None:
+    mine = service()
+    table.add(*mine)
+
+    assert processes.end(LEADER, SERVICE, grace=5) == 4
+    assert mine[0].got == [signal.SIGTERM]
+    assert all(entry.got == [signal.SIGKILL] for entry in mine[1:])
+
+
+def test_a_leader_that_does_not_obey_is_killed(table: Table) -> None:
+    leader = Entry(100, 50.0, 100, SERVICE, stubborn=True)
+    table.add(leader)
+
+    assert processes.end(LEADER, SERVICE, grace=5) == 1
+    assert leader.got == [signal.SIGTERM, signal.SIGKILL]
+
+
+def test_without_a_leader_all_are_asked(table: Table) -> None:
+    mine = service()[1:3]
+    table.add(*mine)
+
+    assert processes.end(LEADER, SERVICE, grace=5) == 0
+    assert all(entry.got == [signal.SIGTERM] for entry in mine)
+
+
+def test_a_child_that_was_being_made_is_killed_too(table: Table) -> None:
+    table.add(Entry(100, 50.0, 100, SERVICE))
+    table.newborn = [Entry(106, 70.0, 100, SERVICE)]
+
+    assert processes.end(LEADER, SERVICE, grace=0) == 2
+    assert not table.entries
+
+
+def test_ending_what_is_gone_does_nothing(table: Table) -> None:
+    table.add(*strangers())
+
+    assert processes.end(LEADER, SERVICE, grace=5) == 0
+    assert all(entry.got == [] for entry in table.entries.values())
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([], False),
+        ([psutil.STATUS_STOPPED], True),
+        ([psutil.STATUS_STOPPED, psutil.STATUS_SLEEPING], False),
+    ],
+)
+def test_frozen_means_that_every_process_is_stopped(states: list[str], expected: bool) -> None:
+    found: list[Any] = [Entry(i, 0.0, i, state=state) for i, state in enumerate(states)]
+
+    assert processes.frozen(found) is expected
+
+
+def test_a_spawned_process_has_a_session_of_its_own_and_its_output_goes_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, table: Table
+) -> None:
+    table.add(Entry(77, 5.0, 77))
+    seen: dict[str, Any] = {}
+
+    class Popen:
+        pid = 77
+        returncode = None
+
+        def __init__(self, argv: list[str], **options: Any) -> None:
+            seen.update(options, argv=argv)
+            options["stdout"].write(b"hello\n")
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+    log = tmp_path / "logs" / "a.log"
+
+    for _ in range(2):
+        assert processes.spawn(("ray", "start"), {"A": "1"}, log, tmp_path) == Identity(77, 5.0)
+    assert seen["argv"] == ["ray", "start"]
+    assert (seen["start_new_session"], seen["env"], seen["cwd"]) == (True, {"A": "1"}, tmp_path)
+    assert (seen["stdin"], seen["stderr"]) == (subprocess.DEVNULL, subprocess.STDOUT)
+    assert log.read_text() == "hello\nhello\n"

@@ -1,0 +1,236 @@
+"""The command lines and environments of the local runtime's services."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import knobs
+from lab.runtime.local import readiness
+from lab.runtime.local.processes import MARK
+from lab.runtime.local.services import (
+    Layout,
+    Plan,
+    client_environment,
+    prometheus_config,
+    secret_file,
+)
+from lab.secrets import Secrets
+from lab.topology import (
+    HEAD,
+    JUPYTER,
+    PROMETHEUS,
+    STORE,
+    Credentials,
+    GpuAssignment,
+    GpuPlan,
+    LabSpec,
+    Vendor,
+    worker,
+)
+
+W0, W1 = worker(0), worker(1)
+PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6}
+SECRETS = Secrets(Credentials("the-access-key", "the-secret-key"), "the-ray-token", "the-jupyter-token")
+
+
+def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> Plan:
+    assignments = tuple(GpuAssignment(service, gpu) for service, gpu in (gpus or {}).items())
+    spec = LabSpec(gpu=GpuPlan(vendor, assignments), stock_ray=changes.pop("stock_ray", False))
+    layout = Layout(Path("/labs/raylab"), Path("/tmp/r"))
+    return Plan(
+        **{"spec": spec, "ports": PORTS, "layout": layout, "secrets": SECRETS, "store": "moto", **changes}
+    )
+
+
+def every(plan: Plan) -> dict[str, Any]:
+    return {service: plan.command(service) for service in plan.services}
+
+
+def test_the_services_depend_on_what_there_is() -> None:
+    assert plan().services == (STORE, HEAD, W0, W1, JUPYTER)
+    assert plan(prometheus="/bin/prometheus").services == (STORE, HEAD, W0, W1, PROMETHEUS, JUPYTER)
+
+
+@pytest.mark.parametrize("store", ["minio", "moto"])
+def test_no_secret_is_on_a_command_line_where_every_user_could_read_it(store: str) -> None:
+    for command in every(plan(store=store, minio="/bin/minio", prometheus="/bin/prometheus")).values():
+        assert not any(word.find("the-") >= 0 for word in command.argv), command.argv
+
+
+def test_every_service_carries_the_mark_of_its_lab() -> None:
+    for service, command in every(plan(prometheus="/bin/prometheus")).items():
+        assert command.environment[MARK] == f"/labs/raylab:{service}"
+
+
+@pytest.mark.parametrize("store", ["minio", "moto"])
+def test_every_service_listens_on_loopback_only(store: str) -> None:
+    commands = every(plan(store=store, minio="/bin/minio", prometheus="/bin/prometheus"))
+
+    text = {service: " ".join(command.argv) for service, command in commands.items()}
+    assert all("127.0.0.1" in line and "0.0.0.0" not in line for line in text.values())
+    assert "--dashboard-host=127.0.0.1" in text[HEAD]
+    assert "--node-ip-address=127.0.0.1" in text[W0]
+
+
+def test_the_environment_of_the_caller_does_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_ADDRESS", "PYTHONPATH", "AWS_PROFILE", "CUDA_VISIBLE_DEVICES", "RAY_worker_niceness"):
+        monkeypatch.setenv(name, "from-outside")
+    monkeypatch.setenv("https_proxy", "http://proxy")
+    monkeypatch.setenv("PATH", "/some/bin")
+
+    for service, command in every(plan()).items():
+        assert "from-outside" not in command.environment.values(), service
+        assert command.environment["https_proxy"] == "http://proxy"
+        assert command.environment["PATH"].split(os.pathsep)[-1] == "/some/bin"
+
+
+def test_the_head_takes_no_training_and_the_workers_take_what_the_spec_says() -> None:
+    commands = every(plan(memory_bytes=1000))
+
+    assert {"--head", "--num-cpus=0", "--num-gpus=0", "--port=2", "--memory=1000"} <= {*commands[HEAD].argv}
+    assert {"--address=127.0.0.1:2", "--num-cpus=8", "--num-gpus=0"} <= {*commands[W0].argv}
+    assert f"--node-name={W1}" in commands[W1].argv
+
+
+@pytest.mark.parametrize(
+    ("vendor", "variable"), [(Vendor.NVIDIA, "CUDA_VISIBLE_DEVICES"), (Vendor.AMD, "HIP_VISIBLE_DEVICES")]
+)
+def test_a_worker_sees_its_own_gpu_and_the_others_none(vendor: Vendor, variable: str) -> None:
+    commands = every(plan(vendor, {W0: "GPU-1"}))
+
+    assert commands[W0].environment[variable] == "GPU-1"
+    assert commands[W1].environment[variable] == commands[HEAD].environment[variable] == ""
+    assert "--num-gpus=1" in commands[W0].argv
+    assert "--num-gpus=0" in commands[W1].argv
+
+
+def test_simulated_gpus_are_logical_ones() -> None:
+    command = plan(Vendor.SIMULATED, {W0: "", W1: ""}).command(W0)
+
+    assert "--num-gpus=1" in command.argv
+    assert command.environment["RAYLAB_GPU"] == "simulated"
+
+
+def test_the_knobs_reach_the_nodes_unless_rays_own_settings_are_wanted() -> None:
+    assert knobs.environment().items() <= plan().command(HEAD).environment.items()
+    stock = plan(stock_ray=True).command(HEAD).environment
+    assert not {knob.name for knob in knobs.DETECTION + knobs.RESTART} & stock.keys()
+
+
+def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:
+    command = plan(store="minio", minio="/bin/minio").command(STORE)
+
+    assert command.environment["MINIO_ROOT_USER"] == "the-access-key"
+    assert command.environment["MINIO_ROOT_PASSWORD"] == "the-secret-key"
+    assert command.argv[:3] == ("/bin/minio", "server", "/labs/raylab/objects/minio")
+
+
+def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
+    environment = client_environment(plan())
+
+    assert environment["RAY_ADDRESS"] == "127.0.0.1:2"
+    assert environment["RAY_AUTH_TOKEN_PATH"] == "/labs/raylab/secrets/ray.token"
+    assert environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4"
+    assert environment["RAYLAB_LEDGER"] == "s3://ray/.raylab/ledger"
+    assert (Path(environment["PYTHONPATH"]) / "raylab_probe" / "train.py").is_file()
+
+
+def test_prometheus_reads_the_token_from_its_file() -> None:
+    text = prometheus_config(plan())
+
+    scrape = json.loads(text)["scrape_configs"][0]
+    assert scrape["authorization"]["credentials_file"] == "/labs/raylab/secrets/ray.token"
+    assert scrape["http_sd_configs"][0]["url"] == "http://127.0.0.1:1/api/prometheus/sd"
+    assert "the-ray-token" not in text
+
+
+def test_services_with_a_secret_name_its_file() -> None:
+    files = {service: secret_file(plan(), service) for service in (STORE, HEAD, JUPYTER, W0)}
+
+    assert [path.name if path else None for path in files.values()] == [
+        *("s3.json", "ray.token"),
+        *("jupyter.token", None),
+    ]
+
+
+# Readiness
+
+
+@pytest.mark.parametrize(
+    ("service", "store", "url"),
+    [
+        (STORE, "minio", "http://127.0.0.1:4/minio/health/live"),
+        (STORE, "moto", "http://127.0.0.1:4/raylab/health"),
+        (PROMETHEUS, "moto", "http://127.0.0.1:6/-/ready"),
+        (JUPYTER, "moto", "http://127.0.0.1:5/api/status"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("status", "ready", "detail"),
+    [(200, True, ""), (None, False, "does not answer"), (403, False, "answers HTTP 403")],
+)
+def test_a_service_is_ready_when_it_answers_its_users(
+    monkeypatch: pytest.MonkeyPatch,
+    service: str,
+    store: str,
+    url: str,
+    status: int | None,
+    ready: bool,
+    detail: str,
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def http_status(url: str, headers: Any = None) -> int | None:
+        asked.append((url, headers))
+        return status
+
+    monkeypatch.setattr(readiness, "http_status", http_status)
+    found = readiness.probe(plan(store=store), service, after=0)
+
+    assert found.ready is ready
+    assert detail in found.detail
+    assert asked == [(url, {"Authorization": "token the-jupyter-token"} if service == JUPYTER else None)]
+
+
+def node(service: str, started_at: float | None, *, alive: bool = True) -> Any:
+    from lab.cluster import Node
+
+    return Node("0123456789", service, alive, False, {}, started_at, None, "")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ready"),
+    [
+        ([], False),
+        ([node(W0, 100.5)], True),
+        ([node(W0, 90.0)], False),
+        ([node(W0, 90.0), node(W0, 101.0)], True),
+        ([node(W0, 101.0, alive=False)], False),
+        ([node(W1, 101.0)], False),
+        ([node(W0, None)], False),
+    ],
+)
+def test_a_node_is_ready_when_it_has_joined_since_its_process_started(nodes: list[Any], ready: bool) -> None:
+    assert readiness.probe(plan(), W0, after=100.0, nodes=nodes).ready is ready
+
+
+def test_a_node_is_not_ready_while_the_dashboard_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.errors import ClusterError
+
+    class Silent:
+        def __init__(self, *_: str) -> None:
+            pass
+
+        def get(self, *_: object, **__: object) -> None:
+            raise ClusterError("Ray's dashboard does not answer")
+
+    monkeypatch.setattr(readiness, "RayApi", Silent)
+
+    found = readiness.probe(plan(), HEAD, after=100.0)
+
+    assert (found.ready, found.detail) == (False, "Ray's dashboard does not answer")

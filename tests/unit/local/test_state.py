@@ -1,0 +1,122 @@
+"""The state file: what goes in comes out, and nothing else is believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab.errors import ServiceError
+from lab.runtime.local import state
+from lab.runtime.local.processes import Identity
+from lab.runtime.local.state import LabState
+from lab.topology import HEAD, STORE, GpuAssignment, GpuPlan, LabSpec, Vendor, worker
+
+FULL = LabState(
+    spec=LabSpec(
+        name="other",
+        gpu=GpuPlan(Vendor.NVIDIA, (GpuAssignment(worker(0), "GPU-1", "H200"),), "asked for"),
+        workers=3,
+        cpus_per_worker=4,
+        ports=(("s3", 9999),),
+        stock_ray=True,
+    ),
+    ports={"s3": 9999, "gcs": 6379},
+    booted_at=1000.0,
+    store="moto",
+    leaders={HEAD: Identity(12, 1234.56)},
+    notes=("a note",),
+)
+
+
+def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+    state.save(tmp_path, FULL)
+
+    assert state.load(tmp_path) == FULL
+    assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_no_file_is_no_state(tmp_path: Path) -> None:
+    assert state.load(tmp_path / "nowhere") is None
+
+
+def test_leaders_come_and_go_without_changing_the_original() -> None:
+    more = FULL.with_leader(STORE, Identity(13, 1.0))
+
+    assert set(more.leaders) == {HEAD, STORE}
+    assert more.without_leader(HEAD).leaders == {STORE: Identity(13, 1.0)}
+    assert more.without_leader("nobody") == more
+    assert set(FULL.leaders) == {HEAD}
+
+
+@pytest.mark.parametrize(
+    ("boot", "stale"), [(1000.0, False), (1059.0, False), (941.0, False), (1061.0, True)]
+)
+def test_a_state_from_before_a_reboot_is_stale(
+    monkeypatch: pytest.MonkeyPatch, boot: float, stale: bool
+) -> None:
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot)
+
+    assert FULL.stale is stale
+
+
+def changed(path: tuple[str, ...], value: Any) -> bytes:
+    document = state._encode(FULL)
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        changed(("schema",), "raylab-local/2"),
+        changed(("schema",), None),
+        changed(("ports",), ["s3"]),
+        changed(("ports",), {"s3": "many"}),
+        changed(("leaders",), {HEAD: {"pid": "x", "started_at": 1}}),
+        changed(("leaders",), {HEAD: {"pid": 1}}),
+        changed(("booted_at",), "yesterday"),
+        changed(("spec", "workers"), 0),
+        changed(("spec", "name"), "../x"),
+        changed(("spec", "gpu", "vendor"), "intel"),
+        changed(("spec", "gpu", "assignments"), [{"unknown": 1}]),
+    ],
+)
+def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / state.FILE).write_bytes(content)
+
+    with pytest.raises(ServiceError, match=r"state file .*state\.json is damaged") as caught:
+        state.load(tmp_path)
+    assert "labctl down" in caught.value.hint
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / state.FILE).mkdir()
+
+    with pytest.raises(ServiceError, match=r"cannot read .*state\.json: Is a directory"):
+        state.load(tmp_path)
+
+
+def test_a_state_without_the_newer_fields_can_still_be_read(tmp_path: Path) -> None:
+    document = state._encode(FULL)
+    del document["notes"]
+    del document["spec"]["stock_ray"]
+    (tmp_path / state.FILE).write_text(json.dumps(document))
+
+    found = state.load(tmp_path)
+
+    assert found is not None
+    assert (found.notes, found.spec.stock_ray) == ((), False)

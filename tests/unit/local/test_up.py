@@ -1,0 +1,400 @@
+"""`up` of the local runtime: order, idempotence, repair, failure at any point, ports."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from lab.errors import (
+    LabDownError,
+    LabError,
+    PortTakenError,
+    RefusedError,
+    ServiceError,
+    SetupError,
+    StoreError,
+    UnsupportedError,
+    WaitTimeoutError,
+)
+from lab.home import lock
+from lab.runtime.local import ports, state
+from lab.runtime.local.ports import is_free as really_free
+from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, LabSpec, Progress, State, worker
+from tests.unit.local.machine import BOOTED_AT, SPEC, FakeProcess, Machine
+
+ALL = [STORE, HEAD, worker(0), worker(1), JUPYTER]
+
+
+def nothing_left(machine: Machine, folder: Path) -> bool:
+    return not machine.running and not (folder / "raylab" / state.FILE).exists()
+
+
+def test_services_start_in_order_and_one_raylet_at_a_time(machine: Machine, tmp_path: Path) -> None:
+    told: list[Progress] = []
+
+    status = machine.runtime(tmp_path).up(SPEC, told.append)
+
+    assert machine.journal == [("spawn", name) for name in ALL] + [("bucket", "ray")]
+    healthy = [p.service for p in told if p.state is State.HEALTHY]
+    assert healthy == [HEAD, worker(0), worker(1), STORE, JUPYTER]
+    for name in (HEAD, worker(0)):
+        done = told.index(next(p for p in told if (p.service, p.state) == (name, State.HEALTHY)))
+        assert all(ALL.index(p.service) <= ALL.index(name) for p in told[:done])
+    assert status.healthy
+    assert [s.service for s in status.services] == ALL
+
+
+def test_what_stands_in_and_what_is_left_out_is_said(machine: Machine, tmp_path: Path) -> None:
+    notes = "\n".join(machine.runtime(tmp_path).up(SPEC).notes)
+
+    assert "moto, standing in for MinIO (no `minio` on PATH)" in notes
+    assert "prometheus: left out" in notes
+
+
+def test_programs_on_the_path_are_used(machine: Machine, tmp_path: Path) -> None:
+    machine.programs = {"minio", "prometheus"}
+
+    status = machine.runtime(tmp_path).up(SPEC)
+
+    assert machine.services("spawn") == [STORE, HEAD, worker(0), worker(1), PROMETHEUS, JUPYTER]
+    assert status.service(STORE) is not None
+    assert not any("moto" in note for note in status.notes)
+    assert (tmp_path / "raylab" / "prometheus.yml").exists()
+
+
+def test_a_lab_with_objects_in_moto_stays_with_moto_when_minio_appears(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.runtime(tmp_path).down()
+    (tmp_path / "raylab" / "objects" / "moto" / "ray").mkdir()
+    machine.programs = {"minio"}
+
+    status = machine.runtime(tmp_path).up(SPEC)
+
+    assert any("it holds this lab's objects" in note for note in status.notes)
+
+
+def test_up_again_changes_nothing(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    before = dict(machine.running)
+    machine.journal.clear()
+
+    status = machine.runtime(tmp_path).up(SPEC)
+
+    assert status.healthy
+    assert machine.running == before
+    assert not machine.services("spawn")
+    assert not machine.services("end")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        dataclasses.replace(SPEC, workers=1),
+        dataclasses.replace(SPEC, cpus_per_worker=4),
+        dataclasses.replace(SPEC, stock_ray=True),
+    ],
+)
+def test_a_lab_with_other_settings_is_left_as_it_is(machine: Machine, tmp_path: Path, other: LabSpec) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    before = dict(machine.running)
+
+    with pytest.raises(RefusedError, match=r"up with other settings \(2 workers, 2 CPUs each"):
+        machine.runtime(tmp_path).up(other)
+    assert machine.running == before
+    assert machine.runtime(tmp_path).spec() == SPEC
+
+
+def test_up_repairs_what_died_and_leaves_the_rest(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    kept = {name: machine.pid_of(name) for name in (STORE, HEAD, worker(0), JUPYTER)}
+    machine.die(worker(1))
+    machine.journal.clear()
+
+    assert machine.runtime(tmp_path).up(SPEC).healthy
+    assert machine.services("spawn") == [worker(1)]
+    assert {name: machine.pid_of(name) for name in kept} == kept
+
+
+def test_up_replaces_a_service_that_runs_but_does_not_serve(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.unready.add(worker(0))
+    machine.journal.clear()
+    machine.on_spawn[worker(0)] = machine.unready.clear
+
+    assert machine.runtime(tmp_path).up(SPEC).healthy
+    assert machine.journal[:2] == [("end", worker(0)), ("spawn", worker(0))]
+
+
+def test_a_failed_repair_stops_only_what_it_started(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.die(worker(1))
+    machine.dies.add(worker(1))
+
+    with pytest.raises(ServiceError, match="ray-worker-1 ended while starting"):
+        machine.runtime(tmp_path).up(SPEC)
+    assert machine.alive == [STORE, HEAD, worker(0), JUPYTER]
+    states = {s.service: s.state for s in machine.runtime(tmp_path).status().services}
+    assert states[worker(1)] is State.ABSENT
+    assert states[HEAD] is State.HEALTHY
+
+
+@pytest.mark.parametrize("service", ALL)
+def test_a_service_that_dies_at_its_start_takes_up_back(
+    machine: Machine, tmp_path: Path, service: str
+) -> None:
+    machine.dies.add(service)
+
+    with pytest.raises(ServiceError, match=f"{service} ended while starting") as caught:
+        machine.runtime(tmp_path).up(SPEC)
+    assert f"{service} says hello" in caught.value.message
+    assert f"{service}.log" in caught.value.hint
+    assert nothing_left(machine, tmp_path)
+
+
+@pytest.mark.parametrize("service", ALL)
+def test_a_service_that_never_serves_takes_up_back(machine: Machine, tmp_path: Path, service: str) -> None:
+    machine.unready.add(service)
+    begin = machine.now
+
+    with pytest.raises(WaitTimeoutError, match=f"{service} is not healthy after 120 s: does not answer"):
+        machine.runtime(tmp_path).up(SPEC)
+    assert machine.now - begin == pytest.approx(120, abs=1)
+    assert nothing_left(machine, tmp_path)
+
+
+@pytest.mark.parametrize("service", ALL)
+def test_a_program_that_cannot_be_run_takes_up_back(machine: Machine, tmp_path: Path, service: str) -> None:
+    def missing() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "minio")
+
+    machine.on_spawn[service] = missing
+
+    with pytest.raises(ServiceError, match=f"{service} could not be started: .*No such file"):
+        machine.runtime(tmp_path).up(SPEC)
+    assert nothing_left(machine, tmp_path)
+
+
+@pytest.mark.parametrize("service", ALL)
+@pytest.mark.parametrize("moment", ["on_spawn", "on_probe"])
+def test_ctrl_c_at_any_service_leaves_nothing_running(
+    machine: Machine, tmp_path: Path, service: str, moment: str
+) -> None:
+    getattr(machine, moment)[service] = lambda: signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        machine.runtime(tmp_path).up(SPEC)
+    assert nothing_left(machine, tmp_path)
+
+
+def test_a_second_ctrl_c_does_not_stop_the_cleanup(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lab.runtime.local import processes
+
+    def interrupted_end(*args: object, grace: float) -> int:
+        if machine.services("spawn")[-1:] == [worker(1)]:
+            signal.raise_signal(signal.SIGINT)
+        return machine.end(*args, grace=grace)  # type: ignore[arg-type]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes, "end", interrupted_end)
+    machine.on_probe[worker(1)] = interrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        machine.runtime(tmp_path).up(SPEC)
+    assert nothing_left(machine, tmp_path)
+
+
+def test_a_store_that_refuses_the_bucket_takes_up_back(machine: Machine, tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise StoreError("wrong key")
+
+    machine.on_bucket = refuse
+
+    with pytest.raises(StoreError):
+        machine.runtime(tmp_path).up(SPEC)
+    assert nothing_left(machine, tmp_path)
+
+
+def test_a_failed_up_leaves_objects_and_secrets(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    credentials = machine.runtime(tmp_path).endpoints().credentials
+    kept = tmp_path / "raylab" / "objects" / "moto" / "ray"
+    kept.mkdir()
+    machine.runtime(tmp_path).down()
+    machine.dies.add(HEAD)
+
+    with pytest.raises(ServiceError):
+        machine.runtime(tmp_path).up(SPEC)
+    machine.dies.clear()
+    machine.runtime(tmp_path).up(SPEC)
+
+    assert kept.is_dir()
+    assert machine.runtime(tmp_path).endpoints().credentials == credentials
+
+
+def test_after_a_reboot_the_lab_starts_afresh_whatever_has_the_old_process_ids(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    machine.runtime(tmp_path).up(SPEC)
+    strangers = {pid: FakeProcess(pid, p.started_at, "somebody:else") for pid, p in machine.running.items()}
+    machine.running = dict(strangers)
+    monkeypatch.setattr(psutil, "boot_time", lambda: BOOTED_AT + 5000)
+
+    down = machine.runtime(tmp_path).status()
+    assert not down.up
+    assert any("rebooted" in note for note in down.notes)
+    with pytest.raises(LabDownError):
+        machine.runtime(tmp_path).endpoints()
+
+    assert machine.runtime(tmp_path).up(dataclasses.replace(SPEC, workers=1)).healthy
+    assert strangers.items() <= machine.running.items()
+
+
+def test_reused_process_ids_are_not_the_lab(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    strangers = {pid: FakeProcess(pid, machine.now + 9, "x:y") for pid in machine.running}
+    machine.running = dict(strangers)
+
+    assert not machine.runtime(tmp_path).status().up
+    machine.runtime(tmp_path).up(SPEC)
+    machine.runtime(tmp_path).down()
+
+    assert machine.running == strangers
+
+
+def test_a_damaged_state_file_is_named_by_up(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    before = dict(machine.running)
+    (tmp_path / "raylab" / state.FILE).write_text("{")
+
+    with pytest.raises(ServiceError, match=r"state\.json is damaged") as caught:
+        machine.runtime(tmp_path).up(SPEC)
+    assert "labctl down" in caught.value.hint
+    assert machine.running == before
+
+
+def test_another_labctl_at_work_is_not_disturbed(machine: Machine, tmp_path: Path) -> None:
+    runtime = machine.runtime(tmp_path)
+    with lock(tmp_path / "raylab" / "lock", "the test"):
+        for call in (lambda: runtime.up(SPEC), runtime.down):
+            with pytest.raises(SetupError, match="another labctl is busy with lab raylab"):
+                call()
+    assert not machine.journal
+
+
+# Ports
+
+
+def test_the_usual_ports_are_used_when_they_are_free(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+
+    endpoints = machine.runtime(tmp_path).endpoints()
+    assert endpoints.dashboard == "http://127.0.0.1:8265"
+    assert endpoints.s3 == "http://127.0.0.1:9000"
+
+
+def test_a_wanted_port_wins_over_the_usual_port_of_another_service(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", ports.USUAL["dashboard"]),)))
+
+    endpoints = machine.runtime(tmp_path).endpoints()
+    assert endpoints.s3 == "http://127.0.0.1:8265"
+    assert endpoints.dashboard != endpoints.s3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "message"),
+    [
+        ((("s3", 9555), ("jupyter", 9555)), PortTakenError, "port 9555 for jupyter is reserved"),
+        ((("s3", 9556),), PortTakenError, "port 9556 for s3 is in use by holder of 9556"),
+        ((("prometheus", 9557),), UnsupportedError, "runs no prometheus .no `prometheus` on PATH"),
+        ((("grafana", 9558),), UnsupportedError, "runs no grafana"),
+    ],
+)
+def test_a_port_that_cannot_be_had_is_refused_before_anything_starts(
+    machine: Machine,
+    tmp_path: Path,
+    wanted: tuple[tuple[str, int], ...],
+    error: type[LabError],
+    message: str,
+) -> None:
+    machine.taken = {9556}
+
+    with pytest.raises(error, match=message):
+        machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=wanted))
+    assert nothing_left(machine, tmp_path)
+    assert not machine.journal
+
+
+def test_a_port_that_another_program_listens_on_is_refused(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "is_free", really_free)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = int(other.getsockname()[1])
+
+        with pytest.raises(PortTakenError, match=f"port {port} for s3 is in use"):
+            machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", port),)))
+    assert not machine.running
+
+
+def test_two_labs_have_ports_of_their_own(machine: Machine, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        machine.runtime(tmp_path, name).up(dataclasses.replace(SPEC, name=name))
+
+    one, two = (state.load(tmp_path / name) for name in ("one", "two"))
+    assert one is not None
+    assert two is not None
+    assert not set(one.ports.values()) & set(two.ports.values())
+    machine.runtime(tmp_path, "one").down()
+    assert len(machine.running) == len(ALL)
+
+
+def test_a_lab_that_is_just_being_started_keeps_its_ports(machine: Machine, tmp_path: Path) -> None:
+    def start_another() -> None:
+        machine.on_spawn.clear()
+        machine.runtime(tmp_path, "two").up(dataclasses.replace(SPEC, name="two"))
+
+    machine.on_spawn[STORE] = start_another
+    machine.runtime(tmp_path, "one").up(dataclasses.replace(SPEC, name="one"))
+
+    one, two = (state.load(tmp_path / name) for name in ("one", "two"))
+    assert one is not None
+    assert two is not None
+    assert not set(one.ports.values()) & set(two.ports.values())
+
+
+def test_labs_of_one_name_in_two_homes_share_no_folder(tmp_path: Path) -> None:
+    from lab.runtime.local.runtime import LocalRuntime
+
+    layouts = [LocalRuntime("raylab", tmp_path / home / "raylab")._layout for home in ("a", "b")]
+
+    assert layouts[0].ray_temporary != layouts[1].ray_temporary
+
+
+def test_the_longest_socket_path_of_ray_fits(tmp_path: Path) -> None:
+    from lab.runtime.local.runtime import LocalRuntime
+
+    folder = LocalRuntime("a" * 20, tmp_path / ("x" * 200))._layout.ray_temporary
+
+    socket_path = folder / "session_2026-11-20_21-34-08_123456_1234567" / "sockets" / "plasma_store.10"
+    assert len(str(socket_path)) <= 107
+
+
+def test_a_folder_that_cannot_be_written_is_a_setup_error(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "raylab").write_text("a file")
+
+    with pytest.raises(SetupError, match="cannot write to"):
+        machine.runtime(tmp_path).up(SPEC)
