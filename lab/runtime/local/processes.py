@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,12 @@ MARK = "RAYLAB_SERVICE"
 
 START_TOLERANCE_SECONDS = 0.05
 """Start times are kept in clock ticks of 10 ms."""
+
+KILL_ROUNDS = 10
+KILL_SECONDS = 5.0
+"""Deadline for a killed process to be gone; one in an uninterruptible system call can take that long."""
+
+WAIT_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -133,25 +140,39 @@ def end(leader: Identity | None, mark: str, *, grace: float) -> int:
 
     Returns how many processes had to be killed. With `grace` 0 everything is killed at once.
     """
-    processes = members(leader, mark)
-    if grace > 0:
+    found = members(leader, mark)
+    if grace > 0 and found:
         first = find(leader) if leader else None
-        send([first] if first else processes, signal.SIGTERM)
-        _, processes = psutil.wait_procs(processes, timeout=grace)
+        send([first] if first else found, signal.SIGTERM)
+        _wait(found, grace)
     killed = 0
-    for _ in range(10):  # killing a parent can reveal a child that was just being made
-        processes = [*processes, *members(leader, mark)] if killed else (processes or members(leader, mark))
-        if not processes:
+    for _ in range(KILL_ROUNDS):  # killing a parent can reveal a child that was just being made
+        found = members(leader, mark)
+        if not found:
             break
-        send(processes, signal.SIGKILL)
-        killed += len({process.pid for process in processes})
-        psutil.wait_procs(processes, timeout=5)
-        processes = members(leader, mark)
-        if not processes:
-            break
+        send(found, signal.SIGKILL)
+        killed += len(found)
+        _wait(found, KILL_SECONDS)
     if leader is not None:
         find(leader)  # reaps it when we are its parent
     return killed
+
+
+def _wait(processes: Iterable[psutil.Process], timeout: float) -> None:
+    """Wait until all have ended. A zombie has ended: who should reap it may take its time, or never do."""
+    deadline = time.monotonic() + timeout
+    living = list(processes)
+    while living and time.monotonic() < deadline:
+        living = [process for process in living if _lives(process)]
+        if living:
+            time.sleep(WAIT_POLL_SECONDS)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 def frozen(processes: Iterable[psutil.Process]) -> bool:
