@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.errors import JobError, UsageError, WaitTimeoutError
+from lab.faults import find_fault
 from lab.lab import Lab
 from lab.recovery import FaultRequest, Moment, OnMoment, inject
 from lab.runtime.base import OnProgress
@@ -60,11 +61,13 @@ def run_demo(
 ) -> DemoResult:
     """Boot the lab, train, break the node that trains, judge the recovery, compare with an undisturbed run.
 
-    Raises UsageError for a request that cannot be met, and whatever the parts raise.
+    Raises UsageError, NotFoundError for a request that cannot be met, and whatever the parts raise.
     """
+    find_fault(request.fault)
     if request.epochs <= BREAK_AFTER_EPOCH + 1:
         raise UsageError(
-            f"--epochs {request.epochs}: the demo breaks the run after epoch {BREAK_AFTER_EPOCH} and needs a few more",
+            f"--epochs {request.epochs}: the demo breaks the run after epoch {BREAK_AFTER_EPOCH} "
+            "and needs a few more",
             f"use at least {BREAK_AFTER_EPOCH + 2}",
         )
     if request.workers > spec.workers:
@@ -78,7 +81,11 @@ def run_demo(
 
     begin = clock()
     job = lab.submit_workload(WORKLOAD, settings, job_name="demo").submission_id
-    on_moment(Moment("submitted", None, f"job {job}: {WORKLOAD}, {request.epochs} epochs, {_ranks(request.workers)}"))
+    on_moment(
+        Moment(
+            "submitted", None, f"job {job}: {WORKLOAD}, {request.epochs} epochs, {_ranks(request.workers)}"
+        )
+    )
     target = _where(lab, job, clock, sleep)
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
     fault = FaultRequest(target, request.fault, job, after_epoch=BREAK_AFTER_EPOCH)
@@ -94,7 +101,8 @@ def run_demo(
         ended = lab.jobs.wait(control, CONTROL_SECONDS)
         if ended.status != "SUCCEEDED":
             raise JobError(
-                f"the undisturbed run {control} ended {ended.status}: {ended.message}", f"labctl job logs {control}"
+                f"the undisturbed run {control} ended {ended.status}: {ended.message}",
+                f"labctl job logs {control}",
             )
         from lab.receipt import compare_runs
 
@@ -113,7 +121,8 @@ def _where(lab: Lab, job: str, clock: Callable[[], float], sleep: Callable[[floa
         state = lab.jobs.get(job)
         if state.final:
             raise JobError(
-                f"job {job} ended ({state.status}) before it trained: {state.message}", f"labctl job logs {job}"
+                f"job {job} ended ({state.status}) before it trained: {state.message}",
+                f"labctl job logs {job}",
             )
         if clock() >= deadline:
             raise WaitTimeoutError(

@@ -73,7 +73,7 @@ class Lab:
         return self.runtime.endpoints()
 
     def restart(self, service: str, on_progress: OnProgress = ignore_progress) -> None:
-        """Stop a service, if it runs, and start it again. Raises what Runtime.stop and Runtime.start raise."""
+        """Stop a service, if it runs, and start it again. Raises what Runtime.stop and .start raise."""
         status = self.status().service(service)
         if status is not None and status.state.value in ("starting", "running", "healthy", "paused"):
             self.runtime.stop(service)
@@ -168,7 +168,9 @@ def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
         if run.finished_at is None and run.attempts and not job.final:
             newest = run.attempts[-1]
             if newest.ended_at is None:
-                workers += [(rank, services.get(node, node[:8])) for rank, node in sorted(newest.nodes.items())]
+                workers += [
+                    (rank, services.get(node, node[:8])) for rank, node in sorted(newest.nodes.items())
+                ]
     return Placement(job.submission_id, driver, tuple(workers))
 
 

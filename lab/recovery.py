@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from lab.cluster import Node, infeasible
 from lab.errors import (
     ClusterError,
-    LabError,
     NotFoundError,
     RefusedError,
     StoreError,
@@ -25,7 +24,7 @@ from lab.errors import (
 )
 from lab.faults import Fault, find_fault
 from lab.jobs import Job
-from lab.lab import Lab, place
+from lab.lab import Lab, Placement, place
 from lab.ledger import Event, History, Run, RunAttempt
 from lab.topology import HEAD, is_worker
 
@@ -93,13 +92,13 @@ def check_target(lab: Lab, target: str) -> None:
         raise NotFoundError(f"lab {lab.name} has no service {target!r}", f"it has: {', '.join(names)}")
     if target == HEAD:
         raise RefusedError(
-            "ray-head holds the cluster's state and the job itself: without fault tolerance of the GCS nothing "
-            "could recover from its loss",
+            "ray-head holds the cluster's state and the job itself: without fault tolerance of the GCS "
+            "nothing could recover from its loss",
             "choose a worker: " + ", ".join(name for name in names if is_worker(name)),
         )
     if not is_worker(target):
         raise RefusedError(
-            f"{target} runs no part of a job; faults of the object store and other services are not built yet",
+            f"{target} runs no part of a job; faults of the store and other services are not built yet",
             "choose a worker: " + ", ".join(name for name in names if is_worker(name)),
         )
 
@@ -131,7 +130,7 @@ def inject(
 
 
 class _Watch:
-    """What is known of a job: refreshed by `poll`, tolerant of moments in which the cluster does not answer."""
+    """What is known of a job: refreshed by `poll`, which bears a cluster that does not answer."""
 
     def __init__(self, lab: Lab, submission_id: str, clock: Callable[[], float]) -> None:
         from lab.checkpoints import LedgerReader
@@ -167,7 +166,7 @@ class _Watch:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be read when it was last asked for; a moment's silence before that does not count."""
+        """What could not be read when it was last asked for; a silence before that does not count."""
         return tuple(self._problems.values())
 
     @property
@@ -178,6 +177,14 @@ class _Watch:
     @property
     def attempt(self) -> RunAttempt | None:
         return self.run.attempts[-1] if self.run and self.run.attempts else None
+
+    @property
+    def live_attempt(self) -> RunAttempt | None:
+        """The attempt that trains now, as far as the ledger says."""
+        run, attempt = self.run, self.attempt
+        if run is None or attempt is None or run.finished_at is not None or not attempt.nodes:
+            return None
+        return attempt if attempt.ended_at is None and attempt.failure_detected_at is None else None
 
     def node_of(self, service: str) -> Node | None:
         return next((n for n in reversed(self.nodes) if n.alive and n.service == service), None)
@@ -207,27 +214,42 @@ def _wait_for_the_moment(
         newest = watch.run.checkpoints[-1] if watch.run and watch.run.checkpoints else None
         if newest is not None and newest.progress != shown:
             shown = newest.progress
-            on_moment(Moment("progress", None, f"checkpoint of {_progress_name(watch.run)} {shown} is complete"))
-        attempt = watch.attempt
-        if _triggered(request, watch, clock() - begin) and attempt is not None and attempt.nodes:
+            on_moment(
+                Moment("progress", None, f"checkpoint of {_progress_name(watch.run)} {shown} is complete")
+            )
+        attempt = watch.live_attempt
+        if attempt is not None and watch.job is not None and watch.nodes:
             node = watch.node_of(request.target)
-            if node is not None and node.node_id in attempt.nodes.values():
+            if node is None or node.node_id not in attempt.nodes.values():
+                raise _not_part(request.target, place(watch.job, watch.history, watch.nodes))
+            if _triggered(request, watch, clock() - begin):
                 return node
-            if watch.job is not None and watch.nodes and attempt.ended_at is None:
-                placement = place(watch.job, watch.history, watch.nodes)
-                raise RefusedError(
-                    f"{request.target} runs no part of job {watch.submission_id}; "
-                    f"the job runs on {', '.join(placement.services) or 'no node yet'}",
-                    f"labctl fault-inject {placement.workers[0][1]}" if placement.workers else "wait until it trains",
-                )
         if clock() >= deadline:
             state = watch.job.status if watch.job else "unknown"
-            reached = f"the newest checkpoint is of {_progress_name(watch.run)} {shown}" if shown else "no checkpoint"
+            reached = (
+                "no checkpoint"
+                if newest is None
+                else f"{len(watch.run.checkpoints) if watch.run else 0} checkpoints"
+            )
+            if shown is not None:
+                reached = f"the newest checkpoint is of {_progress_name(watch.run)} {shown}"
             raise WaitTimeoutError(
-                f"waited {request.timeout:g} s for {wanted}; job {watch.submission_id} is {state}, {reached}",
+                f"waited {clock() - begin:.0f} s for {wanted}; "
+                f"job {watch.submission_id} is {state}, {reached}",
                 f"labctl job logs {watch.submission_id}; a longer wait: --timeout 10m",
             )
         sleep(POLL_SECONDS)
+
+
+def _not_part(target: str, placement: Placement) -> RefusedError:
+    """Why `target` is no place for a fault: it has no rank of the job."""
+    ranks = ", ".join(dict.fromkeys(service for _, service in placement.workers)) or "no node"
+    what = f"{target} runs no part of job {placement.submission_id}; the job runs on {ranks}"
+    if target == placement.driver:
+        what = f"{target} runs only the entrypoint of job {placement.submission_id}, which nothing would "
+        what += f"start again; the job's ranks run on {ranks}"
+    hint = f"labctl fault-inject {placement.workers[0][1]}" if placement.workers else "wait until it trains"
+    return RefusedError(what, hint)
 
 
 def _triggered(request: FaultRequest, watch: _Watch, waited: float) -> bool:
@@ -256,7 +278,7 @@ class _Revert:
 
     def __init__(self, fault: Fault, lab: Lab, service: str, clock: Callable[[], float]) -> None:
         self.done_at: float | None = None
-        self.error: LabError | None = None
+        self.error: Exception | None = None
         self._fault, self._lab, self._service, self._clock = fault, lab, service, clock
         self._thread: threading.Thread | None = None
 
@@ -286,7 +308,7 @@ class _Revert:
         try:
             self._fault.revert(self._lab.runtime, self._service)
             self.done_at = self._clock()
-        except LabError as error:
+        except Exception as error:  # raised by `finish`, in the thread that waits
             self.error = error
 
 
@@ -319,30 +341,38 @@ class _Injection:
         record = self.record(revert)
         return Outcome(record, self.judge(record) if wait else None)
 
-    def follow(self, hit: RunAttempt | None, duration: float | None, revert: _Revert, *, to_the_end: bool) -> None:
+    def follow(
+        self, hit: RunAttempt | None, duration: float | None, revert: _Revert, *, to_the_end: bool
+    ) -> None:
         """Tell what happens, begin the revert when its time has come, and return when it is all over.
 
-        That is when the fault is reverted and, with `to_the_end`, the job has ended; or when its deadline passed.
+        That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline.
         """
         while True:
             self.look(hit)
             now = self.clock()
             if not revert.begun and self.time_to_revert(hit, duration, now - self.at):
                 revert.begin()
+            reverted = revert.ended
             if revert.done_at is not None:
                 self.tell("reverted", self.since(revert.done_at), f"{self.request.target} is healthy again")
             job = self.watch.job
-            if revert.ended and job is not None and job.final:
+            if reverted and job is not None and job.final:
                 for _ in range(SETTLE_POLLS):  # the ledger's last lines may still be on their way
                     self.sleep(POLL_SECONDS)
                     self.look(hit)
                 self.tell("job_finished", self.since(job.ended_at), f"job {job.submission_id}: {job.status}")
                 return
-            if revert.ended and not to_the_end:
+            if reverted and not to_the_end:
                 return
-            if now >= self.at + self.request.timeout + (JOB_SECONDS if "first_report" in self.told else 0.0):
+            if now >= self.at + (duration or 0.0) + self.request.timeout + self.patience:
                 return
             self.sleep(POLL_SECONDS)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait on top of the deadline."""
+        return JOB_SECONDS if "first_report" in self.told else 0.0
 
     def time_to_revert(self, hit: RunAttempt | None, duration: float | None, elapsed: float) -> bool:
         if duration is not None:
@@ -374,7 +404,11 @@ class _Injection:
         if dead is not None:
             self.tell("node_dead", self.since(dead.ended_at), f"Ray declares the node dead: {dead.reason}")
         rejoined = next(
-            (n for n in watch.nodes if n.service == self.request.target and (n.started_at or 0) > self.at and n.alive),
+            (
+                n
+                for n in watch.nodes
+                if n.service == self.request.target and (n.started_at or 0) > self.at and n.alive
+            ),
             None,
         )
         run = watch.run
@@ -382,25 +416,39 @@ class _Injection:
             name = _progress_name(run)
             was = next((a for a in run.attempts if a.number == hit.number), None)
             if was is not None and was.failure_detected_at is not None:
-                self.tell("failure_detected", self.since(was.failure_detected_at), "Ray Train acts on the failure")
+                self.tell(
+                    "failure_detected", self.since(was.failure_detected_at), "Ray Train acts on the failure"
+                )
             for attempt in run.attempts:
                 if attempt.number <= hit.number or attempt.started_at is None:
                     continue
                 services = {n.node_id: n.service for n in watch.nodes}
                 where = ", ".join(dict.fromkeys(services.get(n, n[:8]) for n in attempt.nodes.values()))
-                self.tell("attempt_started", self.since(attempt.started_at), f"attempt {attempt.number} on {where}")
+                self.tell(
+                    "attempt_started", self.since(attempt.started_at), f"attempt {attempt.number} on {where}"
+                )
                 if attempt.loads:
                     uri = attempt.loads[0].uri.rsplit("/", 1)[-1]
                     self.tell("restored", self.since(attempt.loads[0].at), f"read {uri}")
-                first = attempt.first
-                if first is not None:
-                    self.tell("first_report", self.since(first.at), f"reports {name} {first.progress}")
+                if attempt.reports:
+                    first = attempt.reports[0]
+                    what = "reports again" if first.progress is None else f"reports {name} {first.progress}"
+                    self.tell("first_report", self.since(first.at), what)
             last = run.last
-            if last is not None and last.at > self.at and "first_report" in self.told:
+            if (
+                last is not None
+                and last.progress is not None
+                and last.at > self.at
+                and "first_report" in self.told
+            ):
                 total = f"/{run.plan.epochs}" if run.plan and run.plan.epochs else ""
                 self.tell(f"progress {last.progress}", self.since(last.at), f"{name} {last.progress}{total}")
         if rejoined is not None:
-            self.tell("node_rejoined", self.since(rejoined.started_at), f"{self.request.target} is back in the cluster")
+            self.tell(
+                "node_rejoined",
+                self.since(rejoined.started_at),
+                f"{self.request.target} is back in the cluster",
+            )
 
     def record(self, revert: _Revert) -> FaultRecord:
         from lab.receipt import FaultRecord
@@ -441,7 +489,8 @@ class _Injection:
                 fault=record,
                 events=tuple(watch.events),
                 nodes=tuple(
-                    NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason) for n in watch.nodes
+                    NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason)
+                    for n in watch.nodes
                 ),
                 stored=stored,
                 services=self.lab.status().services,
@@ -462,4 +511,4 @@ class _Injection:
         """Pass a moment on, once. `progress N` is told once for every N, under the key `progress`."""
         if key not in self.told:
             self.told.add(key)
-            self.on_moment(Moment(key.split(" ")[0], seconds, text))
+            self.on_moment(Moment(key.split(" ", 1)[0], seconds, text))

@@ -39,4 +39,3 @@ def choose(kind: str, lab: str) -> Choice:
     from lab.runtime.local.runtime import LocalRuntime
 
     return Choice(LocalRuntime(lab), "local", why)
-
