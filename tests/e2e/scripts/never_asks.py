@@ -1,0 +1,31 @@
+"""Saves a checkpoint every epoch, and never asks for one: a failure costs all the work."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from typing import Any
+
+import ray.train
+import torch
+from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
+
+def train_func(config: dict[str, Any]) -> None:
+    model = torch.nn.Linear(4, 1)
+    for epoch in range(1, config["epochs"] + 1):
+        time.sleep(0.3)  # stands for an epoch's work
+        with tempfile.TemporaryDirectory() as folder:
+            torch.save(model.state_dict(), os.path.join(folder, "model.pt"))
+            ray.train.report({"epoch": epoch}, checkpoint=Checkpoint.from_directory(folder))
+
+
+if __name__ == "__main__":
+    TorchTrainer(
+        train_func,
+        train_loop_config={"epochs": 9},
+        scaling_config=ScalingConfig(num_workers=1),
+        run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
+    ).fit()

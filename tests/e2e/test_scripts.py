@@ -1,0 +1,97 @@
+"""Scripts that know nothing of labctl: it tells those that resume from those that start from scratch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import PATIENCE, Bench
+from tests.e2e.receipts import assert_recovered, assert_valid
+
+VERDICT = 10
+TIMEOUT = 7
+
+
+def kill_the_node_of(bench: Bench, job: str, *, code: int, epoch: str = "") -> Any:
+    more = ("--after-epoch", epoch) if epoch else ()
+    target = bench.where(job)
+    argv = ("fault-inject", target, "--job", job, *more, "--json")
+    return bench.labctl(*argv, code=code, timeout=2 * PATIENCE).document
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("never_asks.py", "the script never called ray.train.get_checkpoint()"),
+        ("asks_but_ignores.py", "the script opened the checkpoint, but began with epoch 1 anyway"),
+    ],
+)
+def test_a_script_that_starts_from_scratch_is_exposed_although_its_job_succeeds(
+    bench: Bench, script: str, reason: str
+) -> None:
+    job = bench.submit(script)
+    receipt = kill_the_node_of(bench, job, code=VERDICT, epoch="3")
+    assert_valid(receipt)
+    assert receipt["verdict"] == "restarted-from-scratch", receipt
+    assert reason in receipt["reason"]
+    assert receipt["job"]["status"] == "SUCCEEDED"
+    assert receipt["attempts"][-1]["first_epoch"] == 1
+    assert receipt["lost_epochs"] >= 3
+    failed = [check["name"] for check in receipt["checks"] if not check["passed"]]
+    assert "resumed, not restarted" in failed
+    assert "little lost" in failed
+
+
+@pytest.mark.parametrize(
+    ("script", "key", "last"), [("resumes.py", "epoch", 9), ("step_based.py", "step", 225)]
+)
+def test_a_script_that_resumes_is_recognised_without_knowing_labctl(
+    bench: Bench, script: str, key: str, last: int
+) -> None:
+    job = bench.submit(script)
+    receipt = kill_the_node_of(bench, job, code=0)
+    assert_recovered(receipt)
+    assert receipt["epoch_key"] == key
+    assert receipt["attempts"][-1]["last_epoch"] == last
+    assert receipt["attempts"][-1]["first_epoch"] > receipt["attempts"][0]["first_epoch"]
+    listed = bench.labctl("checkpoints", job, "--json").document["checkpoints"]
+    assert receipt["checkpoint"]["uri"] in [checkpoint["uri"] for checkpoint in listed]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "warning"),
+    [
+        ("s3://no-such-bucket/ledger", "the ledger cannot be written"),
+        ("gopher://nowhere/ledger", "no ledger will be written"),
+    ],
+)
+def test_a_ledger_that_cannot_be_written_breaks_no_script_and_proves_nothing(
+    bench: Bench, ledger: str, warning: str
+) -> None:
+    job = bench.submit("resumes.py", "4", runtime_env={"env_vars": {"RAYLAB_LEDGER": ledger}})
+    before = bench.leaders()
+    argv = ("fault-inject", "ray-worker-0", "--job", job, "--after", "1s", "--timeout", "2s", "--json")
+    refused = bench.labctl(*argv, code=TIMEOUT)
+    assert "no checkpoint" in refused.document["error"]["message"]
+    bench.succeeds(job)
+    assert warning in bench.lab.jobs.logs(job)
+    assert bench.leaders() == before, "a fault was injected without evidence that the job runs there"
+    assert bench.lab.history(job).runs == ()
+
+
+def test_two_ranks_that_ask_for_gpus_train_on_gloo_and_cpu_where_gpus_are_simulated(bench: Bench) -> None:
+    job = bench.submit("wants_gpus.py")
+    bench.succeeds(job)
+    run = bench.lab.history(job).runs[-1]
+    assert run.plan is not None
+    assert run.plan.resources_per_worker["GPU"] == 1
+    assert len(set(run.attempts[0].nodes.values())) == 2
+    assert run.last is not None
+    metrics = run.last.metrics
+    assert (metrics["epoch"], metrics["ranks"], metrics["backend"], metrics["device"]) == (
+        2,
+        2,
+        "gloo",
+        "cpu",
+    )
