@@ -1,0 +1,342 @@
+"""From the fault to the receipt: what is told, when the fault is reverted, what is kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.errors import ServiceError, StoreError
+from lab.faults.kill import Kill
+from lab.receipt import Verdict
+from lab.recovery import DOWN_TIME_LIMIT_SECONDS, RECEIPTS_PREFIX, Moment
+from lab.runtime.base import Runtime
+from tests.unit.recovery.world import JOB, W0, W1, Training, World
+
+
+def test_a_killed_worker_is_recovered_from_and_the_proof_is_complete(world: World) -> None:
+    Training(world)
+
+    outcome = world.inject(after_epoch=3)
+
+    receipt = outcome.receipt
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+    assert all(check.passed for check in receipt.checks)
+    assert [a.nodes for a in receipt.attempts] == [(W0,), (W1,)]
+    assert outcome.fault.reverted_at is not None
+    assert world.healthy()
+
+
+def test_a_script_that_begins_again_is_exposed(world: World) -> None:
+    Training(world, resumes=False)
+
+    receipt = world.inject(after_epoch=3).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RESTARTED
+
+
+def test_moments_come_in_order_and_each_once(world: World) -> None:
+    Training(world)
+
+    world.inject(after_epoch=2)
+
+    keys = [key for key in world.told() if key != "progress"]
+    assert len(keys) == len(set(keys))
+    story = [
+        "waiting",
+        "fault",
+        "node_dead",
+        "failure_detected",
+        "attempt_started",
+        "restored",
+        "first_report",
+    ]
+    assert [key for key in keys if key in story] == story
+    assert keys[-1] == "job_finished"
+    assert {"reverted", "node_rejoined"} < set(keys)
+    after = [m for m in world.moments if m.seconds is not None]
+    assert after[0] == Moment("fault", 0.0, "kill ray-worker-0")
+    assert all(moment.seconds is not None and moment.seconds >= 0 for moment in after)
+
+
+def test_every_epoch_is_told_once_after_the_recovery(world: World) -> None:
+    Training(world, epochs=9)
+
+    world.inject(after_epoch=3)
+
+    told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
+    assert told[-1] == "epoch 9/9"
+    assert len(told) == len(set(told))
+
+
+def test_a_script_that_reports_no_epoch_is_followed_too(world: World) -> None:
+    Training(world, key=None)
+
+    world.inject()
+
+    texts = {m.key: m.text for m in world.moments}
+    assert texts["first_report"] == "reports again"
+    assert world.told()[-1] == "job_finished"
+
+
+def test_a_killed_node_comes_back_once_training_goes_on_elsewhere(world: World) -> None:
+    Training(world)
+
+    world.inject(after_epoch=2)
+
+    first = next(m for m in world.moments if m.key == "first_report")
+    assert first.seconds is not None
+    assert world.when("start") - world.when("kill") == pytest.approx(first.seconds, abs=0.6)
+    assert [name for name, _ in world.calls()] == ["kill", "start"]
+
+
+def test_a_killed_node_comes_back_at_once_when_the_rest_cannot_hold_the_ranks(world: World) -> None:
+    Training(world, ranks=2, cpus=2.0, on=(W0, W1))
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    dead = next(m for m in world.moments if m.key == "node_dead")
+    assert dead.seconds is not None
+    assert world.when("start") - world.when("kill") == pytest.approx(dead.seconds, abs=0.8)
+    assert world.when("start") - world.when("kill") < 4.0
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+
+
+def test_a_killed_node_stays_down_while_the_rest_can_hold_the_ranks(world: World) -> None:
+    Training(world, ranks=2, cpus=1.0, on=(W0, W1), takeover=5.0)
+
+    world.inject(after_epoch=2)
+
+    assert world.when("start") - world.when("kill") > 5.0
+
+
+def test_a_killed_node_comes_back_in_the_end_although_training_does_not_go_on(world: World) -> None:
+    Training(world, takeover=1000.0)
+
+    receipt = world.inject(after_epoch=2, timeout=60.0).receipt
+
+    assert world.when("start") - world.when("kill") == pytest.approx(DOWN_TIME_LIMIT_SECONDS, abs=0.6)
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert world.clock() - world.begin == pytest.approx(63.0, abs=3.0)
+
+
+def test_a_duration_decides_when_the_node_comes_back(world: World) -> None:
+    Training(world, epochs=30)
+
+    outcome = world.inject(after_epoch=2, duration=12.0)
+
+    assert world.when("start") - world.when("kill") == pytest.approx(12.0, abs=0.3)
+    assert outcome.fault.parameters == {"for": 12.0}
+
+
+def test_a_duration_longer_than_the_timeout_is_kept(world: World) -> None:
+    Training(world, takeover=1000.0)
+
+    world.inject(after_epoch=2, duration=40.0, timeout=10.0)
+
+    assert world.when("start") - world.when("kill") == pytest.approx(40.0, abs=0.3)
+
+
+def test_a_pause_ends_after_its_own_duration_and_the_node_joins_anew(world: World) -> None:
+    Training(world, epochs=30)
+
+    receipt = world.inject(W0, "pause", after_epoch=2).receipt
+
+    assert world.when("resume") - world.when("pause") == pytest.approx(10.0, abs=0.3)
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+    assert world.healthy()
+
+
+def test_a_stopped_node_comes_back(world: World) -> None:
+    Training(world)
+
+    receipt = world.inject(W0, "stop", after_epoch=2).receipt
+
+    assert [name for name, _ in world.calls()] == ["stop", "start"]
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+
+
+def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(world: World) -> None:
+    Training(world, takeover=1000.0)
+    world.clock.after(8.0, lambda: world.jobs.put("FAILED", at=world.clock()))
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.FAILED
+    assert world.when("start") == pytest.approx(8.0, abs=0.8)
+    assert world.told()[-1] == "job_finished"
+    assert world.healthy()
+
+
+# Whatever happens, the fault is reverted
+
+
+@pytest.mark.parametrize("kind", ["kill", "stop", "pause"])
+@pytest.mark.parametrize("key", ["fault", "node_dead", "first_report", "job_finished"])
+def test_ctrl_c_at_any_moment_reverts_the_fault(world: World, kind: str, key: str) -> None:
+    Training(world, epochs=20)
+
+    def interrupt(moment: Moment) -> None:
+        if moment.key == key:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(W0, kind, after_epoch=2, on_moment=interrupt)
+    assert world.healthy()
+
+
+def test_a_fault_that_fails_half_way_is_reverted_and_its_error_shown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+
+    def half(self: Kill, runtime: Runtime, service: str) -> None:
+        runtime.kill(service)
+        raise ServiceError("half a kill")
+
+    monkeypatch.setattr(Kill, "inject", half)
+
+    with pytest.raises(ServiceError, match="half a kill"):
+        world.inject()
+    assert world.healthy()
+
+
+def test_a_node_that_does_not_come_back_is_an_error(world: World) -> None:
+    Training(world)
+    world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
+
+    with pytest.raises(ServiceError, match="ended while starting"):
+        world.inject(after_epoch=2)
+    assert "reverted" not in world.told()
+
+
+def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+
+    def broken(self: Kill, runtime: Runtime, service: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Kill, "revert", broken)
+
+    with pytest.raises(OSError, match="No space left"):
+        world.inject(after_epoch=2)
+
+
+# --no-wait
+
+
+def test_without_waiting_it_returns_when_the_fault_is_reverted(world: World) -> None:
+    Training(world, epochs=1000)
+
+    outcome = world.inject(after_epoch=2, duration=3.0, wait=False)
+
+    assert outcome.receipt is None
+    assert outcome.fault.reverted_at is not None
+    assert outcome.fault.reverted_at - outcome.fault.at == pytest.approx(3.0, abs=0.6)
+    assert not world.jobs.get(JOB).final
+    assert world.healthy()
+    assert "reverted" in world.told()
+
+
+# Evidence
+
+
+def test_the_receipt_is_kept_in_the_object_store(world: World) -> None:
+    Training(world)
+
+    outcome = world.inject(after_epoch=2)
+
+    name = f"{RECEIPTS_PREFIX}/{JOB}-{int(outcome.fault.at)}.json"
+    assert outcome.receipt is not None
+    assert json.loads(world.store.get(name)) == outcome.receipt.to_json()
+
+
+def test_a_receipt_that_cannot_be_kept_is_told_and_still_given(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+
+    def full(key: str, data: bytes) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(world.store, "put", full)
+
+    assert world.inject(after_epoch=2).receipt is not None
+    assert world.moments[-1].key == "problem"
+    assert "the disk is full" in world.moments[-1].text
+
+
+def test_an_unreadable_ledger_is_a_problem_of_the_receipt_and_no_crash(world: World) -> None:
+    Training(world)
+
+    def cut_off(moment: Moment) -> None:
+        world.moments.append(moment)
+        if moment.key == "fault":
+            world.store.failure = StoreError("cannot be reached")
+
+    receipt = world.inject(after_epoch=2, on_moment=cut_off).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert any("ledger could not be read: cannot be reached" in problem for problem in receipt.problems)
+    assert world.healthy()
+
+
+def test_a_store_that_is_silent_for_a_while_costs_no_proof(world: World) -> None:
+    Training(world)
+
+    def silence(on: bool) -> None:
+        world.api.silent = on
+        world.store.failure = StoreError("cannot be reached") if on else None
+
+    def cut_off(moment: Moment) -> None:
+        world.moments.append(moment)
+        if moment.key == "fault":
+            silence(True)
+            world.clock.after(3.0, lambda: silence(False))
+
+    receipt = world.inject(after_epoch=2, on_moment=cut_off).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+
+
+def test_a_cluster_that_falls_silent_for_good_is_a_problem(world: World) -> None:
+    Training(world)
+
+    def cut_off(moment: Moment) -> None:
+        world.moments.append(moment)
+        world.api.silent = world.api.silent or moment.key == "fault"
+
+    receipt = world.inject(after_epoch=2, on_moment=cut_off, timeout=20.0).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert any("Ray did not answer" in problem for problem in receipt.problems)
+
+
+def test_a_checkpoint_that_cannot_be_read_back_is_a_problem(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lab import checkpoints
+
+    Training(world)
+
+    def unreadable(store: object, uri: str) -> dict[str, str]:
+        raise StoreError("denied")
+
+    monkeypatch.setattr(checkpoints, "stored_manifest", unreadable)
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert any("could not be read back: denied" in problem for problem in receipt.problems)
