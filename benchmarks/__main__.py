@@ -11,7 +11,9 @@ from benchmarks.measure import table
 
 def main() -> None:
     """Run one benchmark and print its table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Timings as ratios against a peer.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Timings as ratios against a peer."
+    )
     parser.add_argument("what", choices=["cli", "up", "submit", "recovery", "false-deaths"])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--faults", default="kill,stop", help="for recovery, of kill, stop and pause")

@@ -44,7 +44,10 @@ class Row:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table."""
-    lines = ["| what | median s (min-max) | peer | peer's median s (min-max) | peer / ours |", "| --- " * 5 + "|"]
+    lines = [
+        "| what | median s (min-max) | peer | peer's median s (min-max) | peer / ours |",
+        "| --- " * 5 + "|",
+    ]
     for row in rows:
         peer = _spread(row.peer_seconds) if row.peer_seconds else ""
         ratio = f"{row.ratio:.1f}x" if row.ratio else ""

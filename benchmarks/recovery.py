@@ -1,4 +1,4 @@
-"""From a fault to the first new epoch: the lab's settings against stock Ray's, one-worker runs of `digits`."""
+"""From a fault to the first new epoch: the lab's settings against stock Ray's, one-worker `digits`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def once(lab: Lab, kind: str) -> float:
     job = lab.submit_workload("digits", {"epochs": "12"}).submission_id
     while not (workers := lab.placement(job).workers):
         time.sleep(0.5)
-    duration = 120.0 if kind == "pause" else None  # stock Ray needs more than a minute to give a frozen node up
+    duration = (
+        120.0 if kind == "pause" else None
+    )  # stock Ray needs more than a minute to give a frozen node up
     request = FaultRequest(workers[0][1], kind, job, after_epoch=3, duration=duration, timeout=240.0)
     first: list[float] = []
 

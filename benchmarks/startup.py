@@ -42,14 +42,21 @@ def up(runs: int) -> list[Row]:
 
             def note(progress: object, alive: list[float] = alive) -> None:
                 state = getattr(progress, "state", None)
-                if getattr(progress, "service", "") == "ray-worker-1" and state is not None and state.value == "healthy":
+                if (
+                    getattr(progress, "service", "") == "ray-worker-1"
+                    and state is not None
+                    and state.value == "healthy"
+                ):
                     alive.append(getattr(progress, "seconds", 0.0))
 
             whole.append(timed(lambda lab=lab, note=note: lab.up(spec("bench-up"), note)))  # type: ignore[misc]
             workers.append(alive[0])
             say(f"up {number + 1}/{runs}: {whole[-1]:.1f} s")
             lab.down(volumes=True)
-    return [Row("up: both workers alive in Ray", tuple(workers)), Row("up: every service healthy", tuple(whole))]
+    return [
+        Row("up: both workers alive in Ray", tuple(workers)),
+        Row("up: every service healthy", tuple(whole)),
+    ]
 
 
 def submit(runs: int) -> list[Row]:

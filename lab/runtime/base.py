@@ -32,7 +32,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """Start every service that is not healthy yet and wait until all are. Idempotent; repairs a half-state.
+        """Start every service that is not healthy and wait until all are. Idempotent; repairs a half-state.
 
         A lab that is up with another spec is left as it is. When it fails or is interrupted, what this call
         started is stopped again; what ran before stays.

@@ -162,7 +162,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--workers", type=int, default=1, help="Ray Train workers (ranks)")
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs per worker")
-    parser.add_argument("--gpus", type=float, default=None, help="GPUs per worker (default: 1 where there are)")
+    parser.add_argument(
+        "--gpus", type=float, default=None, help="GPUs per worker (default: 1 where there are)"
+    )
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--dropout", type=float, default=0.25)

@@ -84,7 +84,9 @@ def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 class Recorder:
     """Records the events of one process. Thread-safe; no method raises because of the store."""
 
-    def __init__(self, write: Write, prefix: str, common: dict[str, Any], *, clock: Callable[[], float] = time.time):
+    def __init__(
+        self, write: Write, prefix: str, common: dict[str, Any], *, clock: Callable[[], float] = time.time
+    ):
         """`prefix` is the object name up to the running number; `common` goes into every event."""
         self._write, self._prefix, self._common, self._clock = write, prefix, common, clock
         self._queue: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -152,7 +154,9 @@ def open_recorder(job: str, role: str, common: dict[str, Any]) -> Recorder | Non
     try:
         write = pyarrow_writer(uri)
     except Exception as error:
-        logger.warning("raylab: no ledger will be written: %s=%s is unusable: %s", LEDGER_VARIABLE, uri, error)
+        logger.warning(
+            "raylab: no ledger will be written: %s=%s is unusable: %s", LEDGER_VARIABLE, uri, error
+        )
         return None
     prefix = f"{job}/{role}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     return Recorder(write, prefix, {"job": job, **common})

@@ -44,7 +44,7 @@ from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUt
 from raylab_probe.recorder import Recorder, manifest, open_recorder, plain
 
 FLUSH_SECONDS = 2.0
-"""How long a rank waits, once per checkpoint, for its SHA-256 to be stored (it is written during the upload)."""
+"""How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
 
 
 def submission_id() -> str:
@@ -142,7 +142,9 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
     def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
         if training_report.checkpoint is not None:
             self._record(
-                "checkpoint_committed", uri=uri_of(training_report.checkpoint), metrics=plain(training_report.metrics)
+                "checkpoint_committed",
+                uri=uri_of(training_report.checkpoint),
+                metrics=plain(training_report.metrics),
             )
 
     @quietly

@@ -116,7 +116,7 @@ class Plan:
     @property
     def services(self) -> tuple[str, ...]:
         """What is started, in this order."""
-        return (STORE, HEAD, *self.spec.worker_services, *([PROMETHEUS] if self.prometheus else []), JUPYTER)
+        return (STORE, *([PROMETHEUS] if self.prometheus else []), JUPYTER, HEAD, *self.spec.worker_services)
 
     def url(self, port: str, scheme: str = "http") -> str:
         """The loopback URL of a named port."""

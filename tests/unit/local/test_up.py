@@ -26,7 +26,7 @@ from lab.runtime.local.ports import is_free as really_free
 from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, LabSpec, Progress, State, worker
 from tests.unit.local.machine import BOOTED_AT, SPEC, FakeProcess, Machine
 
-ALL = [STORE, HEAD, worker(0), worker(1), JUPYTER]
+ALL = [STORE, JUPYTER, HEAD, worker(0), worker(1)]
 
 
 def nothing_left(machine: Machine, folder: Path) -> bool:
@@ -60,7 +60,7 @@ def test_programs_on_the_path_are_used(machine: Machine, tmp_path: Path) -> None
 
     status = machine.runtime(tmp_path).up(SPEC)
 
-    assert machine.services("spawn") == [STORE, HEAD, worker(0), worker(1), PROMETHEUS, JUPYTER]
+    assert machine.services("spawn") == [STORE, PROMETHEUS, JUPYTER, HEAD, worker(0), worker(1)]
     assert status.service(STORE) is not None
     assert not any("moto" in note for note in status.notes)
     assert (tmp_path / "raylab" / "prometheus.yml").exists()
