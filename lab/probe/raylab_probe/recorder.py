@@ -6,6 +6,7 @@ One event is one JSON object on one line. Object stores cannot append, so every 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -22,6 +23,9 @@ from typing import Any
 SCHEMA = "ledger/1"
 LEDGER_VARIABLE = "RAYLAB_LEDGER"
 """Environment variable with the URI under which ledgers are kept; unset means that none is kept."""
+
+MAX_DEPTH = 12
+"""Levels of nested values that an event keeps; a deeper one becomes text."""
 
 MAX_BUFFERED_EVENTS = 10_000
 """Events kept in memory while the object store does not answer; beyond it the oldest are dropped."""
@@ -49,23 +53,23 @@ def pyarrow_writer(uri: str) -> Write:
     return write
 
 
-def plain(value: Any) -> Any:
-    """`value` as something JSON can hold: numbers and strings stay, the rest becomes a short text."""
+def plain(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """`value` as something JSON can hold: numbers and strings stay, the rest a short text. Never raises."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    item = getattr(value, "item", None)  # numpy and torch scalars
-    if callable(item) and getattr(value, "size", 1) in (1, ()):
-        try:
-            return plain(item())
-        except (TypeError, ValueError, RuntimeError):
-            pass
-    return repr(value)[:200]
+    try:
+        if depth > 0 and isinstance(value, dict):
+            return {str(k): plain(v, depth - 1) for k, v in value.items()}
+        if depth > 0 and isinstance(value, (list, tuple)):
+            return [plain(v, depth - 1) for v in value]
+        if depth > 0 and callable(getattr(value, "item", None)):
+            with contextlib.suppress(Exception):
+                return plain(value.item(), depth - 1)  # scalars of numpy and torch; arrays raise
+        return repr(value)[:200]
+    except Exception as error:  # whatever a user's own class raises
+        return f"<{type(value).__name__}: {type(error).__name__}>"
 
 
 def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
@@ -81,14 +85,30 @@ def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     return files
 
 
+def try_manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]] | None:
+    """As `manifest`; None, with a warning, when something cannot be read."""
+    try:
+        return manifest(folder)
+    except OSError as error:
+        logger.warning("raylab: %s cannot be hashed for the ledger: %s", folder, error)
+        return None
+
+
 class Recorder:
     """Records the events of one process. Thread-safe; no method raises because of the store."""
 
     def __init__(
-        self, write: Write, prefix: str, common: dict[str, Any], *, clock: Callable[[], float] = time.time
-    ):
+        self,
+        write: Write,
+        prefix: str,
+        common: dict[str, Any],
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """`prefix` is the object name up to the running number; `common` goes into every event."""
-        self._write, self._prefix, self._common, self._clock = write, prefix, common, clock
+        self._write, self._prefix, self._common = write, prefix, common
+        self._clock, self._sleep = clock, sleep
         self._queue: queue.Queue[dict[str, Any]] = queue.Queue()
         self._idle = threading.Condition()
         self._pending = 0
@@ -99,9 +119,10 @@ class Recorder:
     def record(self, event: str, **fields: Any) -> None:
         """Queue one event; its time is taken now (seconds since the epoch)."""
         entry = {"schema": SCHEMA, "event": event, "at": self._clock(), **self._common, **fields}
+        entry = {k: plain(v) for k, v in entry.items()}
         with self._idle:
             self._pending += 1
-        self._queue.put({k: plain(v) for k, v in entry.items()})
+        self._queue.put(entry)
 
     def flush(self, timeout: float) -> bool:
         """Wait until what was recorded so far is stored; False when `timeout` seconds were not enough."""
@@ -127,7 +148,7 @@ class Recorder:
                 self._write(name, lines.encode())
             except Exception as error:  # whatever the store's client raises: training must go on
                 self._warn(error)
-                time.sleep(RETRY_SECONDS)
+                self._sleep(RETRY_SECONDS)
                 continue
             self._settle(len(buffered))
             buffered = []

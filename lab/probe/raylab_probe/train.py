@@ -41,7 +41,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
-from raylab_probe.recorder import Recorder, manifest, open_recorder, plain
+from raylab_probe.recorder import Recorder, open_recorder, plain, try_manifest
 
 FLUSH_SECONDS = 2.0
 """How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
@@ -195,7 +195,7 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None
         self: Any, checkpoint_dir_name: str, metrics: Any, checkpoint: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         local = checkpoint is not None and checkpoint.filesystem.type_name == "local"
-        files = manifest(checkpoint.path) if local else None
+        files = try_manifest(checkpoint.path) if local else None
         report = upload(self, checkpoint_dir_name, metrics, checkpoint, *args, **kwargs)
         if report.checkpoint is not None:
             saved.uri = uri_of(report.checkpoint)
@@ -230,7 +230,7 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None
     @functools.wraps(to_directory)
     def watched_to_directory(self: Any, *args: Any, **kwargs: Any) -> str:
         folder = to_directory(self, *args, **kwargs)
-        record("checkpoint_loaded", uri=uri_of(self), files=manifest(folder))
+        record("checkpoint_loaded", uri=uri_of(self), files=try_manifest(folder))
         return str(folder)
 
     Checkpoint.to_directory = watched_to_directory
