@@ -45,6 +45,9 @@ class Entry:
     def status(self) -> str:
         return self.state
 
+    def is_running(self) -> bool:
+        return self.table.entries.get(self.pid) is self
+
     def uids(self) -> Any:
         return SimpleNamespace(real=self.uid)
 
@@ -86,9 +89,6 @@ class Table:
     def getsid(self, pid: int) -> int:
         return self.process(pid).sid
 
-    def wait(self, found: list[Entry], timeout: float) -> tuple[list[Entry], list[Entry]]:
-        return [e for e in found if e.pid not in self.entries], [e for e in found if e.pid in self.entries]
-
     def pids(self, found: list[Any]) -> set[int]:
         return {entry.pid for entry in found}
 
@@ -98,7 +98,9 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     table = Table()
     monkeypatch.setattr(psutil, "Process", table.process)
     monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(table.entries.values()))
-    monkeypatch.setattr(psutil, "wait_procs", table.wait)
+    now = [0.0]
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(processes, "time", time)
     monkeypatch.setattr(os, "getsid", table.getsid)
     return table
 

@@ -52,8 +52,8 @@ def every(plan: Plan) -> dict[str, Any]:
 
 
 def test_the_services_depend_on_what_there_is() -> None:
-    assert plan().services == (STORE, HEAD, W0, W1, JUPYTER)
-    assert plan(prometheus="/bin/prometheus").services == (STORE, HEAD, W0, W1, PROMETHEUS, JUPYTER)
+    assert plan().services == (STORE, JUPYTER, HEAD, W0, W1)
+    assert plan(prometheus="/bin/prometheus").services == (STORE, PROMETHEUS, JUPYTER, HEAD, W0, W1)
 
 
 @pytest.mark.parametrize("store", ["minio", "moto"])

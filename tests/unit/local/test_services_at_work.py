@@ -76,7 +76,7 @@ def test_kill_and_stop_end_the_whole_service_and_nothing_else(
     CALLS[call](runtime, W0)
 
     assert machine.graces == {W0: grace}
-    assert machine.alive == [STORE, HEAD, W1, JUPYTER]
+    assert machine.alive == [STORE, JUPYTER, HEAD, W1]
     assert 7 not in machine.running
     assert state_of(runtime, W0) is State.EXITED
 

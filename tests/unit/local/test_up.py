@@ -138,7 +138,7 @@ def test_a_failed_repair_stops_only_what_it_started(machine: Machine, tmp_path: 
 
     with pytest.raises(ServiceError, match="ray-worker-1 ended while starting"):
         machine.runtime(tmp_path).up(SPEC)
-    assert machine.alive == [STORE, HEAD, worker(0), JUPYTER]
+    assert machine.alive == [STORE, JUPYTER, HEAD, worker(0)]
     states = {s.service: s.state for s in machine.runtime(tmp_path).status().services}
     assert states[worker(1)] is State.ABSENT
     assert states[HEAD] is State.HEALTHY
