@@ -58,10 +58,12 @@ class Lab:
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """Start the lab; see Runtime.up."""
+        self._forget_connections()
         return self.runtime.up(spec, on_progress)
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab; see Runtime.down."""
+        self._forget_connections()
         return self.runtime.down(volumes=volumes, on_progress=on_progress)
 
     def status(self) -> LabStatus:
@@ -128,6 +130,10 @@ class Lab:
                 metadata=metadata,
             )
         )
+
+    def _forget_connections(self) -> None:
+        for name in ("api", "jobs", "store"):
+            self.__dict__.pop(name, None)
 
     def history(self, submission_id: str) -> History:
         """What the ledger says about a job so far."""

@@ -40,8 +40,8 @@ class FakeApi(RayApi):
 class FakeJobs(Jobs):
     """Jobs as a test sets them."""
 
-    def __init__(self) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""))
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=sleep)
         self.jobs: dict[str, Job] = {}
 
     def put(self, status: str, submission_id: str = JOB, *, at: float = 0.0, node_id: str = "") -> None:
@@ -70,7 +70,11 @@ class World:
         self.clock.sleep(5)
         self.begin = self.clock()
         self.host.journal.clear()
-        self.api, self.jobs, self.store = FakeApi(self.runtime), FakeJobs(), FakeObjectStore(clock=self.clock)
+        self.api, self.jobs, self.store = (
+            FakeApi(self.runtime),
+            FakeJobs(self.clock, self.sleep),
+            FakeObjectStore(clock=self.clock),
+        )
         self.lab = Lab(self.runtime)
         self.lab.__dict__.update(api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
@@ -86,11 +90,11 @@ class World:
     def node_id(self, service: str) -> str:
         return next((n.node_id for n in self.runtime.nodes() if n.alive and n.service == service), "")
 
-    def write(self, event: str, **fields: Any) -> None:
+    def write(self, event: str, job: str = JOB, **fields: Any) -> None:
         """Append an event to the job's ledger, now."""
         self._written += 1
-        entry = {"schema": "ledger/1", "event": event, "at": self.clock(), "job": JOB, "run": RUN, **fields}
-        key = f"{LEDGER_PREFIX}/{JOB}/x-{self._written:06d}.jsonl"
+        entry = {"schema": "ledger/1", "event": event, "at": self.clock(), "job": job, "run": RUN, **fields}
+        key = f"{LEDGER_PREFIX}/{job}/x-{self._written:06d}.jsonl"
         self.store.buckets["ray"][key] = (json.dumps(entry).encode(), self.clock())
 
     def inject(
@@ -141,6 +145,7 @@ class Training:
     takeover: float = 1.0
     """Seconds from a failure to the next attempt."""
     first: int = 1
+    job: str = JOB
     crashes: bool = False
     """Whether the script fails in the next epoch, although its nodes are well."""
     attempt: int = 0
@@ -148,13 +153,14 @@ class Training:
     nodes: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.world.jobs.put("RUNNING")
+        self.world.jobs.put("RUNNING", self.job)
         self.done = self.first - 1
         self.world.clock.after(self.start_after, self.begin)
 
     def begin(self) -> None:
         self.world.write(
             "run_started",
+            self.job,
             num_workers=self.ranks,
             resources_per_worker={"CPU": self.cpus},
             config={"epochs": self.epochs},
@@ -179,7 +185,7 @@ class Training:
         self.world.clock.after(1.0, self.epoch)
 
     def epoch(self) -> None:
-        if self.world.jobs.get(JOB).final:
+        if self.world.jobs.get(self.job).final:
             return
         if self.crashes or not all(self.lives(service) for service in self.nodes):
             self.crashes = False
@@ -191,12 +197,15 @@ class Training:
         self.save()
         if self.done >= self.epochs:
             self.write("run_finished", error=None)
-            self.world.clock.after(0.5, lambda: self.world.jobs.put("SUCCEEDED", at=self.world.clock()))
+            self.world.clock.after(
+                0.5, lambda: self.world.jobs.put("SUCCEEDED", self.job, at=self.world.clock())
+            )
         else:
             self.world.clock.after(1.0, self.epoch)
 
     def save(self) -> None:
-        metrics = {self.key: self.done} if self.key else {"loss": 0.5}
+        metrics: dict[str, Any] = {self.key: self.done} if self.key else {"loss": 0.5}
+        metrics["weights_sha256"] = hashlib.sha256(self.data(self.done)).hexdigest()
         uri = self.uri(self.done)
         key = uri.removeprefix("s3://ray/")
         self.world.store.buckets["ray"][f"{key}/data"] = (self.data(self.done), self.world.clock())
@@ -220,7 +229,7 @@ class Training:
         return self.world.node_id(service) == self.nodes[service] and lab.state(service) is State.HEALTHY
 
     def write(self, event: str, **fields: Any) -> None:
-        self.world.write(event, attempt=self.attempt, **fields)
+        self.world.write(event, self.job, attempt=self.attempt, **fields)
 
     def uri(self, epoch: int) -> str:
         return f"s3://ray/{RUN}/checkpoint_{epoch:06d}"

@@ -1,0 +1,277 @@
+"""A lab as an object: submit, where a job runs, which one runs, restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import Node, RayApi
+from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
+from lab.jobs import Job, Jobs, Submission
+from lab.lab import Lab, Placement, place
+from lab.ledger import Event, History
+from lab.runtime.fake import FakeRuntime
+from lab.topology import LabSpec, State, worker
+
+W0, W1 = worker(0), worker(1)
+
+
+def node(node_id: str, service: str, *, alive: bool = True, cpus: float = 8.0) -> Node:
+    return Node(node_id, service, alive, False, {"CPU": cpus}, 1.0, None, "")
+
+
+NODES = (node("h", "ray-head", cpus=0), node("a", W0), node("b", W1), node("old", W0, alive=False))
+
+
+class FakeApi(RayApi):
+    def __init__(self, error: ClusterError | None = None) -> None:
+        super().__init__("http://127.0.0.1:1", "")
+        self.error = error
+
+    def nodes(self) -> tuple[Node, ...]:
+        if self.error:
+            raise self.error
+        return NODES
+
+
+class FakeJobs(Jobs):
+    def __init__(self, *jobs: Job) -> None:
+        super().__init__(FakeApi())
+        self.jobs = jobs
+        self.submitted: list[Submission] = []
+
+    def submit(self, submission: Submission) -> str:
+        self.submitted.append(submission)
+        return "j1"
+
+    def list(self) -> tuple[Job, ...]:
+        return self.jobs
+
+
+def job(submission_id: str = "j1", status: str = "RUNNING", node_id: str = "h") -> Job:
+    return Job(submission_id, status, "", "", 0.0, None, node_id, None, {})
+
+
+def lab_with(*jobs: Job, error: ClusterError | None = None) -> tuple[Lab, FakeJobs]:
+    lab, fake = Lab(FakeRuntime("raylab")), FakeJobs(*jobs)
+    lab.__dict__.update(api=FakeApi(error), jobs=fake)
+    return lab, fake
+
+
+# Submit
+
+
+def test_a_job_that_fits_is_submitted_and_waits_for_nothing(tmp_path: Path) -> None:
+    lab, jobs = lab_with()
+    submission = Submission(("true",), tmp_path, num_cpus=8)
+
+    found = lab.submit(submission)
+
+    assert (found.submission_id, found.waits) == ("j1", "")
+    assert jobs.submitted == [submission]
+
+
+def test_a_job_that_no_node_can_hold_is_submitted_and_the_answer_says_why(tmp_path: Path) -> None:
+    lab, jobs = lab_with()
+
+    found = lab.submit(Submission(("true",), tmp_path, num_gpus=1))
+
+    assert found.waits == "no node has 1 GPU; the largest has 0"
+    assert len(jobs.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [((), UsageError), (("python", "missing.py"), NotFoundError), (("python", "bad.py"), UsageError)],
+)
+def test_what_must_fail_is_not_submitted(
+    tmp_path: Path, command: tuple[str, ...], error: type[Exception]
+) -> None:
+    (tmp_path / "bad.py").write_text("if")
+    lab, jobs = lab_with()
+
+    with pytest.raises(error):
+        lab.submit(Submission(command, tmp_path))
+    assert not jobs.submitted
+
+
+def test_nothing_is_submitted_to_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
+    lab, jobs = lab_with(error=ClusterError("silent"))
+
+    with pytest.raises(ClusterError):
+        lab.submit(Submission(("true",), tmp_path))
+    assert not jobs.submitted
+
+
+def test_without_a_working_directory_the_script_is_looked_for_where_the_person_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    lab, _ = lab_with()
+    monkeypatch.chdir(tmp_path)
+
+    assert lab.submit(Submission(("python", "train.py"))).submission_id == "j1"
+
+
+def test_a_workload_becomes_a_submission_with_its_settings() -> None:
+    lab, jobs = lab_with()
+
+    lab.submit_workload("digits", {"epochs": "3"}, num_cpus=1, job_name="demo")
+
+    submission = jobs.submitted[0]
+    argv = list(submission.command)
+    assert argv[argv.index("--epochs") + 1] == "3"
+    assert submission.working_dir is not None
+    assert submission.working_dir.name == "digits"
+    assert submission.metadata == {"raylab_workload": "digits", "job_name": "demo"}
+    assert submission.num_cpus == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "error"),
+    [
+        ("nope", {}, NotFoundError),
+        ("digits", {"nope": "1"}, UsageError),
+        ("digits", {"epochs": "0"}, UsageError),
+    ],
+)
+def test_a_workload_that_makes_no_sense_is_not_submitted(
+    name: str, settings: dict[str, str], error: type[Exception]
+) -> None:
+    lab, jobs = lab_with()
+
+    with pytest.raises(error):
+        lab.submit_workload(name, settings)
+    assert not jobs.submitted
+
+
+# Where a job runs
+
+
+def event(name: str, at: float, attempt: int = 1, run: str = "r", **fields: Any) -> Event:
+    return Event(name, at, "j1", run, attempt, None, "", fields)
+
+
+def started(at: float, nodes: dict[int, str], attempt: int = 1, run: str = "r") -> Event:
+    workers = [{"rank": rank, "node_id": node_id} for rank, node_id in nodes.items()]
+    return event("attempt_started", at, attempt, run, workers=workers)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([], ()),
+        ([event("run_started", 1, 0)], ()),
+        ([started(1, {0: "a"})], ((0, W0),)),
+        ([started(1, {1: "a", 0: "b"})], ((0, W1), (1, W0))),
+        ([started(1, {0: "a"}), event("attempt_ended", 2)], ()),
+        ([started(1, {0: "a"}), event("attempt_ended", 2), started(3, {0: "b"}, 2)], ((0, W1),)),
+        ([started(1, {0: "a"}), event("run_finished", 2, error=None)], ()),
+        ([started(1, {0: "old"})], ((0, W0),)),
+        ([started(1, {0: "0123456789abcdef"})], ((0, "01234567"),)),
+        ([started(1, {0: "a"}), started(2, {0: "b"}, run="s")], ((0, W0), (0, W1))),
+    ],
+)
+def test_a_job_runs_where_the_newest_attempt_of_each_run_is(
+    events: list[Event], expected: tuple[tuple[int, str], ...]
+) -> None:
+    assert place(job(), History.of(events), NODES) == Placement("j1", "ray-head", expected)
+
+
+def test_an_ended_job_runs_nowhere() -> None:
+    found = place(job(status="FAILED"), History.of([started(1, {0: "a"})]), NODES)
+
+    assert found == Placement("j1", "", ())
+    assert found.services == ()
+
+
+def test_the_services_of_a_job_are_its_ranks_then_its_driver_each_once() -> None:
+    assert Placement("j1", "ray-head", ((0, W1), (1, W0), (2, W1))).services == (W1, W0, "ray-head")
+    assert Placement("j1", W0, ((0, W0),)).services == (W0,)
+
+
+# Which job runs
+
+
+def test_the_one_running_job_is_found_among_ended_ones() -> None:
+    lab, _ = lab_with(job("a", "SUCCEEDED"), job("b", "PENDING"), job("c", "STOPPED"))
+
+    assert lab.running_job().submission_id == "b"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ([], "no job is running"),
+        ([job("a", "FAILED")], "no job is running"),
+        ([job("a"), job("b", "PENDING")], "2 jobs are running: a, b"),
+    ],
+)
+def test_none_or_several_running_jobs_are_refused(jobs: list[Job], message: str) -> None:
+    lab, _ = lab_with(*jobs)
+
+    with pytest.raises(RefusedError, match=message):
+        lab.running_job()
+
+
+# Restart, and connections
+
+
+@pytest.mark.parametrize("before", ["healthy", "paused", "exited"])
+def test_restart_gives_a_service_a_new_process_whatever_its_state(before: str) -> None:
+    runtime = FakeRuntime("raylab")
+    runtime.up(LabSpec())
+    old = runtime.status().service(W0)
+    if before == "paused":
+        runtime.pause(W0)
+    elif before == "exited":
+        runtime.die(W0)
+
+    Lab(runtime).restart(W0)
+
+    new = runtime.status().service(W0)
+    assert old is not None
+    assert new is not None
+    assert new.state is State.HEALTHY
+    assert new.pid != old.pid
+
+
+def test_restart_of_an_unknown_service_or_a_lab_that_is_down_is_an_error() -> None:
+    runtime = FakeRuntime("raylab")
+    with pytest.raises(LabDownError):
+        Lab(runtime).restart(W0)
+
+    runtime.up(LabSpec())
+    with pytest.raises(NotFoundError):
+        Lab(runtime).restart("nonsense")
+    assert runtime.status().healthy
+
+
+def test_a_lab_that_was_started_anew_is_reached_at_its_new_address() -> None:
+    runtime = FakeRuntime("raylab")
+    lab = Lab(runtime)
+    lab.up(LabSpec())
+    first = lab.api.url
+    lab.down()
+    runtime.host.taken = {int(first.rsplit(":", 1)[1]): "somebody"}
+
+    lab.up(LabSpec())
+
+    assert lab.api.url == runtime.endpoints().dashboard != first
+
+
+def test_a_lab_that_is_down_has_no_connections() -> None:
+    lab = Lab(FakeRuntime("raylab"))
+
+    for ask in (lambda: lab.api, lambda: lab.jobs, lambda: lab.store):
+        with pytest.raises(LabDownError):
+            ask()
+
+
+def test_a_job_is_final_in_three_states() -> None:
+    states = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED")
+
+    assert [replace(job(), status=s).final for s in states] == [False, False, True, True, True]
