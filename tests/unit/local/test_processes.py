@@ -99,7 +99,9 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     monkeypatch.setattr(psutil, "Process", table.process)
     monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(table.entries.values()))
     now = [0.0]
-    time = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    time = SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
     monkeypatch.setattr(processes, "time", time)
     monkeypatch.setattr(os, "getsid", table.getsid)
     return table
