@@ -39,6 +39,18 @@ MAX_PACKAGE_BYTES = 100 * 1024**2
 
 POLL_SECONDS = 0.5
 
+STOP_SECONDS = 30.0
+"""Deadline for a job to end once it was asked to."""
+
+START_GRACE_SECONDS = 3.0
+"""How long a job that is asked to stop before it has started may take to do so by itself."""
+
+GIVE_UP = (
+    "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
+    "'_ray_internal_job_actor_' + sys.argv[1], namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
+)
+"""Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -81,6 +93,11 @@ class Job:
     def final(self) -> bool:
         """Whether the job has ended."""
         return self.status in FINAL
+
+    @property
+    def demand(self) -> Mapping[str, float]:
+        """What the entrypoint asks of one node, if labctl submitted it: resource -> amount."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
     @property
     def workload(self) -> str:
@@ -182,14 +199,33 @@ class Jobs:
             self._sleep(POLL_SECONDS)
 
     def stop(self, submission_id: str) -> Job:
-        """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); an ended job stays as it is."""
+        """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); an ended job stays as it is.
+
+        One that waits for resources cannot answer: its place in the queue is given up, and it ends as FAILED.
+        Raises NotFoundError, ClusterError, WaitTimeoutError.
+        """
         job = self.get(submission_id)
         if job.final:
             return job
         reply = self._api.request("POST", f"/api/jobs/{quote(submission_id, safe='')}/stop", timeout=30)
         if reply.status != 200:
             raise ClusterError(f"Ray could not stop job {submission_id}: {_last_line(reply.data)}")
-        return self.wait(submission_id, 30)
+        deadline = self._clock() + START_GRACE_SECONDS
+        while job.status == "PENDING" and self._clock() < deadline:
+            self._sleep(POLL_SECONDS)
+            job = self.get(submission_id)
+        if job.status == "PENDING":
+            self._give_up(submission_id)
+        return self.wait(submission_id, STOP_SECONDS)
+
+    def _give_up(self, submission_id: str) -> None:
+        helper = self.submit(Submission(("python", "-c", GIVE_UP, submission_id)))
+        ended = self.wait(helper, STOP_SECONDS)
+        if ended.status != "SUCCEEDED" and not self.get(submission_id).final:
+            raise ClusterError(
+                f"Ray could not stop job {submission_id}: {_last_line(ended.message.encode())}"
+            )
+        self._api.request("DELETE", f"/api/jobs/{quote(helper, safe='')}")
 
     def _upload(self, folder: Path) -> str:
         data = package(folder)

@@ -263,6 +263,40 @@ def test_a_job_that_cannot_be_stopped_is_an_error() -> None:
         jobs.stop("j1")
 
 
+WAITING = (*[job(status="PENDING")] * 7, job(status="FAILED"))
+HELPER = {
+    "POST /api/jobs/j1/stop": {"stopped": True},
+    "POST /api/jobs/": {"submission_id": "helper"},
+    "DELETE /api/jobs/helper": {"deleted": True},
+}
+
+
+def test_a_job_that_waits_for_resources_gives_up_its_place_when_it_is_stopped() -> None:
+    done = job("helper", status="SUCCEEDED")
+    jobs, api, clock = jobs_with(
+        {**HELPER, "GET /api/jobs/j1": Turns(*WAITING), "GET /api/jobs/helper": done}
+    )
+    assert jobs.stop("j1").status == "FAILED"
+    assert clock.now == jobs_module.START_GRACE_SECONDS
+    assert [body["entrypoint"].split()[-1] for body in api.bodies("POST /api/jobs/")] == ["j1"]
+    assert len(api.bodies("DELETE /api/jobs/helper")) == 1
+
+
+def test_a_job_that_starts_while_it_is_stopped_needs_no_help() -> None:
+    turns = Turns(job(status="PENDING"), job(status="PENDING"), job(), job(status="STOPPED"))
+    jobs, api, _ = jobs_with({**HELPER, "GET /api/jobs/j1": turns})
+    assert jobs.stop("j1").status == "STOPPED"
+    assert api.bodies("POST /api/jobs/") == []
+
+
+def test_a_waiting_job_whose_place_cannot_be_given_up_is_an_error() -> None:
+    failed = job("helper", status="FAILED", message="no such actor")
+    waiting = job(status="PENDING")
+    jobs, _, _ = jobs_with({**HELPER, "GET /api/jobs/j1": waiting, "GET /api/jobs/helper": failed})
+    with pytest.raises(ClusterError, match="could not stop job j1: no such actor"):
+        jobs.stop("j1")
+
+
 # The working directory
 
 
