@@ -1,0 +1,300 @@
+"""The documents keep up with the code: commands, options, errors, settings, messages, links, examples."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+
+import click
+import pytest
+
+from lab import errors, knobs, topology
+from lab.cli import values
+from lab.cli.context import App, SharedOption
+from lab.cli.main import BROKEN_PIPE, cli
+from lab.faults import catalogue, find_fault
+from lab.ledger.history import PLAN_KEYS, PROGRESS_KEYS
+from lab.receipt import Verdict
+from lab.receipt.checks import CHECKS
+from lab.workloads import find_workload, workloads
+from tests.conftest import ROOT
+
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "workspace/README.md", *(
+    f"docs/{name}.md" for name in ("commands", "recovery", "troubleshooting")
+))  # fmt: skip
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"^(?:labctl|python3? labctl\.py)(?= |$)")
+SHELL = ("|", ">", ">>", "&&", ";")
+PLACEHOLDERS = ("WORKLOAD", "...", "…")
+
+
+@cache
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def sections(name: str, level: str) -> dict[str, str]:
+    """Heading -> text, of the headings of this level; fenced blocks hold none."""
+    parts = re.split(rf"^{level} (.+)$", FENCE.sub("", read(name)), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def code(text: str) -> set[str]:
+    """What stands between single backticks, without the escapes of a table."""
+    return {span.replace("\\|", "|") for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", FENCE.sub("", text))}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, with its full name."""
+    for name, command in cli.commands.items():
+        if isinstance(command, click.Group):
+            yield from ((f"labctl {name} {inner}", each) for inner, each in command.commands.items())
+        else:
+            yield f"labctl {name}", command
+
+
+def flags(command: click.Command, shared: bool) -> set[str]:
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    chosen = [p for p in options if isinstance(p, SharedOption) == shared]
+    return {flag for p in chosen for flag in (*p.opts, *p.secondary_opts)}
+
+
+def named(flag: str, spans: set[str]) -> bool:
+    return any(re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", span) for span in spans)
+
+
+# Commands
+
+
+def test_every_command_has_its_section_and_an_example() -> None:
+    headings = {h for h in sections("docs/commands.md", "##") if h.startswith("labctl ")}
+    assert headings == {name for name, _ in commands()}
+    for name, _ in commands():
+        assert f"\n$ {name}" in read("docs/commands.md"), f"no example of {name}"
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=lambda v: v if isinstance(v, str) else "")
+def test_every_option_and_argument_is_documented(name: str, command: click.Command) -> None:
+    spans = code(sections("docs/commands.md", "##")[name])
+    missing = {flag for flag in flags(command, shared=False) if not named(flag, spans)}
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            words = re.findall(r"[A-Z]+", parameter.make_metavar(click.Context(command))) or ["SHELL"]
+            missing |= {word for word in words if not named(word, spans)}
+        elif isinstance(parameter.type, click.Choice) and not isinstance(parameter, SharedOption):
+            missing |= {str(choice) for choice in parameter.type.choices if not named(str(choice), spans)}
+    assert not missing
+
+
+def test_the_shared_options_are_documented() -> None:
+    spans = code(sections("docs/commands.md", "##")["Shared options"])
+    wanted = flags(cli, shared=True) | {"--version", "--help", "-h"}
+    assert not {flag for flag in wanted if not named(flag, spans)}
+
+
+def test_no_option_is_documented_that_is_not_there() -> None:
+    known = {"--version", "--help", "--"} | flags(cli, shared=True)
+    known |= {flag for _, command in commands() for flag in flags(command, shared=False)}
+    text = "\n".join(sections("docs/commands.md", "##").values())
+    found = {flag for span in code(text) for flag in re.findall(r"(?<![\w-])--[a-z0-9-]*", span)}
+    assert found <= known
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    """(document, command line) of every call of labctl in a block or between backticks."""
+    mentions = {name for name, _ in commands()}
+    for name in DOCUMENTS:
+        lines = []
+        for language, block in FENCE.findall(read(name)):
+            if language == "console":
+                lines += [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+            elif language == "sh":
+                lines += block.splitlines()
+        lines += sorted(code(read(name)) - mentions)
+        for line in lines:
+            if CALL.match(line) and not any(word in PLACEHOLDERS for word in line.split()):
+                yield name, line
+
+
+def parse(args: list[str]) -> click.Context:
+    """Parse as labctl does, without running anything."""
+    context = cli.make_context("labctl", args, obj=App())
+    while isinstance(context.command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        name, command, args = context.command.resolve_command(context, rest)
+        assert command is not None
+        context = command.make_context(name, args, parent=context)
+    return context
+
+
+@pytest.mark.parametrize(("document", "line"), sorted(set(command_lines())))
+def test_a_documented_command_line_is_understood(document: str, line: str) -> None:
+    words = shlex.split(CALL.sub("", line), comments=True)
+    end = next((i for i, word in enumerate(words) if word in SHELL), len(words))
+    try:
+        context = parse(words[:end])
+    except click.exceptions.Exit:  # after --help or --version
+        return
+    params = context.params
+    if params.get("workload"):
+        find_workload(params["workload"]).arguments(values.settings(params["parameters"]))
+    if "kind" in params:
+        find_fault(params["kind"])
+    if "ports" in params:
+        topology.LabSpec(ports=values.ports(params["ports"]), workers=params["workers"])
+
+
+def test_lines_that_labctl_would_refuse_are_found() -> None:
+    with pytest.raises(click.UsageError):
+        parse(["up", "--gpus", "all"])
+    assert any("fault-inject" in line for _, line in command_lines())
+
+
+# Tables
+
+
+def rows(name: str) -> list[list[str]]:
+    lines = [line for line in read(name).splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def test_every_error_and_exit_code_is_in_the_table() -> None:
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, errors.LabError)]
+    table = {(row[0], row[1]) for row in rows("docs/commands.md") if row[0].isdigit()}
+    wanted = {(str(c.exit_code), f"`{c.__name__}`") for c in classes}
+    assert table == wanted | {("0", ""), (str(errors.INTERRUPTED), ""), (str(BROKEN_PIPE), "")}
+
+
+def test_the_settings_of_ray_are_those_of_the_lab() -> None:
+    table = [row for row in rows("docs/recovery.md") if re.fullmatch(r"`(RAY|TORCH)_\w+`", row[0])]
+    assert table == [[f"`{k.name}`", k.stock, k.value, k.reason] for k in knobs.KNOBS]
+
+
+def test_every_fault_is_described_with_its_parameters() -> None:
+    paragraphs = sections("docs/recovery.md", "##")["Faults"].split("\n\n")
+    for kind in catalogue():
+        (paragraph,) = [p for p in paragraphs if f"**`{kind.name}`**" in p]
+        assert "Undone" in paragraph or "revert" in paragraph
+        shared = "as for `kill`" in paragraph
+        assert shared or all(p.split(":")[0] in paragraph for p in kind.parameters)
+
+
+def test_every_check_and_verdict_is_named() -> None:
+    for name in ("README.md", "docs/recovery.md"):
+        assert [row[0] for row in rows(name) if row[0] in CHECKS] == list(CHECKS), name
+        assert {verdict.value for verdict in Verdict} <= code(read(name)), name
+
+
+def test_every_event_of_the_ledger_is_described() -> None:
+    source = read("lab/probe/raylab_probe/train.py")
+    recorded = set(re.findall(r"\b_?record\(\s*\"(\w+)\"", source))
+    table = sections("docs/recovery.md", "##")["The ledger"]
+    assert len(recorded) > 8
+    assert recorded == set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    assert {*PROGRESS_KEYS, *PLAN_KEYS} <= code(table)
+
+
+def test_every_workload_and_parameter_is_named() -> None:
+    text = read("docs/commands.md")
+    for workload in workloads():
+        assert f"{workload.name}: {workload.summary}" in text
+        for parameter in workload.parameters:
+            line = next(line for line in text.splitlines() if line.startswith(f"  -p {parameter.name}="))
+            assert line.endswith(parameter.help)
+
+
+def test_every_variable_that_is_documented_is_read_somewhere() -> None:
+    sources = "\n".join([*(p.read_text() for p in (ROOT / "lab").rglob("*.py")), read("labctl.py")])
+    table = sections("docs/commands.md", "##")["Environment variables"]
+    names = re.findall(r"^\| `([A-Z_]+)`", table, re.MULTILINE)
+    assert {"RAYLAB_HOME", "LABCTL_NO_VENV", "NO_COLOR"} <= set(names)
+    assert not [name for name in names if f'"{name}"' not in sources]
+
+
+# Messages
+
+
+@cache
+def texts() -> tuple[str, ...]:
+    """Every string in the source, and every fixed piece of an f-string."""
+    found: list[str] = []
+    for path in [ROOT / "labctl.py", *(ROOT / "lab").rglob("*.py")]:
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                found += [piece for piece in re.split(r"%[sd]|\{\w+\}", each.value) if piece.strip()]
+    return tuple(found)
+
+
+def is_printed(piece: str) -> bool:
+    """Whether a string of the source holds this, or two that are put together do."""
+    if any(piece in text for text in texts()):
+        return True
+    cuts = ((piece[:i].strip(), piece[i:].strip()) for i, c in enumerate(piece) if c == " ")
+    return any(
+        any(t.rstrip().endswith(left) for t in texts()) and any(t.lstrip().startswith(right) for t in texts())
+        for left, right in cuts
+    )
+
+
+MESSAGES = re.findall(r"^### `(.+)`$", read("docs/troubleshooting.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_heading_of_troubleshooting_is_a_message_of_labctl(message: str) -> None:
+    pieces = [piece.strip() for piece in message.split("…")]
+    assert all(is_printed(piece) for piece in pieces if piece)
+
+
+def test_a_message_that_labctl_never_prints_is_found() -> None:
+    assert len(MESSAGES) > 30
+    assert not is_printed("the flux capacitor is empty")
+
+
+# README, links, examples
+
+
+def test_the_readme_opens_with_one_sentence_and_a_transcript() -> None:
+    lines = read("README.md").splitlines()
+    assert 150 <= len(lines) <= 180
+    sentence, block = "\n".join(lines[2:]).split("\n\n", 1)
+    assert sentence.count(".") == 1
+    assert sentence.endswith(".")
+    assert block.startswith("```console\n$ python3 labctl.py demo\n")
+    transcript = FENCE.findall(read("README.md"))[0][1]
+    assert max(map(len, transcript.splitlines())) <= 80
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_relative_links_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", read(name))):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_examples_in_python_and_json_are_well_formed(name: str) -> None:
+    for language, block in FENCE.findall(read(name)):
+        if language == "python":
+            compile(block, name, "exec")
+        elif language == "json":
+            json.loads(block)
+
+
+def test_the_workspace_shows_the_example_as_it_is() -> None:
+    (block,) = [
+        block for language, block in FENCE.findall(read("workspace/README.md")) if language == "python"
+    ]
+    assert read("workspace/examples/resumable.py").endswith(f"\n{block}")
