@@ -155,3 +155,16 @@ def infeasible(demand: Mapping[str, float], nodes: tuple[Node, ...]) -> str | No
         if most < amount:
             return f"no node has {amount:g} {resource}; the largest has {most:g}"
     return "no single node has " + " and ".join(f"{v:g} {k}" for k, v in wanted.items())
+
+
+def places(demand: Mapping[str, float], nodes: tuple[Node, ...], enough: int) -> int:
+    """How many workers that ask for `demand` each the living nodes could hold at once, were they free.
+
+    Counting stops at `enough`, so that a demand of nothing has an answer.
+    """
+    found = 0
+    for node in nodes:
+        if node.alive and infeasible(demand, (node,)) is None:
+            fits = [int(node.resources.get(k, 0.0) // v) for k, v in demand.items() if v > 0]
+            found += min(fits) if fits else enough
+    return min(found, enough)

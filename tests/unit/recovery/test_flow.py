@@ -208,13 +208,24 @@ def test_a_fault_that_fails_half_way_is_reverted_and_its_error_shown(
     assert world.healthy()
 
 
-def test_a_node_that_does_not_come_back_is_an_error(world: World) -> None:
+def test_a_node_that_does_not_come_back_is_in_the_receipt_and_rules_recovery_out(world: World) -> None:
+    Training(world)
+    world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.verdict.value != "recovered"
+    assert "the fault could not be reverted: ray-worker-0 ended while starting" in receipt.problems
+    assert "reverted" not in world.told()
+
+
+def test_a_node_that_does_not_come_back_is_an_error_where_there_is_no_receipt(world: World) -> None:
     Training(world)
     world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
 
     with pytest.raises(ServiceError, match="ended while starting"):
-        world.inject(after_epoch=2)
-    assert "reverted" not in world.told()
+        world.inject(after_epoch=2, wait=False)
 
 
 def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(

@@ -1,0 +1,86 @@
+"""What is known of a job while it is watched: its ledger, the cluster's nodes, what Ray says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.cluster import Node
+from lab.errors import ClusterError, StoreError
+from lab.jobs import Job
+from lab.lab import Lab
+from lab.ledger import Event, History, Run, RunAttempt
+
+POLL_SECONDS = 0.25
+"""Pause between two looks at the ledger."""
+
+NODES_POLL_SECONDS = 0.5
+"""Pause between two looks at Ray."""
+
+
+class Watch:
+    """What is known of a job: refreshed by `poll`, which bears a cluster that does not answer."""
+
+    def __init__(self, lab: Lab, submission_id: str, clock: Callable[[], float]) -> None:
+        from lab.checkpoints import LedgerReader
+
+        self.submission_id = submission_id
+        self._problems: dict[str, str] = {}
+        self.events: list[Event] = []
+        self.history = History.of(())
+        self.nodes: tuple[Node, ...] = ()
+        self.job: Job | None = None
+        self._lab, self._clock = lab, clock
+        self._reader = LedgerReader(lab.store, submission_id)
+        self._nodes_at = 0.0
+
+    def poll(self) -> None:
+        """Read what is new."""
+        try:
+            new = self._reader.poll()
+            if new:
+                self.events.extend(new)
+                self.history = History.of(self.events)
+            self._problems.pop("ledger", None)
+        except StoreError as error:
+            self._problems["ledger"] = f"the ledger could not be read: {error.message}"
+        now = self._clock()
+        if now - self._nodes_at >= NODES_POLL_SECONDS:
+            try:
+                self.nodes = self._lab.api.nodes()
+                self.job = self._lab.jobs.get(self.submission_id)
+                self._nodes_at = now
+                self._problems.pop("ray", None)
+            except ClusterError as error:
+                self._problems["ray"] = f"Ray did not answer: {error.message}"
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be read when it was last asked for; a silence before that does not count."""
+        return tuple(self._problems.values())
+
+    @property
+    def run(self) -> Run | None:
+        """The run that is going on (the newest one)."""
+        return self.history.runs[-1] if self.history.runs else None
+
+    @property
+    def attempt(self) -> RunAttempt | None:
+        """The newest attempt of that run."""
+        return self.run.attempts[-1] if self.run and self.run.attempts else None
+
+    @property
+    def live_attempt(self) -> RunAttempt | None:
+        """The attempt that trains now, as far as the ledger says."""
+        run, attempt = self.run, self.attempt
+        if run is None or attempt is None or run.finished_at is not None or not attempt.nodes:
+            return None
+        return attempt if attempt.ended_at is None and attempt.failure_detected_at is None else None
+
+    def node_of(self, service: str) -> Node | None:
+        """The living node of a service."""
+        return next((n for n in reversed(self.nodes) if n.alive and n.service == service), None)
+
+
+def progress_name(run: Run | None) -> str:
+    """What the run counts its progress in, such as `epoch`."""
+    return (run.progress_key if run else None) or "epoch"
