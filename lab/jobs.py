@@ -39,6 +39,9 @@ MAX_PACKAGE_BYTES = 100 * 1024**2
 
 POLL_SECONDS = 0.5
 
+SILENCE_SECONDS = 30.0
+"""How long the dashboard may not answer while a job is followed."""
+
 STOP_SECONDS = 30.0
 """Deadline for a job to end once it was asked to."""
 
@@ -175,7 +178,7 @@ class Jobs:
         """The log a line at a time, until the job has ended. Raises NotFoundError."""
         shown = 0
         while True:
-            ended = self.get(submission_id).final
+            ended = self._get_patiently(submission_id).final
             text = self.logs(submission_id)
             complete = len(text) if ended else text.rfind("\n") + 1
             yield from text[shown:complete].splitlines()
@@ -188,7 +191,7 @@ class Jobs:
         """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
         deadline = self._clock() + timeout
         while True:
-            job = self.get(submission_id)
+            job = self._get_patiently(submission_id)
             if job.final:
                 return job
             if self._clock() >= deadline:
@@ -226,6 +229,17 @@ class Jobs:
                 f"Ray could not stop job {submission_id}: {_last_line(ended.message.encode())}"
             )
         self._api.request("DELETE", f"/api/jobs/{quote(helper, safe='')}")
+
+    def _get_patiently(self, submission_id: str) -> Job:
+        """Like `get`, but bears a dashboard that is silent for a while, as on a machine under full load."""
+        deadline = self._clock() + SILENCE_SECONDS
+        while True:
+            try:
+                return self.get(submission_id)
+            except ClusterError:
+                if self._clock() >= deadline:
+                    raise
+            self._sleep(POLL_SECONDS)
 
     def _upload(self, folder: Path) -> str:
         data = package(folder)

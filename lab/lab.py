@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cluster import Node, RayApi, infeasible
+from lab.cluster import Node, RayApi, infeasible, places
 from lab.errors import RefusedError
 from lab.jobs import Job, Jobs, Submission, check_command
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
@@ -121,15 +121,17 @@ class Lab:
         """Start a workload of workspace/ with these `-p` settings. Raises what `submit` raises."""
         workload = find_workload(name)
         metadata = {"raylab_workload": name, **({"job_name": job_name} if job_name else {})}
-        return self.submit(
-            Submission(
-                command=workload.arguments(settings),
-                working_dir=workload.folder,
-                num_cpus=num_cpus,
-                num_gpus=num_gpus,
-                metadata=metadata,
-            )
+        submission = Submission(
+            command=workload.arguments(settings),
+            working_dir=workload.folder,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            metadata=metadata,
         )
+        ranks, each = workload.demand(settings)
+        waits = why_ranks_wait(ranks, each, self.api.nodes())
+        submitted = self.submit(submission)
+        return Submitted(submitted.submission_id, submitted.waits or waits)
 
     def _forget_connections(self) -> None:
         for name in ("api", "jobs", "store"):
@@ -165,6 +167,18 @@ class Lab:
         return running[0]
 
 
+def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...]) -> str:
+    """Why a training of `ranks` workers that ask for `each` could not start here; empty if it could."""
+    why = infeasible(each, nodes)
+    if why:
+        return f"{why} (for each rank)"
+    fit = places(each, nodes, ranks)
+    if fit >= ranks:
+        return ""
+    asked = " and ".join(f"{amount:g} {resource}" for resource, amount in each.items() if amount > 0)
+    return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
+
+
 def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
     """Where `job` runs, from its ledger and the cluster's nodes (dead ones included)."""
     services = {node.node_id: node.service for node in nodes}
@@ -180,4 +194,4 @@ def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
     return Placement(job.submission_id, driver, tuple(workers))
 
 
-__all__ = ["Lab", "Placement", "Submitted", "place"]
+__all__ = ["Lab", "Placement", "Submitted", "place", "why_ranks_wait"]

@@ -1,16 +1,18 @@
 """Workloads: the training scripts in workspace/, each with a `workload.json` that names its parameters.
 
     {"summary": "...", "command": ["python", "train.py"],
+     "ranks": "workers", "resources": {"CPU": "cpus", "GPU": "gpus"},
      "parameters": {"epochs": {"type": "int", "default": 20, "minimum": 1, "maximum": 10000, "help": "..."}}}
 
-A parameter `epochs` is passed to the script as `--epochs VALUE`.
+A parameter `epochs` is passed to the script as `--epochs VALUE`. `ranks` and `resources` name the parameters
+that say how many workers the training has and what each asks of a node: labctl says when none can hold it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,17 @@ class Workload:
     folder: Path
     command: tuple[str, ...]
     parameters: tuple[Parameter, ...]
+    ranks: str = ""
+    """The parameter that says how many ranks it trains with."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Resource -> the parameter that says how much of it each rank asks for."""
+
+    def demand(self, settings: Mapping[str, str]) -> tuple[int, Mapping[str, float]]:
+        """With these settings: how many ranks there are, and what each asks for, as far as it is known."""
+        known = {p.name: p.default for p in self.parameters}
+        values = {**known, **{name: text for name, text in settings.items() if name in known}}
+        asked = {resource: values.get(name) for resource, name in self.resources.items()}
+        return int(values.get(self.ranks) or 1), {k: float(v) for k, v in asked.items() if v is not None}
 
     def arguments(self, settings: Mapping[str, str]) -> tuple[str, ...]:
         """The command line with these `-p` settings over the defaults. Raises UsageError."""
@@ -97,9 +110,14 @@ def load_workload(folder: Path) -> Workload:
             raise TypeError("`command` is not a list of words")
         command = tuple(str(word) for word in words)
         summary = str(document["summary"])
+        ranks = str(document.get("ranks", ""))
+        resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: malformed: {error!r}", "see lab/workloads.py for its form") from error
-    return Workload(folder.name, summary, folder, command, parameters)
+    for name in filter(None, [ranks, *resources.values()]):
+        if name not in {p.name for p in parameters}:
+            raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
+    return Workload(folder.name, summary, folder, command, parameters, ranks, resources)
 
 
 def workloads(workspace: Path = WORKSPACE) -> tuple[Workload, ...]:

@@ -245,6 +245,24 @@ def test_waiting_too_long_shows_the_last_ten_lines() -> None:
     assert "line 9\n" not in caught.value.message
 
 
+def test_waiting_bears_a_dashboard_that_is_silent_for_a_while_but_not_for_good() -> None:
+    jobs, api, clock = jobs_with({})
+    answers = [ClusterError("silent"), ClusterError("silent"), job(status="SUCCEEDED")]
+
+    def request(method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+        answer = answers.pop(0) if answers else ClusterError("silent for good")
+        if isinstance(answer, ClusterError):
+            raise answer
+        return Reply(200, json.dumps(answer).encode())
+
+    api.request = request  # type: ignore[method-assign]
+
+    assert jobs.wait("j1", 100).status == "SUCCEEDED"
+    with pytest.raises(ClusterError, match="for good"):
+        jobs.wait("j1", 100)
+    assert clock.now <= jobs_module.SILENCE_SECONDS + 2
+
+
 def test_stopping_waits_for_the_end_and_leaves_an_ended_job_alone() -> None:
     stop = "POST /api/jobs/j1/stop"
     routes = {"GET /api/jobs/j1": Turns(job(), job(), job(status="STOPPED")), stop: {"stopped": True}}

@@ -11,7 +11,7 @@ import pytest
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
 from lab.jobs import Job, Jobs, Submission
-from lab.lab import Lab, Placement, place
+from lab.lab import Lab, Placement, place, why_ranks_wait
 from lab.ledger import Event, History
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker
@@ -275,3 +275,18 @@ def test_a_job_is_final_in_three_states() -> None:
     states = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED")
 
     assert [replace(job(), status=s).final for s in states] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "each", "message"),
+    [
+        (2, {"CPU": 8.0}, ""),
+        (2, {}, ""),
+        (1, {"GPU": 4.0}, "no node has 4 GPU; the largest has 0 (for each rank)"),
+        (3, {"CPU": 8.0}, "only 2 of 3 ranks of 8 CPU fit on the nodes there are"),
+        (5, {"CPU": 4.0}, "only 4 of 5 ranks of 4 CPU fit on the nodes there are"),
+    ],
+)
+def test_ranks_that_do_not_fit_have_a_reason(ranks: int, each: dict[str, float], message: str) -> None:
+    nodes = (node("a", "ray-worker-0"), node("b", "ray-worker-1"), node("c", "ray-worker-1", alive=False))
+    assert why_ranks_wait(ranks, each, nodes) == message

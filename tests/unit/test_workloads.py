@@ -134,3 +134,17 @@ def test_the_defaults_of_the_workloads_in_the_box_are_within_their_own_limits() 
             if parameter.default is not None:
                 assert parameter.parse(str(parameter.default)) == parameter.default
         assert (workload.folder / workload.command[1]).is_file()
+
+
+def test_the_ranks_of_a_workload_and_what_each_asks_for_follow_its_settings() -> None:
+    digits = find_workload("digits")
+
+    assert digits.demand({}) == (1, {"CPU": 1.0})
+    assert digits.demand({"workers": "2", "gpus": "0.5"}) == (2, {"CPU": 1.0, "GPU": 0.5})
+
+
+def test_ranks_and_resources_name_parameters_that_exist(tmp_path: Path) -> None:
+    document = {"summary": "s", "command": ["python"], "resources": {"GPU": "gpus"}}
+
+    with pytest.raises(UsageError, match="there is no parameter 'gpus'"):
+        load_workload(manifest(tmp_path / "w", document))
