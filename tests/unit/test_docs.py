@@ -29,7 +29,7 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "workspace/README.m
 ))  # fmt: skip
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"^(?:labctl|python3? labctl\.py)(?= |$)")
-SHELL = ("|", ">", ">>", "&&", ";")
+SHELL = ("|", "||", ">", ">>", "&&", ";")
 PLACEHOLDERS = ("WORKLOAD", "...", "…")
 
 

@@ -66,6 +66,9 @@ def test_the_example_goes_on_after_a_loss_with_its_weights_and_its_epoch(
     with reports[2][1].as_directory() as folder:
         saved = torch.load(Path(folder) / "state.pt")
     assert all(torch.equal(saved["model"][name], begun_with[0][name]) for name in saved["model"])
+    with reports[-1][1].as_directory() as folder:
+        steps = torch.load(Path(folder) / "state.pt")["optimizer"]["state"][0]["step"]
+    assert steps == 10, "the optimizer began anew"
 
 
 def example(
