@@ -6,6 +6,10 @@ import click
 
 from lab.topology import GRAFANA, HEAD, JUPYTER, PROMETHEUS, STORE, LabSpec, worker
 
+PROGRAM = "labctl"
+COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
+"""Environment variable by which the shell's script asks for completions."""
+
 
 def service_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The services of a lab of the usual size."""

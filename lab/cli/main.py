@@ -10,12 +10,10 @@ from typing import Any
 import click
 
 from lab.cli.commands import jobs, machine, recovery, services, submit
+from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
 from lab.cli.core import Core
 from lab.errors import INTERRUPTED, LabError, UsageError
-
-PROGRAM = "labctl"
-COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
 
 BROKEN_PIPE = 141
 """Exit code when the reader of stdout went away, as in a shell (128 + SIGPIPE)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lab.cli import documents, render
+from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.errors import CheckError
 from lab.topology import check_lab_name
@@ -86,18 +87,16 @@ def completion(app: App, shell: str) -> None:
 
     Then open a new shell.
     """
-    script = completion_script(shell)
+    script = completion_script(shell, click.get_current_context().find_root().command)
     if app.out.json_wanted:
         app.out.document({"shell": shell, "script": script})
     else:
         app.out.line(script)
 
 
-def completion_script(shell: str) -> str:
+def completion_script(shell: str, cli: click.Command) -> str:
     """What the shell has to read to complete labctl."""
     from click.shell_completion import get_completion_class
-
-    from lab.cli.main import COMPLETE_VARIABLE, PROGRAM, cli
 
     kind = get_completion_class(shell)
     assert kind is not None

@@ -110,8 +110,8 @@ def test_the_runtime_is_announced_by_up_and_elsewhere_only_when_asked(labctl: La
 def test_completion_prints_a_script(labctl: Labctl, shell: str) -> None:
     script = labctl.ok("completion", shell)
     assert f"_LABCTL_COMPLETE={shell}_complete" in script
-    assert script.strip() == completion_script(shell).strip()
-    assert labctl.json("completion", shell) == {"shell": shell, "script": completion_script(shell)}
+    assert script.strip() == completion_script(shell, cli).strip()
+    assert labctl.json("completion", shell) == {"shell": shell, "script": completion_script(shell, cli)}
 
 
 def test_an_unknown_shell_is_refused(labctl: Labctl) -> None:
