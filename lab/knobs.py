@@ -75,6 +75,7 @@ RESTART = (
 HOUSEKEEPING = (
     Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
+    Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once, not twice"),
 )
 """Nothing to do with recovery."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from lab import __version__
 from lab.cli.commands import jobs, machine, recovery, services, submit
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
@@ -39,7 +40,7 @@ class Root(LabGroup):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name=None, version="0.1.0", prog_name=PROGRAM)
+@click.version_option(package_name=None, version=__version__, prog_name=PROGRAM)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Boot a small Ray cluster with an object store on this machine, train on it, break it on purpose, and
