@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -20,10 +23,23 @@ BROKEN_PIPE = 141
 """Exit code when the reader of stdout went away, as in a shell (128 + SIGPIPE)."""
 
 
+SIGNAL_EXIT = 128
+"""Exit code after a signal, less its number, as in a shell."""
+
+
 class InterruptError(LabError):
     """Ctrl-C."""
 
     exit_code = INTERRUPTED
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, raised in the main thread: it takes the same way out as Ctrl-C, cleanup included."""
+
+    def __init__(self, number: int) -> None:
+        """`number` is the signal's."""
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
 
 
 class Root(LabGroup):
@@ -79,8 +95,9 @@ def run(args: Sequence[str], app: App) -> int:
         return shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
     own = list(args)[: list(args).index("--")] if "--" in args else list(args)
     try:
-        code = _invoke(list(args), app)
-        sys.stdout.flush()
+        with _terminable():
+            code = _invoke(list(args), app)
+            sys.stdout.flush()
         return code
     except (BrokenPipeError, click.exceptions.Exit) as error:
         if isinstance(error, click.exceptions.Exit):
@@ -94,6 +111,30 @@ def run(args: Sequence[str], app: App) -> int:
         return _report(error, app, verbose=app.settings.verbose or "--verbose" in own)
 
 
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into TerminatedError for a while. What is ignored stays ignored (`nohup`)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _: object) -> None:
+        raise TerminatedError(number)
+
+    previous = {
+        number: handler
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
+    }
+    for number in previous:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 def _invoke(args: list[str], app: App) -> int:
     try:
         with cli.make_context(PROGRAM, args, obj=app) as ctx:
@@ -105,6 +146,10 @@ def _invoke(args: list[str], app: App) -> int:
 
 def _report(error: BaseException, app: App, *, verbose: bool) -> int:
     """The one place that turns an error into what a person reads, and into an exit code."""
+    if isinstance(error, (TerminatedError, click.Abort)):
+        signalled = error if isinstance(error, TerminatedError) else error.__context__
+        if isinstance(signalled, TerminatedError):  # click makes an Abort of it at a question
+            return _terminated(signalled, app)
     if isinstance(error, (KeyboardInterrupt, EOFError, click.Abort)):
         if app.out.json_wanted:
             app.out.complain(InterruptError("interrupted"))
@@ -128,6 +173,17 @@ def _report(error: BaseException, app: App, *, verbose: bool) -> int:
         )
         shown = LabError(f"labctl has a bug: {cause}", hint)
     app.out.complain(shown)
+    return shown.exit_code
+
+
+def _terminated(error: TerminatedError, app: App) -> int:
+    shown = InterruptError(str(error))
+    shown.exit_code = SIGNAL_EXIT + error.number
+    with contextlib.suppress(OSError):  # after SIGHUP the terminal may be gone
+        if app.out.json_wanted:
+            app.out.complain(shown)
+        else:
+            click.echo(shown.message, err=True)
     return shown.exit_code
 
 

@@ -1,0 +1,95 @@
+"""SIGTERM and SIGHUP take the way of Ctrl-C: what was begun is undone, and the exit code names the signal."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from lab.cli.main import TerminatedError
+from tests.unit.cli.fakes import Labctl
+
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.fixture
+def undone(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What `up` does when it is interrupted; `labctl.core` sends itself the signal in `number`."""
+    done: list[str] = []
+    labctl.core.number = signal.SIGTERM  # type: ignore[attr-defined]
+
+    def up(*_: object) -> None:
+        try:
+            signal.raise_signal(labctl.core.number)  # type: ignore[attr-defined]
+        except KeyboardInterrupt:
+            done.append("undone")
+            raise
+
+    monkeypatch.setattr(labctl.core.runtime, "up", up)
+    return done
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_what_was_begun_is_undone(
+    labctl: Labctl, undone: list[str], number: signal.Signals, code: int
+) -> None:
+    labctl.core.number = number  # type: ignore[attr-defined]
+    before = signal.getsignal(number)
+
+    result = labctl("up", "--quiet")
+
+    assert (undone, result.exit_code) == (["undone"], code)
+    assert result.stderr == f"ended by {number.name}\n"
+    assert signal.getsignal(number) is before
+
+
+def test_with_json_it_is_a_document(labctl: Labctl, undone: list[str]) -> None:
+    error = labctl.json("up", code=143)["error"]
+
+    assert (error["exit_code"], error["message"]) == (143, "ended by SIGTERM")
+
+
+def test_what_is_ignored_stays_ignored(labctl: Labctl, undone: list[str]) -> None:
+    labctl.core.number = signal.SIGHUP  # type: ignore[attr-defined]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        labctl("up", "--quiet")
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert undone == []
+
+
+def test_at_a_question_it_is_no_ctrl_c(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    import click
+
+    from lab.cli.commands import services
+
+    labctl.ok("up")
+
+    def asked(*_: object, **__: object) -> bool:
+        """As click does it."""
+        try:
+            raise TerminatedError(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise click.Abort() from None
+
+    monkeypatch.setattr(services, "asks", lambda: True)
+    monkeypatch.setattr(click, "confirm", asked)
+
+    assert labctl("down", "--volumes").exit_code == 143
+
+
+def test_a_terminal_that_is_gone_is_no_second_error(
+    labctl: Labctl, undone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import click
+
+    def gone(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    labctl.core.number = signal.SIGHUP  # type: ignore[attr-defined]
+    monkeypatch.setattr(click, "echo", gone)
+
+    assert labctl("up", "--quiet").exit_code == 129
