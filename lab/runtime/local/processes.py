@@ -1,6 +1,7 @@
 """Processes of the local runtime: started in sessions of their own, recognised for certain, ended whole.
 
-A process id alone names nothing: ids are used again. A process is known here by its id *and* its start time.
+A process id alone names nothing: ids are used again. A process is known here by its id *and* its start time,
+on a clock that nobody sets: when the time of day is corrected, a running lab stays known.
 The processes of a service are found by three marks, because Ray moves its own about: the session of the
 leader, descent from it, and an environment variable that every service is started with.
 """
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -30,18 +31,43 @@ KILL_SECONDS = 5.0
 
 WAIT_POLL_SECONDS = 0.02
 
+PROC = Path("/proc")
+
 
 @dataclass(frozen=True)
 class Identity:
-    """One process for certain: its id and when it started (seconds since the epoch)."""
+    """One process for certain: its id and its `start_time`."""
 
     pid: int
     started_at: float
+    spawned_at: float = field(default=0.0, compare=False)
+    """What the clock said then (seconds since the epoch), to compare with times that Ray gives."""
+
+
+def start_time(pid: int) -> float:
+    """When a process started: seconds since the boot on Linux, elsewhere since the epoch.
+
+    psutil's own time is computed from the time of day, and moves when that is set. Raises psutil.Error.
+    """
+    try:
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22; the first after the name is field 3
+    except (OSError, IndexError, ValueError):
+        return psutil.Process(pid).create_time()
+
+
+def boot_id() -> str:
+    """What this boot of the machine is called, or nothing where the system has no name for it."""
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> Identity:
     """Start a process in a session of its own, its output appended to `log`. Raises OSError."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    now = time.time()
     with log.open("ab") as output:
         process = subprocess.Popen(
             list(argv),
@@ -54,14 +80,14 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path, cwd: P
         )
     # The handle is not kept: labctl may end at any time. psutil reaps it if it dies while we are its parent.
     process.returncode = 0
-    return Identity(process.pid, psutil.Process(process.pid).create_time())
+    return Identity(process.pid, start_time(process.pid), now)
 
 
 def find(identity: Identity) -> psutil.Process | None:
     """The living process with this identity, or None (ended, a zombie, or somebody else's id by now)."""
     try:
         process = psutil.Process(identity.pid)
-        if abs(process.create_time() - identity.started_at) > START_TOLERANCE_SECONDS:
+        if abs(start_time(identity.pid) - identity.started_at) > START_TOLERANCE_SECONDS:
             return None
         if process.status() == psutil.STATUS_ZOMBIE:
             with contextlib.suppress(ChildProcessError):
@@ -70,6 +96,18 @@ def find(identity: Identity) -> psutil.Process | None:
         return process
     except psutil.Error:
         return None
+
+
+def exit_code(identity: Identity) -> int | None:
+    """How a process that this one started has ended: its exit code, negative for a signal.
+
+    None while it runs, and when another process is its parent or it was asked before.
+    """
+    try:
+        pid, status = os.waitpid(identity.pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return os.waitstatus_to_exitcode(status) if pid else None
 
 
 def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
@@ -97,7 +135,7 @@ def _session_since(leader: Identity) -> Identity | None:
     While anybody is left in the session, the kernel gives the leader's id to no new process.
     """
     try:
-        if abs(psutil.Process(leader.pid).create_time() - leader.started_at) > START_TOLERANCE_SECONDS:
+        if abs(start_time(leader.pid) - leader.started_at) > START_TOLERANCE_SECONDS:
             return None
     except psutil.NoSuchProcess:
         pass
@@ -106,24 +144,11 @@ def _session_since(leader: Identity) -> Identity | None:
     return Identity(leader.pid, leader.started_at - START_TOLERANCE_SECONDS)
 
 
-def _reused(leader: Identity) -> bool:
-    """Whether the leader's id is somebody else's by now.
-
-    While anybody is left in its session, the kernel gives the id to no new process.
-    """
-    try:
-        return abs(psutil.Process(leader.pid).create_time() - leader.started_at) > START_TOLERANCE_SECONDS
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
-
-
 def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bool:
     """Whether a process is of the leader's session, or carries the mark."""
     with contextlib.suppress(psutil.Error, OSError):
         if session is not None and os.getsid(process.pid) == session.pid:
-            return bool(process.create_time() >= session.started_at - START_TOLERANCE_SECONDS)
+            return start_time(process.pid) >= session.started_at - START_TOLERANCE_SECONDS
         return bool(process.environ().get(MARK) == mark)
     return False
 
@@ -138,12 +163,14 @@ def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
 def end(leader: Identity | None, mark: str, *, grace: float) -> int:
     """End a service: SIGTERM to its leader and `grace` seconds, then SIGKILL to whatever is left.
 
+    A paused service is thawed after the SIGTERM: a frozen process obeys nothing else.
     Returns how many processes had to be killed. With `grace` 0 everything is killed at once.
     """
     found = members(leader, mark)
     if grace > 0 and found:
         first = find(leader) if leader else None
         send([first] if first else found, signal.SIGTERM)
+        send([process for process in found if frozen([process])], signal.SIGCONT)
         _wait(found, grace)
     killed = 0
     for _ in range(KILL_ROUNDS):  # killing a parent can reveal a child that was just being made

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError
+from lab.runtime.local import processes
 from lab.runtime.local.services import Plan
-from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, is_worker
+from lab.runtime.local.state import LabState
+from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, ServiceStatus, State, is_worker
 
 HTTP_TIMEOUT_SECONDS = 2.0
 
@@ -61,6 +63,33 @@ def probe(plan: Plan, service: str, *, after: float, nodes: Sequence[Node] | Non
         if node.service == service and node.alive and (node.started_at or 0.0) >= after - 1.0:
             return Readiness(True, f"node {node.node_id[:8]} is alive in Ray")
     return Readiness(False, "its node is not alive in Ray")
+
+
+def service_status(
+    plan: Plan, current: LabState, service: str, nodes: Sequence[Node] | None, *, secrets: bool = True
+) -> ServiceStatus:
+    """What a service does now. Without `secrets` one that asks for a token can only be seen to run."""
+    url = {
+        STORE: plan.url("s3"),
+        HEAD: plan.url("dashboard"),
+        JUPYTER: plan.url("jupyter"),
+    }.get(service, plan.url("prometheus") if service == PROMETHEUS else "")
+    identity = current.leaders.get(service)
+    if identity is None:
+        return ServiceStatus(service, State.ABSENT, "not started", url)
+    process = None if current.stale else processes.find(identity)
+    if process is None:
+        return ServiceStatus(service, State.EXITED, "its process has ended", url)
+    if processes.frozen([process]):
+        return ServiceStatus(service, State.PAUSED, "its processes are frozen", url, identity.pid)
+    if not secrets and service not in (STORE, PROMETHEUS):
+        detail = "it cannot be asked: the lab's secrets cannot be read"
+        return ServiceStatus(service, State.RUNNING, detail, url, identity.pid)
+    ready = probe(plan, service, after=identity.spawned_at, nodes=nodes)
+    detail = ready.detail
+    if service == STORE and ready.ready:
+        detail = "MinIO" if plan.store == "minio" else "moto stands in for MinIO"
+    return ServiceStatus(service, State.HEALTHY if ready.ready else State.RUNNING, detail, url, identity.pid)
 
 
 def _http(url: str, accepted: set[int], headers: Mapping[str, str] | None = None) -> Readiness:

@@ -13,20 +13,28 @@ import psutil
 
 from lab.errors import ServiceError, UsageError
 from lab.home import write_private
-from lab.runtime.local.processes import Identity
+from lab.runtime.local.processes import Identity, boot_id
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
-SCHEMA = "raylab-local/1"
+SCHEMA = "raylab-local/2"
 FILE = "state.json"
+PORTS = ("dashboard", "gcs", "client", "s3", "jupyter")
+"""Ports that every lab has."""
+
+BOOT_TOLERANCE_SECONDS = 60.0
+"""How far the time of the last boot may move, where it is computed from the time of day."""
 
 
 @dataclass(frozen=True)
 class LabState:
-    """A lab as `up` left it. `booted_at` tells a state from before a reboot (seconds since the epoch)."""
+    """A lab as `up` left it."""
 
     spec: LabSpec
     ports: Mapping[str, int]
     booted_at: float
+    """When the machine was booted (seconds since the epoch)."""
+    boot: str
+    """The name of that boot, or empty where the system gives it none."""
     store: str
     """Which S3 server runs: `minio` or `moto`."""
     leaders: Mapping[str, Identity] = field(default_factory=dict)
@@ -36,7 +44,10 @@ class LabState:
     @property
     def stale(self) -> bool:
         """Whether the machine was rebooted since: then no process of this state can be alive."""
-        return abs(psutil.boot_time() - self.booted_at) > 60
+        now = boot_id()
+        if now and self.boot:
+            return now != self.boot
+        return abs(psutil.boot_time() - self.booted_at) > BOOT_TOLERANCE_SECONDS
 
     def with_leader(self, service: str, identity: Identity) -> LabState:
         """This state with one service's process replaced."""
@@ -76,6 +87,7 @@ def _encode(state: LabState) -> dict[str, Any]:
         "spec": dataclasses.asdict(state.spec),
         "ports": dict(state.ports),
         "booted_at": state.booted_at,
+        "boot": state.boot,
         "store": state.store,
         "leaders": {name: dataclasses.asdict(identity) for name, identity in state.leaders.items()},
         "notes": list(state.notes),
@@ -87,6 +99,9 @@ def _decode(document: Mapping[str, Any]) -> LabState:
         raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
     spec = document["spec"]
     gpu = spec["gpu"]
+    missing = [name for name in PORTS if name not in document["ports"]]
+    if missing:
+        raise ValueError(f"no port {missing[0]}")
     return LabState(
         spec=LabSpec(
             name=spec["name"],
@@ -100,9 +115,10 @@ def _decode(document: Mapping[str, Any]) -> LabState:
         ),
         ports={str(name): int(port) for name, port in document["ports"].items()},
         booted_at=float(document["booted_at"]),
+        boot=str(document["boot"]),
         store=str(document["store"]),
         leaders={
-            str(name): Identity(int(entry["pid"]), float(entry["started_at"]))
+            str(name): Identity(int(entry["pid"]), float(entry["started_at"]), float(entry["spawned_at"]))
             for name, entry in document["leaders"].items()
         },
         notes=tuple(str(note) for note in document.get("notes", ())),

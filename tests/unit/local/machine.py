@@ -16,7 +16,7 @@ import pytest
 
 from lab import objectstore
 from lab.errors import ClusterError
-from lab.runtime.local import ports, processes, readiness
+from lab.runtime.local import ports, processes, readiness, state
 from lab.runtime.local import runtime as runtime_module
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.readiness import Readiness
@@ -53,12 +53,17 @@ class Machine:
     unready: set[str] = field(default_factory=set)
     dies: set[str] = field(default_factory=set)
     """Services whose process ends at once."""
+    exit_codes: dict[str, int] = field(default_factory=dict)
+    last_words: dict[str, str] = field(default_factory=dict)
+    """What a service writes to its log when it is started, instead of a greeting."""
+    boot: str = "boot-1"
     on_spawn: dict[str, Callable[[], None]] = field(default_factory=dict)
     on_probe: dict[str, Callable[[], None]] = field(default_factory=dict)
     on_bucket: Callable[[], None] = lambda: None
     taken: set[int] = field(default_factory=set)
     programs: set[str] = field(default_factory=set)
     """What is on PATH."""
+    _spawned_codes: dict[int, int] = field(default_factory=dict)
     pids: Any = field(default_factory=lambda: itertools.count(100))
 
     def clock(self) -> float:
@@ -90,16 +95,21 @@ class Machine:
         self.journal.append(("spawn", service))
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a") as output:
-            output.write(f"{service} says hello\n")
+            output.write(self.last_words.get(service, f"{service} says hello\n"))
         process = FakeProcess(next(self.pids), self.now, mark)
         if service not in self.dies:
             self.running[process.pid] = process
+        if service in self.exit_codes:
+            self._spawned_codes[process.pid] = self.exit_codes[service]
         self.on_spawn.get(service, lambda: None)()
-        return Identity(process.pid, process.started_at)
+        return Identity(process.pid, process.started_at, process.started_at)
 
     def find(self, identity: Identity) -> FakeProcess | None:
         process = self.running.get(identity.pid)
         return process if process is not None and process.started_at == identity.started_at else None
+
+    def exit_code(self, identity: Identity) -> int | None:
+        return self._spawned_codes.get(identity.pid) if identity.pid not in self.running else None
 
     def members(self, leader: Identity | None, mark: str) -> list[FakeProcess]:
         return [p for p in self.running.values() if p.mark == mark]
@@ -136,8 +146,10 @@ class Machine:
         return runtime
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("spawn", "find", "members", "end", "send", "frozen"):
+        for name in ("spawn", "find", "exit_code", "members", "end", "send", "frozen"):
             patch.setattr(processes, name, getattr(self, name))
+        for module in (processes, state):
+            patch.setattr(module, "boot_id", lambda: self.boot)
         patch.setattr(readiness, "probe", self.probe)
         patch.setattr(ports, "is_free", lambda port: port not in self.taken)
         patch.setattr(ports, "holder", lambda port: f"holder of {port}")

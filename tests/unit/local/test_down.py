@@ -82,7 +82,7 @@ def test_what_is_still_there_is_stopped(machine: Machine, tmp_path: Path, lab: P
         b"{",
         b"\xff\xfe\x00",
         b'{"schema": "raylab-local/0"}',
-        b'{"schema": "raylab-local/1", "spec": {"name": "raylab", "workers": 0, "cpus_per_worker": 1,'
+        b'{"schema": "raylab-local/2", "spec": {"name": "raylab", "workers": 0, "cpus_per_worker": 1,'
         b' "ports": [], "gpu": {"vendor": "none", "assignments": [], "reason": ""}}}',
     ],
 )

@@ -39,9 +39,6 @@ class Entry:
     def info(self) -> dict[str, Any]:
         return {"ppid": self.parent, "status": self.state, "uids": self.uids()}
 
-    def create_time(self) -> float:
-        return self.started_at
-
     def status(self) -> str:
         return self.state
 
@@ -58,7 +55,13 @@ class Entry:
 
     def send_signal(self, number: signal.Signals) -> None:
         self.got.append(number)
-        if number == signal.SIGKILL or (number == signal.SIGTERM and not self.stubborn):
+        if number == signal.SIGCONT and self.state == psutil.STATUS_STOPPED:
+            self.state = psutil.STATUS_SLEEPING
+            if signal.SIGTERM in self.got and not self.stubborn:
+                self.table.kill(self)
+        elif number == signal.SIGTERM and self.state == psutil.STATUS_STOPPED:
+            pass  # it waits until the process goes on
+        elif number == signal.SIGKILL or (number == signal.SIGTERM and not self.stubborn):
             self.table.kill(self)
         elif number == signal.SIGSTOP:
             self.state = psutil.STATUS_STOPPED
@@ -70,6 +73,7 @@ class Table:
 
     entries: dict[int, Entry] = field(default_factory=dict)
     newborn: list[Entry] = field(default_factory=list)
+    clock: Any = None
 
     def add(self, *entries: Entry) -> None:
         for entry in entries:
@@ -99,10 +103,13 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     monkeypatch.setattr(psutil, "Process", table.process)
     monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(table.entries.values()))
     now = [0.0]
-    time = SimpleNamespace(
-        monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
+    table.clock = SimpleNamespace(
+        monotonic=lambda: now[0],
+        sleep=lambda seconds: now.__setitem__(0, now[0] + seconds),
+        time=lambda: 1_700_000_000.0 + now[0],
     )
-    monkeypatch.setattr(processes, "time", time)
+    monkeypatch.setattr(processes, "time", table.clock)
+    monkeypatch.setattr(processes, "start_time", lambda pid: table.process(pid).started_at)
     monkeypatch.setattr(os, "getsid", table.getsid)
     return table
 
@@ -216,6 +223,28 @@ def test_a_leader_that_does_not_obey_is_killed(table: Table) -> None:
     assert leader.got == [signal.SIGTERM, signal.SIGKILL]
 
 
+def test_every_paused_process_of_a_service_that_is_stopped_is_thawed(table: Table) -> None:
+    mine = service()
+    table.add(*mine)
+    for entry in mine:
+        entry.state = psutil.STATUS_STOPPED
+
+    processes.end(LEADER, SERVICE, grace=5)
+
+    assert mine[0].got == [signal.SIGTERM, signal.SIGCONT]
+    assert all(entry.got == [signal.SIGCONT, signal.SIGKILL] for entry in mine[1:])
+
+
+def test_a_paused_leader_alone_needs_no_grace(table: Table) -> None:
+    leader = Entry(100, 50.0, 100, SERVICE, state=psutil.STATUS_STOPPED)
+    table.add(leader)
+    before = table.clock.monotonic()
+
+    assert processes.end(LEADER, SERVICE, grace=10) == 0
+    assert leader.got == [signal.SIGTERM, signal.SIGCONT]
+    assert table.clock.monotonic() == before
+
+
 def test_without_a_leader_all_are_asked(table: Table) -> None:
     mine = service()[1:3]
     table.add(*mine)
@@ -271,8 +300,82 @@ def test_a_spawned_process_has_a_session_of_its_own_and_its_output_goes_to_the_l
     log = tmp_path / "logs" / "a.log"
 
     for _ in range(2):
-        assert processes.spawn(("ray", "start"), {"A": "1"}, log, tmp_path) == Identity(77, 5.0)
+        spawned = processes.spawn(("ray", "start"), {"A": "1"}, log, tmp_path)
+        assert spawned == Identity(77, 5.0)
+        assert spawned.spawned_at == 1_700_000_000.0
     assert seen["argv"] == ["ray", "start"]
     assert (seen["start_new_session"], seen["env"], seen["cwd"]) == (True, {"A": "1"}, tmp_path)
     assert (seen["stdin"], seen["stderr"]) == (subprocess.DEVNULL, subprocess.STDOUT)
     assert log.read_text() == "hello\nhello\n"
+
+
+STAT = "{pid} (a) b) (c) S 1 " + " ".join(["0"] * 17) + " 6281 0 0 0\n"
+
+
+def proc(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """A /proc of the test's own in which 77 started 62.81 s after the boot."""
+    (folder / "77").mkdir(parents=True)
+    (folder / "77" / "stat").write_text(STAT.format(pid=77))
+    monkeypatch.setattr(processes, "PROC", folder)
+    monkeypatch.setattr(os, "sysconf", {"SC_CLK_TCK": 100}.__getitem__)
+    return folder
+
+
+def test_a_process_stays_known_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    proc(monkeypatch, tmp_path)
+    clock = [1_700_000_000.0]
+
+    class Process:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+
+        def create_time(self) -> float:
+            return clock[0] + 62.81
+
+        def status(self) -> str:
+            return psutil.STATUS_SLEEPING
+
+    monkeypatch.setattr(psutil, "Process", Process)
+    identity = Identity(77, processes.start_time(77))
+    clock[0] += 3600
+
+    assert processes.start_time(77) == 62.81
+    assert processes.find(identity) is not None
+
+
+@pytest.mark.parametrize("content", [None, "", "77 (a) S 1"])
+def test_without_a_kernel_that_tells_the_start_is_what_psutil_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None
+) -> None:
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    monkeypatch.setattr(psutil, "Process", lambda pid: SimpleNamespace(create_time=lambda: 1234.5))
+    if content is not None:
+        (tmp_path / "77").mkdir()
+        (tmp_path / "77" / "stat").write_text(content)
+
+    assert processes.start_time(77) == 1234.5
+
+
+def test_a_boot_has_a_name_or_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert processes.boot_id() == ""
+    (tmp_path / "sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_text("8e92-7f\n")
+    assert processes.boot_id() == "8e92-7f"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [((77, 3 << 8), 3), ((77, 9), -9), ((77, 0), 0), ((0, 0), None), (None, None)]
+)
+def test_how_a_process_ended_is_known_to_its_parent(
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, int] | None, code: int | None
+) -> None:
+    def waitpid(pid: int, options: int) -> tuple[int, int]:
+        assert (pid, options) == (77, os.WNOHANG)
+        if answer is None:
+            raise ChildProcessError
+        return answer
+
+    monkeypatch.setattr(os, "waitpid", waitpid)
+
+    assert processes.exit_code(Identity(77, 5.0)) == code

@@ -24,10 +24,11 @@ FULL = LabState(
         ports=(("s3", 9999),),
         stock_ray=True,
     ),
-    ports={"s3": 9999, "gcs": 6379},
+    ports={"s3": 9999, "gcs": 6379, "dashboard": 8265, "client": 10001, "jupyter": 8888},
     booted_at=1000.0,
+    boot="boot-1",
     store="moto",
-    leaders={HEAD: Identity(12, 1234.56)},
+    leaders={HEAD: Identity(12, 1234.56, 1_700_000_000.5)},
     notes=("a note",),
 )
 
@@ -35,7 +36,10 @@ FULL = LabState(
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     state.save(tmp_path, FULL)
 
-    assert state.load(tmp_path) == FULL
+    found = state.load(tmp_path)
+    assert found == FULL
+    assert found is not None
+    assert found.leaders[HEAD].spawned_at == 1_700_000_000.5
     assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -59,6 +63,17 @@ def test_a_state_from_before_a_reboot_is_stale(
     monkeypatch: pytest.MonkeyPatch, boot: float, stale: bool
 ) -> None:
     monkeypatch.setattr(psutil, "boot_time", lambda: boot)
+    monkeypatch.setattr(state, "boot_id", lambda: "")
+
+    assert FULL.stale is stale
+
+
+@pytest.mark.parametrize(("boot", "stale"), [("boot-1", False), ("boot-2", True)])
+def test_where_a_boot_has_a_name_a_clock_that_was_set_makes_nothing_stale(
+    monkeypatch: pytest.MonkeyPatch, boot: str, stale: bool
+) -> None:
+    monkeypatch.setattr(psutil, "boot_time", lambda: FULL.booted_at + 86_400)
+    monkeypatch.setattr(state, "boot_id", lambda: boot)
 
     assert FULL.stale is stale
 
@@ -82,9 +97,11 @@ def changed(path: tuple[str, ...], value: Any) -> bytes:
         b"\xff\xfe",
         b"null",
         b"[]",
-        changed(("schema",), "raylab-local/2"),
+        changed(("schema",), "raylab-local/1"),
         changed(("schema",), None),
         changed(("ports",), ["s3"]),
+        changed(("ports", "dashboard"), None),
+        changed(("boot",), None),
         changed(("ports",), {"s3": "many"}),
         changed(("leaders",), {HEAD: {"pid": "x", "started_at": 1}}),
         changed(("leaders",), {HEAD: {"pid": 1}}),

@@ -24,7 +24,7 @@ from lab.home import lock
 from lab.runtime.local import ports, state
 from lab.runtime.local.ports import is_free as really_free
 from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, LabSpec, Progress, State, worker
-from tests.unit.local.machine import BOOTED_AT, SPEC, FakeProcess, Machine
+from tests.unit.local.machine import SPEC, FakeProcess, Machine
 
 ALL = [STORE, JUPYTER, HEAD, worker(0), worker(1)]
 
@@ -242,14 +242,12 @@ def test_a_failed_up_leaves_objects_and_secrets(machine: Machine, tmp_path: Path
 
 
 def test_after_a_reboot_the_lab_starts_afresh_whatever_has_the_old_process_ids(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path
 ) -> None:
-    import psutil
-
     machine.runtime(tmp_path).up(SPEC)
     strangers = {pid: FakeProcess(pid, p.started_at, "somebody:else") for pid, p in machine.running.items()}
     machine.running = dict(strangers)
-    monkeypatch.setattr(psutil, "boot_time", lambda: BOOTED_AT + 5000)
+    machine.boot = "boot-2"
 
     down = machine.runtime(tmp_path).status()
     assert not down.up

@@ -1,0 +1,120 @@
+"""Starting services: in order, until they are healthy, and back to where it was when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.errors import ServiceError, WaitTimeoutError
+from lab.home import make_private, write_private
+from lab.runtime.base import OnProgress
+from lab.runtime.local import causes, output, processes, readiness, services, state, temporary
+from lab.runtime.local.interrupts import held_back
+from lab.runtime.local.processes import Identity
+from lab.runtime.local.services import Plan
+from lab.runtime.local.state import LabState
+from lab.topology import BUCKET, HEAD, REGION, Progress, State, is_node
+
+START_SECONDS = 120.0
+"""Deadline for one service to become healthy. Measured on 2 cores: head 8 s, worker 5 s, JupyterLab 4 s."""
+
+POLL_SECONDS = 0.1
+LAST_LINES = 12
+"""How much of a log an error shows."""
+
+
+class Boot:
+    """Starts services of one lab. `clock` and `sleep` are in seconds."""
+
+    def __init__(self, plan: Plan, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._plan, self._layout = plan, plan.layout
+        self._clock, self._sleep = clock, sleep
+        self._log_began: dict[str, int] = {}
+        """Service -> size of its log when it was started: what is older is another process's."""
+
+    def all(self, current: LabState, todo: tuple[str, ...], on_progress: OnProgress) -> None:
+        """Start the services `todo`, in this order; on any failure stop what this call started.
+
+        Raises ServiceError, PortTakenError, WaitTimeoutError, StoreError, SetupError.
+        """
+        begin = self._clock()
+        started: list[str] = []
+        if HEAD in todo:
+            temporary.remove(self._layout.ray_temporary)
+        try:
+            make_private(self._layout.objects(self._plan.store))
+            temporary.make(self._layout.ray_temporary)
+            if self._plan.prometheus:
+                write_private(self._layout.folder / "prometheus.yml", services.prometheus_config(self._plan))
+            waiting: list[str] = []
+            for name in todo:
+                processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
+                started.append(name)
+                current = self.spawn(current, name)
+                on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
+                if is_node(name):  # raylets that start at the same instant on one host race for ports
+                    self.wait(name, current.leaders[name], on_progress, begin)
+                else:
+                    waiting.append(name)
+            for name in waiting:
+                self.wait(name, current.leaders[name], on_progress, begin)
+            self._make_bucket()
+        except BaseException:
+            with held_back():
+                self._take_back(current, started)
+            raise
+
+    def spawn(self, current: LabState, service: str) -> LabState:
+        """Start one process and write its identity down, with interrupts held back in between.
+
+        Raises ServiceError when it cannot be run.
+        """
+        command = self._plan.command(service)
+        log = self._layout.log(service)
+        self._log_began[service] = output.size(log)
+        with held_back():
+            try:
+                identity = processes.spawn(command.argv, command.environment, log, command.cwd)
+            except OSError as error:
+                raise ServiceError(f"{service} could not be started: {error}") from error
+            current = current.with_leader(service, identity)
+            state.save(self._layout.folder, current)
+        return current
+
+    def wait(self, service: str, identity: Identity, on_progress: OnProgress, begin: float) -> None:
+        """Wait until a service is healthy. Raises WaitTimeoutError, ServiceError, PortTakenError."""
+        deadline = self._clock() + START_SECONDS
+        log = self._layout.log(service)
+        while True:
+            ready = readiness.probe(self._plan, service, after=identity.spawned_at)
+            if ready.ready:
+                on_progress(Progress(service, State.HEALTHY, ready.detail, self._clock() - begin))
+                return
+            code = processes.exit_code(identity)
+            if code is not None or processes.find(identity) is None:
+                processes.end(identity, self._layout.mark(service), grace=0)
+                raise causes.ended(service, code, self._last_lines(service), log, self._plan.ports)
+            if self._clock() >= deadline:
+                raise WaitTimeoutError(
+                    f"{service} is not healthy after {START_SECONDS:g} s: {ready.detail}. "
+                    f"{causes.listing(self._last_lines(service))}",
+                    f"the whole log: {log}",
+                )
+            self._sleep(POLL_SECONDS)
+
+    def _last_lines(self, service: str) -> tuple[str, ...]:
+        return output.last_lines(self._layout.log(service), LAST_LINES, since=self._log_began.get(service, 0))
+
+    def _make_bucket(self) -> None:
+        from lab.objectstore import ObjectStore
+
+        ObjectStore(self._plan.url("s3"), self._plan.secrets.store, REGION).ensure_bucket(BUCKET)
+
+    def _take_back(self, current: LabState, started: list[str]) -> None:
+        for name in reversed(started):
+            processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
+            current = current.without_leader(name)
+        if current.leaders:
+            state.save(self._layout.folder, current)
+        else:
+            (self._layout.folder / state.FILE).unlink(missing_ok=True)
+            temporary.remove(self._layout.ray_temporary)

@@ -1,0 +1,72 @@
+"""Why a service did not start, from how it ended, who holds its ports, and what it wrote."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.errors import LabError, PortTakenError, ServiceError
+from lab.runtime.local import ports
+from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE
+
+PORTS_OF: Mapping[str, tuple[str, ...]] = {
+    STORE: ("s3",),
+    HEAD: ("gcs", "dashboard", "client"),
+    JUPYTER: ("jupyter",),
+    PROMETHEUS: ("prometheus",),
+}
+"""Names of the ports that a service listens on."""
+
+_MISSING = re.compile(r"No module named '?([\w.]+)'?")
+_FULL = "No space left on device"
+
+
+def listing(lines: Sequence[str]) -> str:
+    """The end of a log as the end of a message."""
+    if not lines:
+        return "It wrote nothing."
+    return "Its last lines:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def ended(
+    service: str, code: int | None, lines: Sequence[str], log: Path, numbers: Mapping[str, int]
+) -> LabError:
+    """The error for a service that ended while it was starting, and of which nothing runs any more.
+
+    `code` is its exit code, negative for a signal, None when unknown; `numbers` are the lab's ports.
+    """
+    log_hint = f"the whole log: {log}"
+    for name in PORTS_OF.get(service, ()):
+        if name in numbers and not ports.is_free(numbers[name]):
+            number = numbers[name]
+            return PortTakenError(
+                f"{service} ended while starting: its port {number} ({name}) was taken meanwhile by "
+                f"{ports.holder(number)}",
+                "end that, or `labctl down` and `labctl up` to choose another port",
+            )
+    text = "\n".join(lines)
+    what = f"{service} ended while starting"
+    missing = _MISSING.search(text)
+    if _FULL in text:
+        what += ": no space is left on the disk"
+        log_hint = f"free some space; {log_hint}"
+    elif missing:
+        what += f": the Python package {missing[1].partition('.')[0]} is missing"
+        log_hint = f"`labctl doctor` says what is installed; {log_hint}"
+    elif code == -signal.SIGKILL:
+        what += ": it was killed (SIGKILL), as the kernel does when memory runs out"
+        log_hint = f"free some memory, see `labctl doctor`; {log_hint}"
+    elif code is not None and code < 0:
+        what += f": it was ended by {_name(-code)}"
+    elif code:
+        what += f" with exit code {code}"
+    return ServiceError(f"{what}. {listing(lines)}", log_hint)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,68 @@
+"""The log of a service, a line at a time."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+FOLLOW_SECONDS = 0.3
+LINE_LENGTH = 300
+"""Longest line of a log in an error message; C++ writes longer ones."""
+
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def lines(
+    path: Path,
+    *,
+    tail: int | None,
+    follow: bool,
+    going_on: Callable[[], bool],
+    sleep: Callable[[float], None],
+) -> Iterator[str]:
+    """The lines of `path` without newline, the last `tail` if given; with `follow` those to come too.
+
+    Following ends when `going_on` says no. A file that does not exist has no lines.
+    """
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        yield from (line.rstrip("\n") for line in (deque(stream, tail) if tail is not None else stream))
+        partial = ""
+        while follow:
+            partial += stream.readline()
+            if partial.endswith("\n"):
+                yield partial.rstrip("\n")
+                partial = ""
+                continue
+            if not going_on():
+                return
+            sleep(FOLLOW_SECONDS)
+
+
+def size(path: Path) -> int:
+    """Bytes in a log; 0 when there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def last_lines(path: Path, count: int, *, since: int = 0) -> tuple[str, ...]:
+    """The last `count` lines that say something after the first `since` bytes, fit to be shown in a message.
+
+    Colours and control characters are taken out, long lines cut, empty lines left out.
+    """
+    try:
+        with path.open("rb") as stream:
+            stream.seek(since)
+            text = stream.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ()
+    shown = (_CONTROL.sub("", line).rstrip() for line in text.split("\n"))
+    return tuple(
+        line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..."
+        for line in deque((line for line in shown if line.strip()), count)
+    )

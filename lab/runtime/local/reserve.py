@@ -1,0 +1,96 @@
+"""What a lab decides before anything starts: its ports and its S3 server, written to the state file."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import psutil
+
+from lab.errors import RefusedError, ServiceError, UnsupportedError
+from lab.home import lock
+from lab.runtime.local import ports, processes, state
+from lab.runtime.local.services import Layout
+from lab.runtime.local.state import LabState
+from lab.secrets import load_or_make
+from lab.topology import LabSpec
+
+
+def anything_alive(current: LabState) -> bool:
+    """Whether a process of this state runs."""
+    return not current.stale and any(processes.find(identity) for identity in current.leaders.values())
+
+
+def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
+    """Choose ports and the S3 server of a lab that is down, make its secrets, and save its first state.
+
+    Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError,
+    UnsupportedError, SetupError, ServiceError.
+    """
+    wanted = dict(spec.ports)
+    prometheus = shutil.which("prometheus")
+    names = ["dashboard", "gcs", "client", "s3", "jupyter", *(["prometheus"] if prometheus else [])]
+    for name in wanted:
+        if name not in names:
+            raise _runs_none(name)
+    with lock(layout.folder.parent / "ports.lock", "choosing ports", patience=patience):
+        reserved = _reserved_elsewhere(layout.folder)
+        chosen: dict[str, int] = {}
+        for name in sorted(names, key=lambda name: name not in wanted):
+            chosen[name] = ports.choose(name, wanted.get(name), {*reserved, *chosen.values()})
+        notes = []
+        moto_has_objects = any(layout.objects("moto").glob("*"))
+        store = "minio" if shutil.which("minio") and not moto_has_objects else "moto"
+        if store == "moto":
+            why = "it holds this lab's objects" if shutil.which("minio") else "no `minio` on PATH"
+            notes.append(f"S3 server: moto, standing in for MinIO ({why}); objects are kept on disk")
+        if not prometheus:
+            notes.append("prometheus: left out (no `prometheus` on PATH)")
+        notes.append("grafana: left out (the local runtime has none)")
+        load_or_make(layout.secrets)
+        current = LabState(spec, chosen, psutil.boot_time(), processes.boot_id(), store, notes=tuple(notes))
+        state.save(layout.folder, current)
+    return current
+
+
+def check_same(current: LabState, spec: LabSpec) -> None:
+    """Raises RefusedError when a lab that is up is not what `spec` asks for."""
+    name = current.spec.name
+    if not current.spec.same_lab(spec):
+        raise RefusedError(
+            f"lab {name} is up with other settings ({describe(current.spec)})",
+            f"keep them, or `labctl down` first to start it with {describe(spec)}",
+        )
+    for port, wanted in spec.ports:
+        used = current.ports.get(port)
+        if used is None:
+            raise _runs_none(port)
+        if used != wanted:
+            raise RefusedError(
+                f"lab {name} is up with {port} on port {used}, not on {wanted}",
+                f"keep it, or `labctl down` first to start it with --port {port}={wanted}",
+            )
+
+
+def describe(spec: LabSpec) -> str:
+    """A lab's settings in a few words."""
+    stock = ", stock Ray settings" if spec.stock_ray else ""
+    return f"{spec.workers} workers, {spec.cpus_per_worker} CPUs each, GPU {spec.gpu.vendor.value}{stock}"
+
+
+def _runs_none(name: str) -> UnsupportedError:
+    why = "no `prometheus` on PATH" if name == "prometheus" else "the local runtime has none"
+    return UnsupportedError(f"--port {name}: this lab runs no {name} ({why})", "leave it out")
+
+
+def _reserved_elsewhere(folder: Path) -> set[int]:
+    reserved: set[int] = set()
+    for path in folder.parent.glob(f"*/{state.FILE}"):
+        if path.parent != folder:
+            with contextlib.suppress(ServiceError):
+                other = state.load(path.parent)
+                starting = other is not None and not other.leaders and not other.stale
+                if other is not None and (starting or anything_alive(other)):
+                    reserved.update(other.ports.values())
+    return reserved

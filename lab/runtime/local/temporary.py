@@ -1,0 +1,57 @@
+"""The folder below /tmp for Ray's sockets: its name can be foreseen, so it may be somebody else's trap."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from lab.errors import SetupError
+
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def make(folder: Path) -> None:
+    """Make `folder` and its parent with mode 0700, unless they are there.
+
+    Raises SetupError when one of them is a link, is not this user's, or can be written by others.
+    """
+    for each in (folder.parent, folder):
+        try:
+            os.mkdir(each, 0o700)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise SetupError(
+                f"cannot make {each}: {error.strerror}", "free some space or check the owner of its parent"
+            ) from error
+        problem = _problem(each)
+        if problem:
+            raise SetupError(
+                f"{each}, where Ray is to put its sockets, {problem}",
+                f"look who made it, then remove it: rm -r {each}",
+            )
+
+
+def remove(folder: Path) -> None:
+    """Remove `folder` and what is in it; does nothing where it, or its parent, is not this user's alone."""
+    if not _problem(folder.parent) and not _problem(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _problem(folder: Path) -> str:
+    """Why this folder cannot be trusted, or nothing."""
+    try:
+        found = os.lstat(folder)
+    except OSError as error:
+        return f"cannot be looked at ({error.strerror})"
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link to somewhere else"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is not a folder"
+    if found.st_uid != os.getuid():
+        return f"belongs to another user (uid {found.st_uid})"
+    if found.st_mode & OTHERS_MAY_WRITE:
+        return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    return ""
