@@ -12,7 +12,7 @@ from lab.cluster import Node, RayApi, infeasible, places
 from lab.errors import RefusedError
 from lab.jobs import Job, Jobs, Submission, check_command
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
-from lab.topology import REGION, Endpoints, LabSpec, LabStatus
+from lab.topology import HEAD, REGION, Endpoints, LabSpec, LabStatus, Progress, State, is_worker
 from lab.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -75,11 +75,29 @@ class Lab:
         return self.runtime.endpoints()
 
     def restart(self, service: str, on_progress: OnProgress = ignore_progress) -> None:
-        """Stop a service, if it runs, and start it again. Raises what Runtime.stop and .start raise."""
-        status = self.status().service(service)
-        if status is not None and status.state.value in ("starting", "running", "healthy", "paused"):
-            self.runtime.stop(service)
-        self.runtime.start(service, on_progress)
+        """Stop a service, if it runs, and start it again. Raises what Runtime.stop and .start raise.
+
+        The workers belong to the cluster of their head: with `ray-head` they are restarted too, and every
+        running job ends. The first step that `on_progress` gets says so.
+        """
+        status = self.status()
+        restarted = [service]
+        if service == HEAD and status.up:
+            workers = [s.service for s in status.services if is_worker(s.service)]
+            restarted += workers
+            on_progress(
+                Progress(
+                    HEAD,
+                    State.RUNNING,
+                    f"restarting it restarts {', '.join(workers)} too; running jobs end",
+                )
+            )
+        for name in reversed(restarted):
+            found = status.service(name)
+            if found is not None and found.state not in (State.ABSENT, State.EXITED):
+                self.runtime.stop(name)
+        for name in restarted:
+            self.runtime.start(name, on_progress)
 
     @cached_property
     def api(self) -> RayApi:
