@@ -1,4 +1,7 @@
-"""The folder below /tmp for Ray's sockets: its name can be foreseen, so it may be somebody else's trap."""
+"""The folder below /tmp for Ray's sockets: its name can be foreseen, so it may be somebody else's trap.
+
+Ray opens its own folder to everybody (mode 0777). What protects it is the parent, which only its owner may enter.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make(folder: Path) -> None:
-    """Make `folder` and its parent with mode 0700, unless they are there.
+    """Make `folder` and its parent with mode 0700, unless they are there; nobody else may enter the parent.
 
-    Raises SetupError when one of them is a link, is not this user's, or can be written by others.
+    Raises SetupError when one of them is a link or is not this user's, or others can write to the parent.
     """
     for each in (folder.parent, folder):
         try:
@@ -26,22 +29,23 @@ def make(folder: Path) -> None:
             raise SetupError(
                 f"cannot make {each}: {error.strerror}", "free some space or check the owner of its parent"
             ) from error
-        problem = _problem(each)
+        problem = _problem(each, rays=each == folder)
         if problem:
             raise SetupError(
                 f"{each}, where Ray is to put its sockets, {problem}",
                 f"look who made it, then remove it: rm -r {each}",
             )
+    os.chmod(folder.parent, 0o700)
 
 
 def remove(folder: Path) -> None:
     """Remove `folder` and what is in it; does nothing where it, or its parent, is not this user's alone."""
-    if not _problem(folder.parent) and not _problem(folder):
+    if not _problem(folder.parent) and not _problem(folder, rays=True):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _problem(folder: Path) -> str:
-    """Why this folder cannot be trusted, or nothing."""
+def _problem(folder: Path, *, rays: bool = False) -> str:
+    """Why this folder cannot be trusted, or nothing. The mode of what is Ray's says nothing."""
     try:
         found = os.lstat(folder)
     except OSError as error:
@@ -52,6 +56,6 @@ def _problem(folder: Path) -> str:
         return "is not a folder"
     if found.st_uid != os.getuid():
         return f"belongs to another user (uid {found.st_uid})"
-    if found.st_mode & OTHERS_MAY_WRITE:
+    if not rays and found.st_mode & OTHERS_MAY_WRITE:
         return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     return ""

@@ -29,11 +29,21 @@ def test_both_folders_are_made_for_their_owner_only_and_again_is_no_error(folder
     assert {oct(each.stat().st_mode & 0o777) for each in (folder, folder.parent)} == {"0o700"}
 
 
-@pytest.mark.parametrize("name", ["parent", "folder"])
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
-def test_a_folder_that_others_can_write_is_refused(folder: Path, name: str, mode: int) -> None:
+def test_what_ray_opened_to_everybody_is_used_and_removed_and_nobody_else_gets_there(folder: Path) -> None:
     temporary.make(folder)
-    chosen = folder if name == "folder" else folder.parent
+    folder.chmod(0o777)
+    folder.parent.chmod(0o755)
+
+    temporary.make(folder)
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    temporary.remove(folder)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
+def test_a_parent_that_others_can_write_is_refused(folder: Path, mode: int) -> None:
+    temporary.make(folder)
+    chosen = folder.parent
     chosen.chmod(mode)
 
     with pytest.raises(
@@ -103,11 +113,9 @@ def test_removing_takes_all_of_it_and_nothing_is_no_error(folder: Path) -> None:
 
 
 def test_a_lab_is_not_started_in_a_trap(machine: Machine, tmp_path: Path) -> None:
-    trap = tmp_path / "ray-raylab"
-    trap.mkdir()
-    trap.chmod(0o777)
+    (tmp_path / "ray-raylab").symlink_to(tmp_path)
 
-    with pytest.raises(SetupError, match="can be written by others"):
+    with pytest.raises(SetupError, match="is a link to somewhere else"):
         machine.runtime(tmp_path).up(SPEC)
     assert not machine.running
     assert not (tmp_path / "raylab" / FILE).exists()
