@@ -1,6 +1,6 @@
 """The folder below /tmp for Ray's sockets: its name can be foreseen, so it may be somebody else's trap.
 
-Ray opens its own folder to everybody (mode 0777). What protects it is the parent, which only its owner may enter.
+Ray opens its own folder to everybody (mode 0777). The parent protects it: only its owner may enter that.
 """
 
 from __future__ import annotations
