@@ -28,10 +28,10 @@ DETECTION = (
         "5000",
         "a node that dies right after it joined is noticed as well",
     ),
-    Knob("RAY_health_check_period_ms", "250", "3000", "the head asks every node four times a second"),
+    Knob("RAY_health_check_period_ms", "200", "3000", "the head asks every node up to five times a second"),
     Knob(
         "RAY_health_check_timeout_ms",
-        "500",
+        "400",
         "10000",
         "a frozen node does not answer at all: waiting longer tells no more",
     ),
@@ -39,7 +39,7 @@ DETECTION = (
         "RAY_health_check_failure_threshold",
         "3",
         "5",
-        "three misses in a row, about 2 s of silence, so that one slow answer kills nobody",
+        "three misses in a row, up to 1.8 s of silence, so that one slow answer kills nobody",
     ),
     Knob(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
