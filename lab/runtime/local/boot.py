@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from lab.errors import ServiceError, WaitTimeoutError
 from lab.home import make_private, write_private
@@ -18,6 +19,7 @@ START_SECONDS = 120.0
 """Deadline for one service to become healthy. Measured on 2 cores: head 8 s, worker 5 s, JupyterLab 4 s."""
 
 POLL_SECONDS = 0.1
+NOBODY: Mapping[str, Identity] = MappingProxyType({})
 LAST_LINES = 12
 """How much of a log an error shows."""
 
@@ -52,7 +54,8 @@ class Boot:
                 current = self.spawn(current, name)
                 on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
                 if is_node(name):  # raylets that start at the same instant on one host race for ports
-                    self.wait(name, current.leaders[name], on_progress, begin)
+                    others = {each: current.leaders[each] for each in waiting}
+                    self.wait(name, current.leaders[name], on_progress, begin, others)
                 else:
                     waiting.append(name)
             for name in waiting:
@@ -80,8 +83,18 @@ class Boot:
             state.save(self._layout.folder, current)
         return current
 
-    def wait(self, service: str, identity: Identity, on_progress: OnProgress, begin: float) -> None:
-        """Wait until a service is healthy. Raises WaitTimeoutError, ServiceError, PortTakenError."""
+    def wait(
+        self,
+        service: str,
+        identity: Identity,
+        on_progress: OnProgress,
+        begin: float,
+        others: Mapping[str, Identity] = NOBODY,
+    ) -> None:
+        """Wait until a service is healthy, and meanwhile notice when one of `others` ends.
+
+        Raises WaitTimeoutError, ServiceError, PortTakenError.
+        """
         deadline = self._clock() + START_SECONDS
         log = self._layout.log(service)
         while True:
@@ -89,10 +102,8 @@ class Boot:
             if ready.ready:
                 on_progress(Progress(service, State.HEALTHY, ready.detail, self._clock() - begin))
                 return
-            code = processes.exit_code(identity)
-            if code is not None or processes.find(identity) is None:
-                processes.end(identity, self._layout.mark(service), grace=0)
-                raise causes.ended(service, code, self._last_lines(service), log, self._plan.ports)
+            for name, each in ((service, identity), *others.items()):
+                self._check_alive(name, each)
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
                     f"{service} is not healthy after {START_SECONDS:g} s: {ready.detail}. "
@@ -100,6 +111,13 @@ class Boot:
                     f"the whole log: {log}",
                 )
             self._sleep(POLL_SECONDS)
+
+    def _check_alive(self, service: str, identity: Identity) -> None:
+        code = processes.exit_code(identity)
+        if code is not None or processes.find(identity) is None:
+            processes.end(identity, self._layout.mark(service), grace=0)
+            log = self._layout.log(service)
+            raise causes.ended(service, code, self._last_lines(service), log, self._plan.ports)
 
     def _last_lines(self, service: str) -> tuple[str, ...]:
         return output.last_lines(self._layout.log(service), LAST_LINES, since=self._log_began.get(service, 0))

@@ -138,3 +138,16 @@ def test_the_last_lines_are_fit_to_be_read(tmp_path: Path) -> None:
     assert output.last_lines(path, 1) == ("last",)
     assert output.last_lines(tmp_path / "none", 3) == ()
     assert (output.size(path), output.size(tmp_path / "none")) == (len(path.read_bytes()), 0)
+
+
+@pytest.mark.parametrize("service", [STORE, JUPYTER])
+def test_a_service_that_ends_while_a_node_starts_is_noticed_then(
+    machine: Machine, tmp_path: Path, service: str
+) -> None:
+    machine.dies.add(service)
+    machine.unready.add(HEAD)
+    begin = machine.now
+
+    assert failure(machine, tmp_path).message.startswith(f"{service} ended while starting")
+    assert machine.now - begin < 1
+    assert worker(0) not in machine.services("spawn")
