@@ -19,6 +19,9 @@ START_SECONDS = 120.0
 """Deadline for one service to become healthy. Measured on 2 cores: head 8 s, worker 5 s, JupyterLab 4 s."""
 
 POLL_SECONDS = 0.1
+PORTS_SECONDS = 5.0
+"""How often to look who holds the ports of a service that is not healthy yet; a look takes 50 ms."""
+
 NOBODY: Mapping[str, Identity] = MappingProxyType({})
 LAST_LINES = 12
 """How much of a log an error shows."""
@@ -96,6 +99,7 @@ class Boot:
         Raises WaitTimeoutError, ServiceError, PortTakenError.
         """
         deadline = self._clock() + START_SECONDS
+        look = self._clock() + PORTS_SECONDS
         log = self._layout.log(service)
         while True:
             ready = readiness.probe(self._plan, service, after=identity.spawned_at)
@@ -104,6 +108,12 @@ class Boot:
                 return
             for name, each in ((service, identity), *others.items()):
                 self._check_alive(name, each)
+            if self._clock() >= look:
+                look = self._clock() + PORTS_SECONDS
+                own = {process.pid for process in processes.members(identity, self._layout.mark(service))}
+                taken = causes.shut_out(service, own, self._plan.ports)
+                if taken is not None:
+                    raise taken
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
                     f"{service} is not healthy after {START_SECONDS:g} s: {ready.detail}. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from lab.errors import LabError, PortTakenError, ServiceError
@@ -40,12 +40,7 @@ def ended(
     log_hint = f"the whole log: {log}"
     for name in PORTS_OF.get(service, ()):
         if name in numbers and not ports.is_free(numbers[name]):
-            number = numbers[name]
-            return PortTakenError(
-                f"{service} ended while starting: its port {number} ({name}) was taken meanwhile by "
-                f"{ports.holder(number)}",
-                "end that, or `labctl down` and `labctl up` to choose another port",
-            )
+            return _taken(f"{service} ended while starting", name, numbers[name])
     text = "\n".join(lines)
     what = f"{service} ended while starting"
     missing = _MISSING.search(text)
@@ -63,6 +58,25 @@ def ended(
     elif code:
         what += f" with exit code {code}"
     return ServiceError(f"{what}. {listing(lines)}", log_hint)
+
+
+def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> PortTakenError | None:
+    """The error for a service that runs while only others than its `own` processes listen on a port of it.
+
+    Ray's head goes on without its dashboard then.
+    """
+    for name in PORTS_OF.get(service, ()):
+        found = ports.listeners(numbers[name]) if name in numbers else ()
+        if found and not set(found) & set(own):
+            return _taken(f"{service} cannot serve", name, numbers[name])
+    return None
+
+
+def _taken(what: str, name: str, number: int) -> PortTakenError:
+    return PortTakenError(
+        f"{what}: its port {number} ({name}) was taken meanwhile by {ports.holder(number)}",
+        "end that, or `labctl down` and `labctl up` to choose another port",
+    )
 
 
 def _name(number: int) -> str:

@@ -38,14 +38,22 @@ def is_free(port: int) -> bool:
     return True
 
 
-def holder(port: int) -> str:
-    """Who listens on this port, as far as this user may see: `name (process id)`."""
+def listeners(port: int) -> tuple[int, ...]:
+    """Ids of the processes that listen on this port, on whatever address, as far as this user may see."""
+    found = []
     with contextlib.suppress(psutil.Error, RuntimeError):
         for connection in psutil.net_connections("tcp"):
             local = connection.laddr[1] if connection.laddr else None
             if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
-                with contextlib.suppress(psutil.Error):
-                    return f"{psutil.Process(connection.pid).name()} (process {connection.pid})"
+                found.append(int(connection.pid))
+    return tuple(dict.fromkeys(found))
+
+
+def holder(port: int) -> str:
+    """Who listens on this port, as far as this user may see: `name (process id)`."""
+    for pid in listeners(port):
+        with contextlib.suppress(psutil.Error):
+            return f"{psutil.Process(pid).name()} (process {pid})"
     return "another process, whose owner this user may not see"
 
 

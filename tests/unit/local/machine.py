@@ -61,6 +61,8 @@ class Machine:
     on_probe: dict[str, Callable[[], None]] = field(default_factory=dict)
     on_bucket: Callable[[], None] = lambda: None
     taken: set[int] = field(default_factory=set)
+    listeners: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Port -> process ids, where they can be seen."""
     programs: set[str] = field(default_factory=set)
     """What is on PATH."""
     _spawned_codes: dict[int, int] = field(default_factory=dict)
@@ -152,6 +154,7 @@ class Machine:
             patch.setattr(module, "boot_id", lambda: self.boot)
         patch.setattr(readiness, "probe", self.probe)
         patch.setattr(ports, "is_free", lambda port: port not in self.taken)
+        patch.setattr(ports, "listeners", lambda port: self.listeners.get(port, ()))
         patch.setattr(ports, "holder", lambda port: f"holder of {port}")
         patch.setattr(psutil, "process_iter", lambda: list(self.running.values()))
         patch.setattr(psutil, "boot_time", lambda: BOOTED_AT)

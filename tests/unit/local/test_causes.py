@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import PortTakenError, ServiceError
+from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime.local import output
 from lab.topology import HEAD, JUPYTER, STORE, worker
 from tests.unit.local.machine import SPEC, Machine
@@ -151,3 +151,27 @@ def test_a_service_that_ends_while_a_node_starts_is_noticed_then(
     assert failure(machine, tmp_path).message.startswith(f"{service} ended while starting")
     assert machine.now - begin < 1
     assert worker(0) not in machine.services("spawn")
+
+
+def test_a_head_that_goes_on_without_the_port_of_its_dashboard_is_not_waited_for(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.unready.add(HEAD)
+    machine.on_spawn[HEAD] = lambda: machine.listeners.update({8265: (7,)})
+    begin = machine.now
+
+    with pytest.raises(PortTakenError) as caught:
+        machine.runtime(tmp_path).up(SPEC)
+    assert caught.value.message == (
+        "ray-head cannot serve: its port 8265 (dashboard) was taken meanwhile by holder of 8265"
+    )
+    assert machine.now - begin == pytest.approx(5, abs=1)
+    assert not machine.running
+
+
+def test_a_service_that_holds_its_own_ports_is_waited_for(machine: Machine, tmp_path: Path) -> None:
+    machine.unready.add(HEAD)
+    machine.on_spawn[HEAD] = lambda: machine.listeners.update({8265: (7, machine.pid_of(HEAD))})
+
+    with pytest.raises(WaitTimeoutError, match="ray-head is not healthy after 120 s"):
+        machine.runtime(tmp_path).up(SPEC)
