@@ -22,12 +22,6 @@ class Knob:
 
 
 DETECTION = (
-    Knob(
-        "RAY_health_check_initial_delay_ms",
-        "1000",
-        "5000",
-        "a node that dies right after it joined is noticed as well",
-    ),
     Knob("RAY_health_check_period_ms", "200", "3000", "the head asks every node up to five times a second"),
     Knob(
         "RAY_health_check_timeout_ms",
@@ -75,7 +69,7 @@ RESTART = (
 HOUSEKEEPING = (
     Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
-    Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once, not twice"),
+    Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
 )
 """Nothing to do with recovery."""
 

@@ -57,8 +57,8 @@ def holder(port: int) -> str:
     return "another process, whose owner this user may not see"
 
 
-def choose(name: str, wanted: int | None, reserved: Collection[int]) -> int:
-    """A port for `name`: the one wanted, else the usual one, else any free one.
+def choose(name: str, wanted: int | None, reserved: Collection[int], *, usual: bool = True) -> int:
+    """A port for `name`: the one wanted, else the usual one (if `usual`), else any free one.
 
     Raises PortTakenError, naming the holder, when the one wanted is in use or reserved.
     """
@@ -74,9 +74,8 @@ def choose(name: str, wanted: int | None, reserved: Collection[int]) -> int:
                 f"end it, choose another one with --port {name}=NUMBER, or leave it out to get a free one",
             )
         return wanted
-    usual = USUAL[name]
-    if usual not in reserved and is_free(usual):
-        return usual
+    if usual and USUAL[name] not in reserved and is_free(USUAL[name]):
+        return USUAL[name]
     while True:
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))

@@ -14,7 +14,7 @@ from lab.runtime.local import ports, processes, state
 from lab.runtime.local.services import Layout
 from lab.runtime.local.state import LabState
 from lab.secrets import load_or_make
-from lab.topology import LabSpec
+from lab.topology import DEFAULT_LAB, LabSpec
 
 
 def anything_alive(current: LabState) -> bool:
@@ -38,7 +38,11 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         reserved = _reserved_elsewhere(layout.folder)
         chosen: dict[str, int] = {}
         for name in sorted(names, key=lambda name: name not in wanted):
-            chosen[name] = ports.choose(name, wanted.get(name), {*reserved, *chosen.values()})
+            taken = {*reserved, *chosen.values()}
+            # Only one lab of a host can have the usual ports. The others do not even try: labs that are
+            # started at the same time, perhaps below different homes, must not race for them.
+            usual = spec.name == DEFAULT_LAB
+            chosen[name] = ports.choose(name, wanted.get(name), taken, usual=usual)
         notes = []
         moto_has_objects = any(layout.objects("moto").glob("*"))
         store = "minio" if shutil.which("minio") and not moto_has_objects else "moto"

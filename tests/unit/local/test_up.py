@@ -302,6 +302,14 @@ def test_the_usual_ports_are_used_when_they_are_free(machine: Machine, tmp_path:
     assert endpoints.s3 == "http://127.0.0.1:9000"
 
 
+def test_only_the_default_lab_takes_the_usual_ports(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path, "other").up(dataclasses.replace(SPEC, name="other"))
+
+    endpoints = machine.runtime(tmp_path, "other").endpoints()
+    assert endpoints.dashboard != "http://127.0.0.1:8265"
+    assert endpoints.s3 != "http://127.0.0.1:9000"
+
+
 def test_a_wanted_port_wins_over_the_usual_port_of_another_service(machine: Machine, tmp_path: Path) -> None:
     machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", ports.USUAL["dashboard"]),)))
 
