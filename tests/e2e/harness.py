@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -117,6 +118,17 @@ class Running:
         return Ended(self.argv, code, "".join(self._lines["out"]), "".join(self._lines["err"]))
 
 
+def holders(port: int) -> dict[int, str]:
+    """Who listens on a port: process id -> the lab's mark, empty for what belongs to no lab."""
+    found = {}
+    for connection in psutil.net_connections("tcp"):
+        local = connection.laddr[1] if connection.laddr else None
+        if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found[connection.pid] = psutil.Process(connection.pid).environ().get(MARK, "")
+    return found
+
+
 class Bench:
     """One lab under a name of its own, in a home that may hold others."""
 
@@ -189,7 +201,9 @@ class Bench:
         """Assert that the lab has no process, no port, no state file and no temporary folder any more."""
         runtime = LocalRuntime(self.name, self.folder)
         assert [" ".join(p.cmdline())[:150] for p in self.processes().values()] == []
-        assert [name for name, port in used_ports.items() if not ports.is_free(port)] == []
+        taken = {name: holders(port) for name, port in used_ports.items() if not ports.is_free(port)}
+        # A port that has become free may at once be chosen by another lab of this machine.
+        assert {name: who for name, who in taken.items() if not who or not all(who.values())} == {}
         assert not (self.folder / state.FILE).exists()
         assert not runtime._layout.ray_temporary.exists()
         assert not runtime.status().up
