@@ -74,13 +74,7 @@ def wait_for_the_moment(
                 return node
         if clock() >= deadline:
             state = watch.job.status if watch.job else "unknown"
-            reached = (
-                "no checkpoint"
-                if newest is None
-                else f"{len(watch.run.checkpoints) if watch.run else 0} checkpoints"
-            )
-            if shown is not None:
-                reached = f"the newest checkpoint is of {progress_name(watch.run)} {shown}"
+            reached = _reached(watch)
             raise WaitTimeoutError(
                 f"waited {clock() - begin:.0f} s for {wanted}; "
                 f"job {watch.submission_id} is {state}, {reached}",
@@ -98,6 +92,19 @@ def _not_part(target: str, placement: Placement) -> RefusedError:
         what += f"start again; the job's ranks run on {ranks}"
     hint = f"labctl fault-inject {placement.workers[0][1]}" if placement.workers else "wait until it trains"
     return RefusedError(what, hint)
+
+
+def _reached(watch: Watch) -> str:
+    """How far the job has come, for a person whose moment did not."""
+    run = watch.run
+    if run is None:
+        return "no checkpoint and no ledger: it runs no Ray Train, or its ledger cannot be written"
+    if not run.checkpoints:
+        return "no checkpoint"
+    progress = run.checkpoints[-1].progress
+    if progress is None:
+        return f"{len(run.checkpoints)} checkpoints"
+    return f"the newest checkpoint is of {progress_name(run)} {progress}"
 
 
 def _triggered(request: FaultRequest, watch: Watch, waited: float) -> bool:
