@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Row, own_lab, say, spec, timed
@@ -49,7 +50,7 @@ def up(runs: int) -> list[Row]:
                 ):
                     alive.append(getattr(progress, "seconds", 0.0))
 
-            whole.append(timed(lambda lab=lab, note=note: lab.up(spec("bench-up"), note)))  # type: ignore[misc]
+            whole.append(timed(partial(lab.up, spec("bench-up"), note)))
             workers.append(alive[0])
             say(f"up {number + 1}/{runs}: {whole[-1]:.1f} s")
             lab.down(volumes=True)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from lab.cluster import Node, RayApi, infeasible, places
 from lab.errors import RefusedError
-from lab.jobs import Job, Jobs, Submission, check_command
+from lab.jobs import Job, Jobs
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.submission import Submission, check_command
 from lab.topology import HEAD, REGION, Endpoints, LabSpec, LabStatus, Progress, State, is_worker
 from lab.workloads import find_workload
 

@@ -10,10 +10,11 @@ import pytest
 
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
-from lab.jobs import Job, Jobs, Submission
+from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement, place, why_ranks_wait
 from lab.ledger import Event, History
 from lab.runtime.fake import FakeRuntime
+from lab.submission import Submission
 from lab.topology import LabSpec, State, worker
 
 W0, W1 = worker(0), worker(1)

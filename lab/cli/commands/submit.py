@@ -13,8 +13,9 @@ from lab.cli.context import AFTER_DASHES, App, DashCommand
 from lab.errors import JobError, LabError, UsageError
 
 if TYPE_CHECKING:
-    from lab.jobs import Job, Submission
+    from lab.jobs import Job
     from lab.lab import Lab, Submitted
+    from lab.submission import Submission
 
 MAX_CPUS, MAX_GPUS = 100_000, 10_000
 LAST_LINES = 20
@@ -126,7 +127,7 @@ def _submission(
     working_dir: Path | None,
     job_name: str | None,
 ) -> Submission:
-    from lab.jobs import Submission, check_command, read_runtime_env
+    from lab.submission import Submission, check_command, read_runtime_env
 
     environment: dict[str, Any] = read_runtime_env(runtime_env) if runtime_env else {}
     remote = str(environment.get("working_dir") or "")

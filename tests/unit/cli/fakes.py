@@ -17,7 +17,7 @@ from lab.cli.main import cli
 from lab.cluster import Node, RayApi
 from lab.demo import DemoRequest, DemoResult
 from lab.errors import LabDownError, NotFoundError
-from lab.jobs import Job, Jobs, Submission
+from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement
 from lab.receipt import (
     Attempt,
@@ -32,6 +32,7 @@ from lab.receipt import (
 )
 from lab.recovery import FaultRequest, Moment, OnMoment, Outcome
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.submission import Submission
 from lab.topology import (
     Credentials,
     Endpoints,

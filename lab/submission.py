@@ -1,0 +1,135 @@
+"""What is handed to Ray: a command, its folder, its needs; and what would fail at once, found before.
+
+Nothing here talks to a cluster.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.errors import NotFoundError, UsageError
+
+EXCLUDED = (
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+)
+"""Folders of a working directory that are not sent to the cluster."""
+
+MAX_PACKAGE_BYTES = 100 * 1024**2
+"""Largest working directory, zipped. Ray keeps packages in the head's memory; its own limit is 500 MiB."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to run, where from, and what it needs."""
+
+    command: tuple[str, ...]
+    working_dir: Path | None = None
+    num_cpus: float = 0
+    """Logical CPUs reserved for the entrypoint itself; with 0 of both it runs on the head."""
+    num_gpus: float = 0
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    submission_id: str = ""
+    """Empty: Ray makes one."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def demand(self) -> Mapping[str, float]:
+        """What the entrypoint asks of one node: resource -> amount."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus}
+
+
+def package(folder: Path) -> bytes:
+    """`folder` as a zip, equal bytes for equal content. Raises NotFoundError, UsageError when too large."""
+    if not folder.is_dir():
+        raise NotFoundError(f"the working directory {folder} does not exist")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            if not path.is_file() or any(part in EXCLUDED for part in relative.parts):
+                continue
+            entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
+            entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
+            try:
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            except OSError as error:
+                raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
+            if buffer.tell() > MAX_PACKAGE_BYTES:
+                raise UsageError(
+                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES >> 20} MiB zipped",
+                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
+                )
+    return buffer.getvalue()
+
+
+def check_command(command: tuple[str, ...], working_dir: Path) -> None:
+    """Find what would fail at once: no command, a script that is missing or does not parse.
+
+    Raises UsageError, NotFoundError.
+    """
+    if not command:
+        raise UsageError(
+            "nothing to submit", "name a workload, or a command after --: submit -- python train.py"
+        )
+    is_python = re.fullmatch(r"python(3(\.\d+)?)?", Path(command[0]).name)
+    if not is_python or len(command) < 2 or command[1].startswith("-"):
+        return
+    script = working_dir / command[1]
+    if not script.is_file():
+        raise NotFoundError(
+            f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(script.read_bytes(), filename=str(script))
+    except OSError as error:
+        raise UsageError(f"cannot read {script}: {error.strerror}") from error
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise UsageError(
+            f"{script}{f', line {line}' if line else ''}: not valid Python: {getattr(error, 'msg', error)}"
+        ) from error
+
+
+def read_runtime_env(path: Path) -> dict[str, Any]:
+    """The runtime environment in a JSON file; a relative `pip` file in it is read beside it.
+
+    Raises NotFoundError, UsageError with the line.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFoundError(f"--runtime-env {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"--runtime-env {path}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"--runtime-env {path}: must be a JSON object, not {type(document).__name__}")
+    pip = document.get("pip")
+    if isinstance(pip, str):
+        requirements = path.parent / pip
+        try:
+            lines = requirements.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise NotFoundError(f"--runtime-env {path}: pip: {requirements}: {error.strerror}") from error
+        except ValueError as error:
+            raise UsageError(f"--runtime-env {path}: pip: {requirements}: not text in UTF-8") from error
+        document["pip"] = [
+            line.strip() for line in lines if line.strip() and not line.strip().startswith("#")
+        ]
+    return document

@@ -1,0 +1,165 @@
+"""Submissions: the package, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import submission
+from lab.errors import NotFoundError, UsageError
+from lab.submission import check_command, package, read_runtime_env
+
+
+def names(data: bytes) -> list[str]:
+    return zipfile.ZipFile(io.BytesIO(data)).namelist()
+
+
+def test_a_package_holds_the_files_and_leaves_caches_out(tmp_path: Path) -> None:
+    for name in ("train.py", "data/a.txt", ".git/config", "x/__pycache__/y.pyc", ".venv/bin/python", ".env"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+
+    assert names(package(tmp_path)) == [".env", "data/a.txt", "train.py"]
+
+
+def test_equal_content_gives_equal_bytes_whatever_its_age(tmp_path: Path) -> None:
+    import os
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.py").write_text("print()")
+    os.utime(tmp_path / "b" / "train.py", (0, 0))
+
+    assert package(tmp_path / "a") == package(tmp_path / "b")
+    (tmp_path / "b" / "train.py").chmod(0o755)
+    assert package(tmp_path / "a") != package(tmp_path / "b")
+
+
+def test_a_folder_that_is_too_large_or_missing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "big").write_bytes(bytes(range(256)) * 40)
+    monkeypatch.setattr(submission, "MAX_PACKAGE_BYTES", 100)
+
+    with pytest.raises(UsageError, match="larger than"):
+        package(tmp_path)
+    with pytest.raises(NotFoundError, match="does not exist"):
+        package(tmp_path / "nope")
+
+
+def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("")
+
+    def denied(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(UsageError, match=r"cannot read .*secret.*Permission denied"):
+        package(tmp_path)
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "train.py", "--epochs", "3"),
+        ("/usr/bin/python3", "train.py"),
+        ("python3.12", "train.py"),
+        ("python", "-m", "nothing"),
+        ("python", "-c", "1 +"),
+        ("python",),
+        ("bash", "missing.sh"),
+    ],
+)
+def test_a_command_that_may_work_is_let_through(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "train.py").write_text("print('ok')")
+
+    check_command(command, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "message"),
+    [
+        ((), UsageError, "nothing to submit"),
+        (("python", "missing.py"), NotFoundError, "there is no script missing.py in"),
+        (("python3", "."), NotFoundError, "there is no script"),
+        (("python", "bad.py"), UsageError, r"bad.py, line 2: not valid Python: "),
+        (("python3.11", "bad.py"), UsageError, r"bad.py, line 2"),
+        (("python", "binary.py"), UsageError, "binary.py.*not valid Python"),
+    ],
+)
+def test_a_command_that_must_fail_is_refused_beforehand(
+    tmp_path: Path, command: tuple[str, ...], error: type[Exception], message: str
+) -> None:
+    (tmp_path / "bad.py").write_text("x = 1\nif x\n")
+    (tmp_path / "binary.py").write_bytes(b"x = 1\0\n")
+
+    with pytest.raises(error, match=message):
+        check_command(command, tmp_path)
+
+
+def test_checking_a_script_neither_runs_it_nor_warns_about_it(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(1)\nx = '\\d'\n1 is 1\n")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        check_command(("python", "train.py"), tmp_path)
+
+    assert not recwarn.list
+
+
+# --runtime-env
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_a_runtime_environment_is_read_with_the_requirements_beside_it(tmp_path: Path) -> None:
+    write(tmp_path / "requirements.txt", "a==1\n\n  # note\n b\n")
+    path = write(tmp_path / "env.json", '{"pip": "requirements.txt", "env_vars": {"A": "1"}}')
+
+    assert read_runtime_env(path) == {"pip": ["a==1", "b"], "env_vars": {"A": "1"}}
+
+
+@pytest.mark.parametrize("pip", [["a"], {"packages": ["a"]}, None])
+def test_requirements_that_are_no_file_name_stay_as_they_are(tmp_path: Path, pip: Any) -> None:
+    assert read_runtime_env(write(tmp_path / "env.json", json.dumps({"pip": pip})))["pip"] == pip
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda p: p / "none.json", NotFoundError, "No such file"),
+        (lambda p: p, NotFoundError, "Is a directory"),
+        (lambda p: write(p / "e.json", '{\n "a": }'), UsageError, "not JSON: .*line 2"),
+        (lambda p: write(p / "e.json", b"\xff\xfe"), UsageError, "not JSON"),
+        (lambda p: write(p / "e.json", "[1]"), UsageError, "must be a JSON object, not list"),
+        (lambda p: write(p / "e.json", '{"pip": "r.txt"}'), NotFoundError, r"pip: .*r\.txt: No such file"),
+    ],
+)
+def test_a_bad_runtime_environment_is_named(
+    tmp_path: Path, make: Callable[[Path], Path], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        read_runtime_env(make(tmp_path))
+
+
+def test_requirements_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
+    write(tmp_path / "r.txt", b"\xff\xfe")
+
+    with pytest.raises(UsageError, match=r"r\.txt: not text"):
+        read_runtime_env(write(tmp_path / "e.json", '{"pip": "r.txt"}'))
