@@ -46,7 +46,8 @@ LOCK_PATIENCE_SECONDS = START_SECONDS
 NODE_MEMORY_SHARE = 0.8
 """Share of the host's memory that all nodes together offer to Ray's scheduler."""
 
-NO_SECRETS = Secrets(Credentials("", ""), "", "")
+NO_KEY = Credentials("", "")
+NO_SECRETS = Secrets(NO_KEY, "", "", NO_KEY, "", "")
 
 
 class LocalRuntime(Runtime):

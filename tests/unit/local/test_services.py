@@ -35,7 +35,14 @@ from lab.topology import (
 
 W0, W1 = worker(0), worker(1)
 PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6}
-SECRETS = Secrets(Credentials("the-access-key", "the-secret-key"), "the-ray-token", "the-jupyter-token")
+SECRETS = Secrets(
+    store=Credentials("the-access-key", "the-secret-key"),
+    ray_token="the-ray-token",
+    jupyter_token="the-jupyter-token",
+    root=Credentials("the-root-user", "the-root-password"),
+    grafana_password="the-grafana-password",
+    s3_metrics_token="the-metrics-token",
+)
 
 
 def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> Plan:
