@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import psutil
 
 from lab.lab import Lab
+from lab.runtime.base import Runtime
 from lab.runtime.local import ports, state
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.runtime import LocalRuntime
@@ -129,18 +131,25 @@ def holders(port: int) -> dict[int, str]:
     return found
 
 
-class Bench:
-    """One lab under a name of its own, in a home that may hold others."""
+class Shell(ABC):
+    """One lab under a name of its own, in a home that may hold others, and the shell to type labctl in."""
+
+    kind: str
+    """Its runtime."""
 
     def __init__(self, home: Path, prefix: str = "e2e") -> None:
         self.home = home
         self.name = f"{prefix}-{secrets.token_hex(3)}"
         self.folder = home / self.name
 
+    @abstractmethod
+    def runtime(self) -> Runtime:
+        """The lab's runtime, as a new process would open it."""
+
     @property
     def lab(self) -> Lab:
         """The lab as a new process would open it."""
-        return Lab(LocalRuntime(self.name, self.folder))
+        return Lab(self.runtime())
 
     @property
     def environment(self) -> dict[str, str]:
@@ -155,7 +164,7 @@ class Bench:
             "LABCTL_NO_VENV": "1",
             "RAYLAB_HOME": str(self.home),
             "RAYLAB_NAME": self.name,
-            "RAYLAB_RUNTIME": "local",
+            "RAYLAB_RUNTIME": self.kind,
         }
 
     def start(self, *arguments: str, cwd: Path | None = None) -> Running:
@@ -172,49 +181,13 @@ class Bench:
         assert code is None or ended.code == code, ended
         return ended
 
-    # What runs
-
-    def processes(self) -> dict[int, psutil.Process]:
-        """Every living process that carries the lab's mark, or its folder in its command line."""
-        found = {}
-        for process in psutil.process_iter():
-            try:
-                mark = process.environ().get(MARK, "").rpartition(":")[0]
-                named = str(self.folder) in " ".join(process.cmdline())
-                if (mark == str(self.folder) or named) and process.status() != psutil.STATUS_ZOMBIE:
-                    found[process.pid] = process
-            except (psutil.Error, OSError):
-                continue
-        return found
-
-    def state(self) -> state.LabState:
-        """The state file, which must be there."""
-        found = state.load(self.folder)
-        assert found is not None, f"{self.folder} has no state file"
-        return found
-
-    def leaders(self) -> dict[str, tuple[int, float]]:
-        """Process id and start time of each service's first process."""
-        return {name: (who.pid, who.started_at) for name, who in self.state().leaders.items()}
-
-    def nothing_left(self, used_ports: Mapping[str, int]) -> None:
-        """Assert that the lab has no process, no port, no state file and no temporary folder any more."""
-        runtime = LocalRuntime(self.name, self.folder)
-        assert [" ".join(p.cmdline())[:150] for p in self.processes().values()] == []
-        taken = {name: holders(port) for name, port in used_ports.items() if not ports.is_free(port)}
-        # A port that has become free may at once be chosen by another lab of this machine.
-        assert {name: who for name, who in taken.items() if not who or not all(who.values())} == {}
-        assert not (self.folder / state.FILE).exists()
-        assert not runtime._layout.ray_temporary.exists()
-        assert not runtime.status().up
-
     def healthy(self) -> bool:
         """Whether every service is."""
         return self.lab.status().healthy
 
     def remove(self) -> None:
         """Remove the lab, whatever state it is in."""
-        LocalRuntime(self.name, self.folder).down(volumes=True)
+        self.runtime().down(volumes=True)
 
     # Jobs
 
@@ -266,3 +239,48 @@ class Bench:
         status = self.lab.status().service(service)
         assert status is not None
         return status.state
+
+
+class Bench(Shell):
+    """A lab of plain processes."""
+
+    kind = "local"
+
+    def runtime(self) -> LocalRuntime:
+        return LocalRuntime(self.name, self.folder)
+
+    # What runs
+
+    def processes(self) -> dict[int, psutil.Process]:
+        """Every living process that carries the lab's mark, or its folder in its command line."""
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                mark = process.environ().get(MARK, "").rpartition(":")[0]
+                named = str(self.folder) in " ".join(process.cmdline())
+                if (mark == str(self.folder) or named) and process.status() != psutil.STATUS_ZOMBIE:
+                    found[process.pid] = process
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+    def state(self) -> state.LabState:
+        """The state file, which must be there."""
+        found = state.load(self.folder)
+        assert found is not None, f"{self.folder} has no state file"
+        return found
+
+    def leaders(self) -> dict[str, tuple[int, float]]:
+        """Process id and start time of each service's first process."""
+        return {name: (who.pid, who.started_at) for name, who in self.state().leaders.items()}
+
+    def nothing_left(self, used_ports: Mapping[str, int]) -> None:
+        """Assert that the lab has no process, no port, no state file and no temporary folder any more."""
+        runtime = self.runtime()
+        assert [" ".join(p.cmdline())[:150] for p in self.processes().values()] == []
+        taken = {name: holders(port) for name, port in used_ports.items() if not ports.is_free(port)}
+        # A port that has become free may at once be chosen by another lab of this machine.
+        assert {name: who for name, who in taken.items() if not who or not all(who.values())} == {}
+        assert not (self.folder / state.FILE).exists()
+        assert not runtime._layout.ray_temporary.exists()
+        assert not runtime.status().up
