@@ -1,0 +1,63 @@
+"""A lab of containers, looked at with docker itself: labctl must not be its own witness."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from lab.runtime.compose.runtime import ComposeRuntime
+from tests.e2e.harness import Shell
+
+UP_SECONDS = 300.0
+"""Patience for an `up` that takes half a minute on 2 idle cores."""
+
+LABEL = "com.docker.compose.project"
+
+
+def docker(*arguments: str, code: int | None = 0, timeout: float = 60.0) -> str:
+    """What `docker ARGUMENTS` prints; its exit code must be `code`, unless that is None."""
+    argv = ("docker", *arguments)
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
+    assert code is None or ended.returncode == code, f"{argv}: {ended.returncode}\n{ended.stderr}"
+    return ended.stdout
+
+
+class ContainerBench(Shell):
+    """One lab of the compose runtime."""
+
+    kind = "compose"
+
+    def runtime(self) -> ComposeRuntime:
+        return ComposeRuntime(self.name, self.folder)
+
+    @property
+    def project(self) -> str:
+        """Its Compose project."""
+        return f"raylab-{self.name}"
+
+    def containers(self) -> dict[str, dict[str, Any]]:
+        """What `docker inspect` says of every container of the lab, by service."""
+        ids = docker("ps", "--all", "--quiet", "--filter", f"label={LABEL}={self.project}").split()
+        found = json.loads(docker("inspect", *ids)) if ids else []
+        return {each["Config"]["Labels"]["com.docker.compose.service"]: each for each in found}
+
+    def container(self, service: str) -> str:
+        """The id of a service's container."""
+        return str(self.containers()[service]["Id"])
+
+    def leftovers(self) -> list[str]:
+        """Containers and networks of the lab; volumes are meant to stay."""
+        only = ("--filter", f"label={LABEL}={self.project}")
+        containers = docker("ps", "--all", *only, "--format", "container {{.Names}}")
+        networks = docker("network", "ls", *only, "--format", "network {{.Name}}")
+        return [*containers.splitlines(), *networks.splitlines()]
+
+    def volumes(self) -> list[str]:
+        """The lab's volumes."""
+        only = ("--filter", f"label={LABEL}={self.project}")
+        return docker("volume", "ls", "--quiet", *only).split()
+
+    def exec(self, service: str, *argv: str, code: int | None = 0) -> str:
+        """What a command prints inside a service."""
+        return docker("exec", self.container(service), *argv, code=code)

@@ -1,0 +1,54 @@
+"""One lab of containers for most tests. Where no engine answers these tests are skipped, in CI they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker import needs_docker
+from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
+from tests.e2e.harness import UP
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """An engine with Compose; without one the test is skipped."""
+    needs_docker()
+
+
+@pytest.fixture(scope="module")
+def make_container_bench(engine: None, home: Path) -> Iterator[Callable[[], ContainerBench]]:
+    """Makes labs that are not up yet; each is removed after the module, whatever state it is in."""
+    made: list[ContainerBench] = []
+
+    def make() -> ContainerBench:
+        made.append(ContainerBench(home, "box"))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.remove()
+
+
+@pytest.fixture(scope="session")
+def containers(engine: None, home: Path) -> Iterator[ContainerBench]:
+    """The shared lab of containers: two workers with a simulated GPU each."""
+    bench = ContainerBench(home, "box")
+    try:
+        bench.labctl(*UP, timeout=UP_SECONDS)
+        yield bench
+    finally:
+        bench.remove()
+
+
+@pytest.fixture
+def box(containers: ContainerBench) -> Iterator[ContainerBench]:
+    """The shared lab of containers, whole and without a job; made so again afterwards."""
+    yield containers
+    for job in containers.lab.jobs.list():
+        if not job.final:
+            containers.lab.jobs.stop(job.submission_id)
+    if not containers.healthy():
+        containers.labctl(*UP, timeout=UP_SECONDS)
