@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from lab.errors import UsageError
 
@@ -59,6 +61,10 @@ class GpuAssignment:
     service: str
     gpu: str = ""
     name: str = ""
+    device_nodes: tuple[str, ...] = ()
+    """AMD: the device files that a container of this worker gets, /dev/kfd and the GPU's /dev/dri/renderD."""
+    groups: tuple[int, ...] = ()
+    """AMD: ids of the groups that own these files, in their order."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,31 @@ class GpuPlan:
     def gpu_of(self, service: str) -> GpuAssignment | None:
         """The assignment of `service`, or None when it has no GPU."""
         return next((a for a in self.assignments if a.service == service), None)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPUs that are pinned, each once; none when they are simulated."""
+        return tuple(dict.fromkeys(a.gpu for a in self.assignments if a.gpu))
+
+    @property
+    def shared(self) -> bool:
+        """Whether one GPU is pinned to more than one worker."""
+        return bool(self.devices) and len(self.devices) < len(self.assignments)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> GpuPlan:
+        """The plan whose `dataclasses.asdict` went through JSON. Raises ValueError, KeyError, TypeError."""
+        assignments = tuple(
+            GpuAssignment(
+                **{
+                    **each,
+                    "device_nodes": tuple(each.get("device_nodes", ())),
+                    "groups": tuple(each.get("groups", ())),
+                }
+            )
+            for each in document["assignments"]
+        )
+        return cls(Vendor(document["vendor"]), assignments, document["reason"])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import psutil
 from lab.errors import ServiceError, UsageError
 from lab.home import write_private
 from lab.runtime.local.processes import Identity, boot_id
-from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from lab.topology import GpuPlan, LabSpec
 
 SCHEMA = "raylab-local/2"
 FILE = "state.json"
@@ -98,16 +98,13 @@ def _decode(document: Mapping[str, Any]) -> LabState:
     if document["schema"] != SCHEMA:
         raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
     spec = document["spec"]
-    gpu = spec["gpu"]
     missing = [name for name in PORTS if name not in document["ports"]]
     if missing:
         raise ValueError(f"no port {missing[0]}")
     return LabState(
         spec=LabSpec(
             name=spec["name"],
-            gpu=GpuPlan(
-                Vendor(gpu["vendor"]), tuple(GpuAssignment(**a) for a in gpu["assignments"]), gpu["reason"]
-            ),
+            gpu=GpuPlan.from_json(spec["gpu"]),
             workers=int(spec["workers"]),
             cpus_per_worker=int(spec["cpus_per_worker"]),
             ports=tuple((str(name), int(port)) for name, port in spec["ports"]),

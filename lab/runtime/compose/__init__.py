@@ -1,0 +1,1 @@
+"""The compose runtime: the lab as containers, driven through Docker Compose."""

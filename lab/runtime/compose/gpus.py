@@ -1,0 +1,99 @@
+"""A GPU plan as Compose files, variables of their env file, and what a generated override has to add.
+
+compose/gpu-*.yaml pin `ray-worker-0` and `ray-worker-1` by variables; workers beyond these are in the override.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+
+FILES: Mapping[Vendor, str] = {
+    Vendor.NVIDIA: "gpu-nvidia.yaml",
+    Vendor.AMD: "gpu-amd.yaml",
+    Vendor.SIMULATED: "gpu-simulated.yaml",
+}
+"""The file of compose/ that adds a kind of GPU to lab.yaml."""
+
+WORKERS_IN_FILES = 2
+
+UNUSED = "unused"
+"""Value of a required variable of a worker that is not started."""
+
+NVIDIA_CAPABILITIES = "compute,utility"
+"""What of NVIDIA's driver a worker gets: CUDA, and NVML with nvidia-smi."""
+
+
+@dataclass(frozen=True)
+class GpuFragment:
+    """What a GPU plan adds to a lab's Compose project."""
+
+    files: tuple[str, ...] = ()
+    """Files of compose/, after lab.yaml and before the override."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables of the env file."""
+    override: dict[str, Any] = field(default_factory=dict)
+    """`{"services": {...}}`: devices, groups and environment, to be merged into what the override says of
+    these services. The command stays the override's: it needs `--num-gpus` as `gpus_per_worker` says."""
+    gpus_per_worker: int = 0
+    """GPUs that each worker offers to Ray."""
+
+
+def compose_gpu(plan: GpuPlan, workers: int) -> GpuFragment:
+    """What `plan` adds to the project of a lab with so many workers."""
+    if plan.vendor is Vendor.NONE:
+        return GpuFragment()
+    services: dict[str, Any] = {}
+    for index in range(workers):
+        assignment = plan.gpu_of(worker(index))
+        service = _service(plan, assignment, pinned_by_file=index < WORKERS_IN_FILES)
+        if service:
+            services[worker(index)] = service
+    return GpuFragment(
+        files=(FILES[plan.vendor],),
+        env=_env(plan),
+        override={"services": services} if services else {},
+        gpus_per_worker=1,
+    )
+
+
+def _env(plan: GpuPlan) -> dict[str, str]:
+    """Variables of the workers that the files know; Compose wants them also for one that is not started."""
+    env: dict[str, str] = {}
+    for index in range(WORKERS_IN_FILES):
+        assignment = plan.gpu_of(worker(index))
+        if plan.vendor is Vendor.NVIDIA:
+            env[f"LAB_WORKER_{index}_GPU"] = assignment.gpu if assignment else UNUSED
+        elif plan.vendor is Vendor.AMD:
+            env[f"LAB_WORKER_{index}_RENDER"] = _render(assignment) if assignment else UNUSED
+    if plan.vendor is Vendor.AMD:
+        groups = [group for a in plan.assignments[:WORKERS_IN_FILES] for group in a.groups]
+        if groups:
+            env["LAB_VIDEO_GID"], env["LAB_RENDER_GID"] = str(groups[0]), str(groups[-1])
+    return env
+
+
+def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> dict[str, Any]:
+    """What the override says of one worker."""
+    environment: dict[str, str] = {}
+    if plan.shared:
+        environment["RAYLAB_GPU_SHARED"] = "1"
+    if pinned_by_file or assignment is None:
+        return {"environment": environment} if environment else {}
+    environment["RAYLAB_GPU"] = plan.vendor.value
+    service: dict[str, Any] = {"environment": environment}
+    if plan.vendor is Vendor.NVIDIA:
+        environment["NVIDIA_DRIVER_CAPABILITIES"] = NVIDIA_CAPABILITIES
+        device = {"driver": "nvidia", "device_ids": [assignment.gpu], "capabilities": ["gpu"]}
+        service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    elif plan.vendor is Vendor.AMD:
+        service["devices"] = [f"{node}:{node}" for node in assignment.device_nodes]
+        service["group_add"] = [str(group) for group in dict.fromkeys(assignment.groups)]
+    return service
+
+
+def _render(assignment: GpuAssignment) -> str:
+    return next((node for node in assignment.device_nodes if "render" in node), UNUSED)
