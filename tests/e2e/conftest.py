@@ -20,12 +20,18 @@ OBJECTS_BYTES = 256 * 1024**2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark this folder's tests, and let those that need no shared lab run before it is booted."""
+    """Mark this folder's tests, and let those that need no shared lab run before one is booted."""
     places = [i for i, item in enumerate(items) if HERE in item.path.parents]
-    own = sorted((items[i] for i in places), key=lambda item: "bench" in getattr(item, "fixturenames", ()))
+    own = sorted((items[i] for i in places), key=shared_lab)
     for place, item in zip(places, own, strict=True):
         item.add_marker(pytest.mark.e2e)
         items[place] = item
+
+
+def shared_lab(item: pytest.Item) -> int:
+    """0 for a test without a shared lab, then those of the lab of processes, then of containers."""
+    used = getattr(item, "fixturenames", ())
+    return 2 if "containers" in used else 1 if "shared" in used else 0
 
 
 @pytest.fixture(scope="session", autouse=True)
