@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.gpus.model import Detection, Gpu
@@ -29,11 +29,13 @@ class _KfdNode:
 def amd_gpus(
     root: Path = Path("/"),
     accessible: Callable[[Path], bool] = lambda path: os.access(path, os.R_OK | os.W_OK),
+    group: Callable[[Path], int] = lambda path: path.stat().st_gid,
 ) -> Detection:
     """AMD's GPUs, in HIP's order.
 
-    `root` is where sys and dev lie; `accessible` says whether this user may open a file. The topology's
-    processor nodes have `simd_count` 0; a node that a container may not see cannot be read.
+    `root` is where sys and dev lie; `accessible` says whether this user may open a file, `group` which group
+    owns it (OSError: none can be told). The topology's processor nodes have `simd_count` 0; a node that a
+    container may not see cannot be read.
     """
     topology = root / "sys/class/kfd/kfd/topology/nodes"
     if not topology.is_dir():
@@ -63,7 +65,7 @@ def amd_gpus(
                 )
             )
         else:
-            gpus.append(gpu)
+            gpus.append(replace(gpu, groups=_groups(root, gpu.device_nodes, group)))
     if not nodes:
         problems.append(("AMD's kernel driver is loaded but sees no GPU", "look at the kernel's log: dmesg"))
     hint = problems[0][1] if problems else ""
@@ -95,6 +97,14 @@ def _amd_gpu(node: _KfdNode, index: int) -> Gpu:
         device_nodes=(KFD, f"/dev/dri/renderD{minor}") if minor else (KFD,),
         render_minor=minor or None,
     )
+
+
+def _groups(root: Path, nodes: tuple[str, ...], group: Callable[[Path], int]) -> tuple[int, ...]:
+    owners: list[int] = []
+    for node in nodes:
+        with suppress(OSError):
+            owners.append(group(root / node.lstrip("/")))
+    return tuple(owners)
 
 
 def _gfx(version: int) -> str:

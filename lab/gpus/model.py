@@ -24,6 +24,8 @@ class Gpu:
     """Device files that a process on this GPU opens."""
     render_minor: int | None = None
     """AMD: N of /dev/dri/renderDN."""
+    groups: tuple[int, ...] = ()
+    """AMD: ids of the groups that own the device files, in their order."""
 
     @property
     def label(self) -> str:
@@ -41,3 +43,10 @@ class Detection:
 
 
 Detector = Callable[[], Detection]
+
+BRANDS = {Vendor.NVIDIA: "NVIDIA", Vendor.AMD: "AMD"}
+
+
+def count(vendor: Vendor, number: int) -> str:
+    """`1 NVIDIA GPU`, `2 NVIDIA GPUs`."""
+    return f"{number} {BRANDS[vendor]} GPU{'' if number == 1 else 's'}"

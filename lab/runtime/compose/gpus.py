@@ -1,6 +1,6 @@
 """A GPU plan as Compose files, variables of their env file, and what a generated override has to add.
 
-compose/gpu-*.yaml pin `ray-worker-0` and `ray-worker-1` by variables; workers beyond these are in the override.
+compose/gpu-*.yaml pin `ray-worker-0` and `ray-worker-1` by variables; the override has the other workers.
 """
 
 from __future__ import annotations

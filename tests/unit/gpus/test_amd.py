@@ -71,7 +71,8 @@ def test_amd_gpus_are_the_nodes_with_simd_units_and_their_render_node_is_the_ker
     cpu(tmp_path, 0)
     gpu(tmp_path, 1, minor=129)
     gpu(tmp_path, 2, minor=128, gfx=90402, memory=192 * GIB)
-    found = amd_gpus(tmp_path)
+    groups = {"kfd": 105, "renderD128": 105, "renderD129": 44}
+    found = amd_gpus(tmp_path, group=lambda path: groups[path.name])
     assert found.problem == ""
     assert found.gpus == (
         Gpu(
@@ -82,6 +83,7 @@ def test_amd_gpus_are_the_nodes_with_simd_units_and_their_render_node_is_the_ker
             64 * GIB,
             ("/dev/kfd", "/dev/dri/renderD129"),
             129,
+            (105, 44),
         ),
         Gpu(
             Vendor.AMD,
@@ -91,6 +93,7 @@ def test_amd_gpus_are_the_nodes_with_simd_units_and_their_render_node_is_the_ker
             192 * GIB,
             ("/dev/kfd", "/dev/dri/renderD128"),
             128,
+            (105, 105),
         ),
     )
 
@@ -138,6 +141,15 @@ def test_a_gpu_that_this_user_may_not_open_is_left_out_with_the_groups_to_join(t
     assert found.gpus == ()
     assert "/dev/dri/renderD128" in found.problem
     assert "render" in found.hint
+
+
+def test_a_gpu_whose_owners_cannot_be_told_is_taken_without_groups(tmp_path: Path) -> None:
+    def unknown(path: Path) -> int:
+        raise PermissionError(path)
+
+    gpu(tmp_path, 1, minor=128)
+    (found,) = amd_gpus(tmp_path, group=unknown).gpus
+    assert found.groups == ()
 
 
 def test_a_node_that_a_container_may_not_read_is_not_there(tmp_path: Path) -> None:
