@@ -17,9 +17,13 @@ from werkzeug.test import Client, TestResponse
 
 from lab.runtime.local.s3_app import S3App
 from lab.runtime.local.s3_disk import Disk
-from lab.topology import Credentials
+from lab.runtime.local.s3_keys import Key, Keyring
+from lab.topology import BUCKET, Credentials
 
 CREDENTIALS = Credentials("labkey", "labsecret")
+"""The root key."""
+TRAINING = Credentials("trainingkey", "trainingsecret")
+"""May reach only BUCKET."""
 HOST = "http://127.0.0.1:9000"
 
 
@@ -35,8 +39,9 @@ class Server:
     def __init__(self, root: Path, now: datetime | None = None) -> None:
         self.log: list[str] = []
         self.disk = Disk(root, self.log.append)
+        keys = Keyring(Key(CREDENTIALS), Key(TRAINING, BUCKET))
         clock = (lambda: now) if now else (lambda: datetime.now(timezone.utc))
-        self.app = S3App(self.disk, CREDENTIALS, self.log.append, clock)
+        self.app = S3App(self.disk, keys, self.log.append, clock)
 
     def __call__(
         self,

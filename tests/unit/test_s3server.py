@@ -14,9 +14,11 @@ from botocore.awsrequest import AWSRequest
 
 from lab.errors import LabError, RefusedError, UsageError
 from lab.runtime.local import s3_disk, s3server
-from lab.runtime.local.s3_auth import RefusalError, Signature, open_body
+from lab.runtime.local.s3_auth import Signature, open_body
+from lab.runtime.local.s3_keys import Key
+from lab.runtime.local.s3_refusal import RefusalError
 from lab.topology import Credentials
-from tests.unit.s3_wsgi import HOST, Server, signer
+from tests.unit.s3_wsgi import CREDENTIALS, HOST, Server, signer
 
 KEYS = (
     "plain",
@@ -387,7 +389,9 @@ def signature(payload: str) -> Signature:
     def sign(text: str) -> str:
         return hashlib.sha256(text.encode()).hexdigest()
 
-    return Signature(payload, "seed", "20261120T000000Z", "20261120/us-east-1/s3/aws4_request", sign)
+    return Signature(
+        Key(CREDENTIALS), payload, "seed", "20261120T000000Z", "20261120/us-east-1/s3/aws4_request", sign
+    )
 
 
 def chunk_signature(previous: str, data: bytes) -> str:

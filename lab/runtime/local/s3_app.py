@@ -22,10 +22,11 @@ from xml.sax.saxutils import escape
 from werkzeug.http import parse_range_header
 from werkzeug.wrappers import Request, Response
 
-from lab.runtime.local.s3_auth import RefusalError, authenticate, open_body
+from lab.runtime.local.s3_auth import authenticate, open_body
 from lab.runtime.local.s3_disk import Disk, StorageError
+from lab.runtime.local.s3_keys import COPY_SOURCE, Keyring, as_header, check_allowed, copied_from, only_bucket
 from lab.runtime.local.s3_moto import VERSION, Environ, MotoStore
-from lab.topology import Credentials
+from lab.runtime.local.s3_refusal import RefusalError
 
 HEALTH_PATH = "/raylab/health"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
@@ -43,12 +44,12 @@ class S3App:
     def __init__(
         self,
         disk: Disk,
-        credentials: Credentials,
+        keys: Keyring,
         log: Callable[[str], None],
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         """Starts with what `disk` holds. `log` gets one line per error."""
-        self._credentials, self._log, self._now = credentials, log, now
+        self._keys, self._log, self._now = keys, log, now
         self.lock = threading.Lock()
         """Held while a change is made: who holds it can end the process between two changes."""
         self._moto = MotoStore(disk)
@@ -81,12 +82,16 @@ class S3App:
         raw_path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
         if not raw_path.startswith("/") or raw_path.startswith("//"):
             raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
-        signature = authenticate(request.environ, raw_path, self._credentials, self._now())
-        body = open_body(signature, request.environ, request.get_data(cache=False, parse_form_data=False))
+        signature = authenticate(request.environ, raw_path, self._keys, self._now())
         bucket, _, key = unquote(raw_path)[1:].partition("/")
         query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
         plain = {name for name in query if not name.lower().startswith("x-amz-")}
+        source = copied_from(request.environ)
+        check_allowed(signature.key, request.method, bucket, key, plain, source[0])
+        body = open_body(signature, request.environ, request.get_data(cache=False, parse_form_data=False))
         environ = _for_moto(request.environ, body)
+        if source[0]:
+            environ[COPY_SOURCE] = as_header(*source)
 
         if request.method in ("GET", "HEAD", "OPTIONS"):
             whole_object = all(name.startswith("response-") or name == "x-id" for name in plain)
@@ -95,7 +100,15 @@ class S3App:
             if key and "partNumber" in plain and "uploadId" not in plain:
                 raise RefusalError(501, "NotImplemented", "this store keeps no parts of an object")
             with self.lock:
-                return self._moto.ask(environ)
+                response = self._moto.ask(environ)
+            if (
+                not bucket
+                and signature.key.bucket
+                and request.method == "GET"
+                and response.status_code == 200
+            ):
+                response.set_data(only_bucket(response.get_data(), signature.key.bucket))
+            return response
         _check_keepable(request.environ, bucket, plain)
         if request.method == "POST" and not key and "delete" not in plain:
             raise RefusalError(501, "NotImplemented", "this store takes no uploads by HTML form")

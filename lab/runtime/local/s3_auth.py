@@ -1,4 +1,4 @@
-"""Who may talk to the stand-in S3 server: AWS Signature Version 4, for one key.
+"""Who talks to the stand-in S3 server: AWS Signature Version 4.
 
 botocore builds the canonical request and the signature; this module only says what the client claimed to
 have signed. It also takes the framing off uploads that come in chunks (`aws-chunked`).
@@ -21,7 +21,8 @@ from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
 
-from lab.topology import Credentials
+from lab.runtime.local.s3_keys import Key, Keyring
+from lab.runtime.local.s3_refusal import RefusalError
 
 MAX_SKEW = timedelta(minutes=15)
 MAX_EXPIRY_SECONDS = 7 * 24 * 3600
@@ -37,18 +38,12 @@ DIGESTS: dict[str, Callable[[bytes], bytes]] = {
 """Checks of the transport that the standard library can make; the others are kept unchecked."""
 
 
-class RefusalError(Exception):
-    """A request that gets an S3 error as its answer."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message = status, code, message
-
-
 @dataclass(frozen=True)
 class Signature:
     """A verified signature, and what is needed to verify the chunks that follow it."""
 
+    key: Key
+    """Whose signature it is."""
     payload: str
     """The X-Amz-Content-SHA256 that was signed, or UNSIGNED-PAYLOAD."""
     value: str
@@ -64,9 +59,7 @@ class _ClaimedAuth(S3SigV4Auth):
         return request.headers
 
 
-def authenticate(
-    environ: Mapping[str, Any], raw_path: str, credentials: Credentials, now: datetime
-) -> Signature:
+def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: datetime) -> Signature:
     """The verified signature of a request. Raises RefusalError; reads nothing of the body."""
     query = parse_qsl(environ.get("QUERY_STRING", "").replace("+", "%20"), keep_blank_values=True)
     header = environ.get("HTTP_AUTHORIZATION", "")
@@ -92,11 +85,12 @@ def authenticate(
             400, "AuthorizationHeaderMalformed", "the signature lacks a part, or leaves out the host"
         )
     access_key, date, region, service, _ = scope
-    if not hmac.compare_digest(access_key.encode(), credentials.access_key.encode()):
+    key = keys.find(access_key)
+    if key is None:
         raise RefusalError(403, "InvalidAccessKeyId", "this store knows no such access key")
     _check_time(timestamp, date, expires, now)
 
-    signer = _ClaimedAuth(credentials, service, region)
+    signer = _ClaimedAuth(key.credentials, service, region)
     request = AWSRequest(
         method=environ["REQUEST_METHOD"], url=_canonical_url(environ, raw_path), params=query
     )
@@ -111,6 +105,7 @@ def authenticate(
     if not hmac.compare_digest(expected.encode(), claim["Signature"].encode()):
         raise RefusalError(403, "SignatureDoesNotMatch", "the signature was not made with this key's secret")
     return Signature(
+        key,
         payload,
         expected,
         timestamp,

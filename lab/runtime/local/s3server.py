@@ -1,10 +1,13 @@
 """The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
 
-    python -m lab.runtime.local.s3server --host 127.0.0.1 --port 9000 --root DIR --credentials FILE
+    python -m lab.runtime.local.s3server --port 9000 --root DIR --credentials FILE
+        [--root-user FILE --root-password FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
 
-FILE is JSON with `access_key` and `secret_key`: the one key that is accepted. Only loopback addresses are
-served. `/raylab/health` answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time
-loses nothing that was acknowledged.
+`--credentials` is JSON with `access_key` and `secret_key`. With a root key that key reaches only the bucket;
+without one it is the only key and may do everything. Only loopback addresses are served, unless `--any-host`
+says that something else, such as a container's network, decides who reaches the server. `/raylab/health`
+answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time loses nothing that was
+acknowledged. Uploads in parts that were not completed end with the process.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
-from lab.topology import Credentials
+from lab.runtime.local.s3_keys import Key, Keyring
+from lab.topology import BUCKET, Credentials
 
 STOP_SECONDS = 5.0
 """How long an end on request waits for the change that is being made."""
@@ -43,16 +47,39 @@ def read_credentials(path: Path) -> Credentials:
     return Credentials(access_key, secret_key)
 
 
+def read_keys(args: argparse.Namespace) -> Keyring:
+    """Every key of the command line. Raises UsageError."""
+    training = read_credentials(args.credentials)
+    if args.root_user is None and args.root_password is None:
+        return Keyring(Key(training))
+    if args.root_user is None or args.root_password is None:
+        raise UsageError("--root-user and --root-password belong together", "give both, or neither")
+    root = Credentials(_secret(args.root_user), _secret(args.root_password))
+    if root.access_key == training.access_key:
+        raise UsageError("the root key and the key in --credentials have the same name", "make another one")
+    return Keyring(Key(root), Key(training, args.bucket))
+
+
+def _secret(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "it needs one line of text") from error
+    if not text:
+        raise UsageError(f"{path} is empty", "it needs one line of text")
+    return text
+
+
 def check_loopback(host: str) -> None:
     """Raises UsageError unless `host` can be reached from this machine only."""
     if host != "localhost":
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(host).is_loopback:
                 return
-        raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1")
+        raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1, or add --any-host")
 
 
-def make_server(host: str, port: int, root: Path, credentials: Credentials, access_log: bool) -> Any:
+def make_server(host: str, port: int, root: Path, keys: Keyring, access_log: bool) -> Any:
     """A server that listens already, and its application. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
@@ -71,7 +98,7 @@ def make_server(host: str, port: int, root: Path, credentials: Credentials, acce
 
     disk = Disk(root, _log)
     tempfile.tempdir = str(disk.tmp)  # the parts of unfinished uploads lie on the store's disk
-    app = S3App(disk, credentials, _log)
+    app = S3App(disk, keys, _log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
             server = ThreadedWSGIServer(host, port, app, handler=Handler)
@@ -80,23 +107,31 @@ def make_server(host: str, port: int, root: Path, credentials: Credentials, acce
     return server, app
 
 
+def parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    made = argparse.ArgumentParser(prog="s3server", description="An S3 server for a lab on one machine.")
+    made.add_argument("--host", default="127.0.0.1")
+    made.add_argument("--any-host", action="store_true", help="serve an address that is not loopback")
+    made.add_argument("--port", type=int, required=True)
+    made.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
+    made.add_argument("--credentials", type=Path, required=True, help="JSON file with the key of users")
+    made.add_argument("--root-user", type=Path, help="file with the root key's name")
+    made.add_argument("--root-password", type=Path, help="file with the root key's secret")
+    made.add_argument("--bucket", default=BUCKET, help="what the users' key may reach beside a root key")
+    made.add_argument("--access-log", action="store_true", help="log every request, not only errors")
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
-    parser = argparse.ArgumentParser(prog="s3server", description="An S3 server for a lab on one machine.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
-    parser.add_argument("--credentials", type=Path, required=True, help="JSON file with the key to accept")
-    parser.add_argument("--access-log", action="store_true", help="log every request, not only errors")
-    args = parser.parse_args(argv)
+    args = parser().parse_args(argv)
     from lab.runtime.local.s3_moto import VERSION
 
     try:
-        check_loopback(args.host)
+        if not args.any_host:
+            check_loopback(args.host)
         _allow_many_files()
-        server, app = make_server(
-            args.host, args.port, args.root, read_credentials(args.credentials), args.access_log
-        )
+        server, app = make_server(args.host, args.port, args.root, read_keys(args), args.access_log)
     except LabError as error:
         _log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
