@@ -48,6 +48,7 @@ def amd_gpus(
     nodes = [node for node in _kfd_nodes(topology) if node.properties.get("simd_count", 0) > 0]
     for index, node in enumerate(nodes):
         gpu = _amd_gpu(node, index)
+        absent = next((n for n in gpu.device_nodes if not (root / n.lstrip("/")).exists()), None)
         refused = next((n for n in gpu.device_nodes if not accessible(root / n.lstrip("/"))), None)
         if 0 < gpu.memory_bytes < MIN_MEMORY_BYTES:
             size = gpu.memory_bytes // 1024**2
@@ -55,6 +56,14 @@ def amd_gpus(
                 (
                     f"GPU {index} ({gpu.name}) is left out: built into the processor, {size} MiB",
                     "use a separate GPU",
+                )
+            )
+        elif absent:
+            problems.append(
+                (
+                    f"GPU {index} ({gpu.name}) is left out: {absent} is missing",
+                    "load the kernel driver with `sudo modprobe amdgpu`; a container or virtual"
+                    " machine must be started with them",
                 )
             )
         elif refused:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab import __version__
 from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
 
 FILES: Mapping[Vendor, str] = {
@@ -18,10 +19,16 @@ FILES: Mapping[Vendor, str] = {
 }
 """The file of compose/ that adds a kind of GPU to lab.yaml."""
 
+VARIANTS: Mapping[Vendor, str] = {Vendor.NVIDIA: "cuda", Vendor.AMD: "rocm"}
+"""Which build of PyTorch the image of a lab with these GPUs has; `cpu` for the others."""
+
 WORKERS_IN_FILES = 2
 
 UNUSED = "unused"
 """Value of a required variable of a worker that is not started."""
+
+USUAL_VIDEO_GROUPS = (44, 39)
+"""Id of the group `video` on Debian and Ubuntu, and on Red Hat's systems."""
 
 NVIDIA_CAPABILITIES = "compute,utility"
 """What of NVIDIA's driver a worker gets: CUDA, and NVML with nvidia-smi."""
@@ -36,8 +43,8 @@ class GpuFragment:
     env: dict[str, str] = field(default_factory=dict)
     """Variables of the env file."""
     override: dict[str, Any] = field(default_factory=dict)
-    """`{"services": {...}}`: devices, groups and environment, to be merged into what the override says of
-    these services. The command stays the override's: it needs `--num-gpus` as `gpus_per_worker` says."""
+    """`{"services": {...}}`: image, devices, groups and environment, to be merged into what the override says
+    of these services. The command stays the override's: it needs `--num-gpus` as `gpus_per_worker` says."""
     gpus_per_worker: int = 0
     """GPUs that each worker offers to Ray."""
 
@@ -60,6 +67,11 @@ def compose_gpu(plan: GpuPlan, workers: int) -> GpuFragment:
     )
 
 
+def image(vendor: Vendor) -> str:
+    """The image of nodes and Jupyter, as the files in compose/ write it."""
+    return f"${{LAB_IMAGE:-raylab/ray:{__version__}-{VARIANTS.get(vendor, 'cpu')}}}"
+
+
 def _env(plan: GpuPlan) -> dict[str, str]:
     """Variables of the workers that the files know; Compose wants them also for one that is not started."""
     env: dict[str, str] = {}
@@ -70,10 +82,18 @@ def _env(plan: GpuPlan) -> dict[str, str]:
         elif plan.vendor is Vendor.AMD:
             env[f"LAB_WORKER_{index}_RENDER"] = _render(assignment) if assignment else UNUSED
     if plan.vendor is Vendor.AMD:
-        groups = [group for a in plan.assignments[:WORKERS_IN_FILES] for group in a.groups]
-        if groups:
-            env["LAB_VIDEO_GID"], env["LAB_RENDER_GID"] = str(groups[0]), str(groups[-1])
+        env.update(_groups(plan))
     return env
+
+
+def _groups(plan: GpuPlan) -> dict[str, str]:
+    """The two groups of gpu-amd.yaml. Compose refuses a list that has one twice."""
+    owners = [group for a in plan.assignments for group in a.groups]
+    if not owners:
+        return {}
+    render = owners[-1]
+    video = next((group for group in (*owners, *USUAL_VIDEO_GROUPS) if group != render), render)
+    return {"LAB_VIDEO_GID": str(video), "LAB_RENDER_GID": str(render)}
 
 
 def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> dict[str, Any]:
@@ -85,6 +105,8 @@ def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file:
         return {"environment": environment} if environment else {}
     environment["RAYLAB_GPU"] = plan.vendor.value
     service: dict[str, Any] = {"environment": environment}
+    if plan.vendor in VARIANTS:
+        service["image"] = image(plan.vendor)
     if plan.vendor is Vendor.NVIDIA:
         environment["NVIDIA_DRIVER_CAPABILITIES"] = NVIDIA_CAPABILITIES
         device = {"driver": "nvidia", "device_ids": [assignment.gpu], "capabilities": ["gpu"]}

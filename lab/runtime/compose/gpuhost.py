@@ -1,0 +1,171 @@
+"""What the Docker Engine of this machine needs to give GPUs to containers, asked before anything starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnsupportedError
+from lab.gpus import Detection, Detector, amd_gpus, nvidia_gpus
+from lab.topology import Vendor
+
+OLDEST_COMPOSE = (2, 20)
+"""What the files in compose/ are written for."""
+
+ASK_SECONDS = 10.0
+
+HOOK = "nvidia-container-runtime-hook"
+"""The program of NVIDIA's Container Toolkit that the engine runs for a container with `device_ids`; its
+presence on the engine's PATH is what makes the driver `nvidia` known to Docker."""
+
+TOOLKIT = "nvidia-ctk"
+
+INSTALL_TOOLKIT = (
+    "install the package nvidia-container-toolkit (NVIDIA's install guide has its sources), then"
+    " `sudo nvidia-ctk runtime configure --runtime=docker` and `sudo systemctl restart docker`"
+)
+CONFIGURE_TOOLKIT = (
+    "`sudo nvidia-ctk runtime configure --runtime=docker`, then `sudo systemctl restart docker`"
+)
+
+Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+
+
+@dataclass(frozen=True)
+class GpuHost:
+    """What the engine and Compose say. Empty where they do not answer: that is somebody else's error."""
+
+    answers: bool = False
+    """Whether the engine does."""
+    runtimes: tuple[str, ...] = ()
+    """The engine's container runtimes; the toolkit adds `nvidia`."""
+    cdi: tuple[str, ...] = ()
+    """Devices that the engine found in CDI specifications, such as `nvidia.com/gpu=0` (engine 28.2 on)."""
+    programs: tuple[str, ...] = ()
+    """Of HOOK and TOOLKIT, those on PATH."""
+    compose: str = ""
+    """Version of the Compose plugin."""
+    desktop: bool = False
+    """Docker Desktop: the engine lies in a virtual machine."""
+
+
+def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = None) -> GpuHost:
+    """Ask the engine and Compose. Raises nothing."""
+    docker = which("docker")
+    if docker is None:
+        return GpuHost()
+    ask = run or _run
+    info = _json(_output(ask, (docker, "info", "--format", "{{json .}}")))
+    found = info.get("DiscoveredDevices") or ()
+    return GpuHost(
+        answers=bool(info.get("ServerVersion")),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        cdi=tuple(sorted(str(each["ID"]) for each in found if isinstance(each, dict) and "ID" in each)),
+        programs=tuple(name for name in (HOOK, TOOLKIT) if which(name)),
+        compose=_output(ask, (docker, "compose", "version", "--short")).strip(),
+        desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
+    )
+
+
+def problem(vendor: Vendor, host: GpuHost) -> tuple[str, str]:
+    """Why containers get no GPU of this vendor here, and what to do; empty when they do, or nobody knows."""
+    if not host.answers:
+        return "", ""
+    if vendor is Vendor.NVIDIA and not toolkit(host):
+        says = '(Docker: could not select device driver "nvidia")'
+        if TOOLKIT in host.programs and not host.desktop:
+            return (
+                f"NVIDIA's Container Toolkit is installed, but Docker does not know it {says}",
+                f"{CONFIGURE_TOOLKIT}; or use --runtime local",
+            )
+        return (
+            f"NVIDIA's Container Toolkit is not installed, so containers get no GPU {says}",
+            f"{INSTALL_TOOLKIT}; or use --runtime local",
+        )
+    if vendor is Vendor.AMD and host.desktop:
+        return (
+            "Docker Desktop runs containers in a virtual machine, which has no /dev/kfd",
+            "use Docker Engine on Linux, or --runtime local",
+        )
+    return "", ""
+
+
+def detectors(
+    ask: Callable[[], GpuHost] | None = None,
+    nvidia: Detector = nvidia_gpus,
+    amd: Detector | None = None,
+) -> tuple[Detector, Detector]:
+    """Detectors of the GPUs (NVIDIA's, AMD's) that containers can get. Asks the engine only when there are.
+
+    Which groups this user is in does not matter to a container: it gets the groups that it needs.
+    """
+    host = cache(ask or gather)
+
+    def reachable(vendor: Vendor, detect: Detector) -> Detection:
+        found = detect()
+        if not found.gpus:
+            return found
+        why, todo = problem(vendor, host())
+        return Detection(problem=why, hint=todo) if why else found
+
+    return (
+        lambda: reachable(Vendor.NVIDIA, nvidia),
+        lambda: reachable(Vendor.AMD, amd or partial(amd_gpus, accessible=Path.exists)),
+    )
+
+
+def toolkit(host: GpuHost) -> str:
+    """How Docker reaches NVIDIA's GPUs, or empty when it cannot."""
+    if "nvidia" in host.runtimes:
+        return "runtime nvidia"
+    if HOOK in host.programs and not host.desktop:
+        return HOOK
+    if any(device.startswith("nvidia.com/gpu") for device in host.cdi):
+        return "CDI"
+    return ""
+
+
+def compose_problem(version: str) -> UnsupportedError | None:
+    """Why this version of Compose will not do; None when it does, or cannot be told."""
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)
+    wanted = ".".join(map(str, OLDEST_COMPOSE))
+    if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST_COMPOSE:
+        return None
+    return UnsupportedError(
+        f"Docker Compose {version} is too old: {wanted} or newer is needed",
+        "update the package docker-compose-plugin, or use --runtime local",
+    )
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _output(run: Run, argv: Sequence[str]) -> str:
+    try:
+        result = run(argv)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return result.stdout if result.returncode == 0 else ""
+
+
+def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(argv),
+        capture_output=True,
+        text=True,
+        timeout=ASK_SECONDS,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
