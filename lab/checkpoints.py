@@ -52,6 +52,24 @@ class LedgerReader:
         return parse_events(lines)
 
 
+class JobLedger:
+    """One job's ledger, kept: every object of it is read once, and its history made anew when it has grown."""
+
+    def __init__(self, store: Store, job: str) -> None:
+        """Asks nothing of the store yet."""
+        self.events: list[Event] = []
+        self.history = History.of(())
+        self._reader = LedgerReader(store, job)
+
+    def poll(self) -> History:
+        """The history, what is new included. Raises StoreError; what was known before stays."""
+        new = self._reader.poll()
+        if new:
+            self.events.extend(new)
+            self.history = History.of(self.events)
+        return self.history
+
+
 def ledgers(store: Store) -> tuple[str, ...]:
     """The ids of the jobs that have a ledger. Raises StoreError."""
     folders = store.list(f"{LEDGER_PREFIX}/", recursive=False)

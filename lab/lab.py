@@ -17,7 +17,7 @@ from lab.topology import HEAD, REGION, Endpoints, LabSpec, LabStatus, Progress, 
 from lab.workloads import find_workload
 
 if TYPE_CHECKING:
-    from lab.checkpoints import CheckpointInfo
+    from lab.checkpoints import CheckpointInfo, JobLedger
     from lab.ledger import History
     from lab.objectstore import ObjectStore
 
@@ -51,6 +51,7 @@ class Lab:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self._ledgers: dict[str, JobLedger] = {}
 
     @property
     def name(self) -> str:
@@ -155,13 +156,19 @@ class Lab:
     def _forget_connections(self) -> None:
         for name in ("api", "jobs", "store"):
             self.__dict__.pop(name, None)
+        self._ledgers.clear()
+
+    def ledger(self, submission_id: str) -> JobLedger:
+        """The ledger of a job, one for all who ask: what was read of it once is not read again."""
+        from lab.checkpoints import JobLedger
+
+        if submission_id not in self._ledgers:
+            self._ledgers[submission_id] = JobLedger(self.store, submission_id)
+        return self._ledgers[submission_id]
 
     def history(self, submission_id: str) -> History:
-        """What the ledger says about a job so far."""
-        from lab.checkpoints import LedgerReader
-        from lab.ledger import History
-
-        return History.of(LedgerReader(self.store, submission_id).poll())
+        """What the ledger says about a job so far. Raises StoreError."""
+        return self.ledger(submission_id).poll()
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
         """The checkpoints in the object store, of one job or of all."""

@@ -10,6 +10,7 @@ from lab.cluster import Node, places
 from lab.errors import StoreError
 from lab.faults import Fault
 from lab.lab import Lab
+from lab.recovery.faultlog import FaultLog, LoggedFault
 from lab.recovery.request import FaultRequest, OnMoment, Outcome
 from lab.recovery.revert import Revert
 from lab.recovery.timeline import Timeline
@@ -62,19 +63,29 @@ class Injection:
         timeline = Timeline(
             self._watch, self._on_moment, target=target, node=self._node, hit=self._hit, at=at
         )
+        log = FaultLog(
+            self._lab.store, self._watch.submission_id, LoggedFault(self._request.kind, target, at)
+        )
         try:
             self._fault.inject(self._lab.runtime, target)
             timeline.tell("fault", at, f"{self._request.kind} {target}")
-            self._follow(timeline, to_the_end=wait)
+            log.record()
+            self._follow(timeline, log, to_the_end=wait)
         finally:
-            self._revert.finish()
+            try:
+                self._revert.finish()
+            finally:
+                if log.begun:
+                    log.record(self._revert.done_at, again=True)
+        if log.problem:
+            timeline.tell("problem fault", None, log.problem)
         if not wait:
             self._revert.check()
             return Outcome(self._record(at), None)
         record = self._record(at)
         return Outcome(record, self._judge(record, timeline))
 
-    def _follow(self, timeline: Timeline, *, to_the_end: bool) -> None:
+    def _follow(self, timeline: Timeline, log: FaultLog, *, to_the_end: bool) -> None:
         """Tell what happens, begin the revert when its time has come, and return when it is all over.
 
         That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline.
@@ -89,6 +100,7 @@ class Injection:
             reverted = revert.ended
             if revert.done_at is not None:
                 timeline.tell("reverted", revert.done_at, f"{self._request.target} is healthy again")
+                log.record(revert.done_at)
             job = self._watch.job
             if reverted and job is not None and job.final:
                 for _ in range(SETTLE_POLLS):

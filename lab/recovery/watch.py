@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lab.cluster import Node
 from lab.errors import ClusterError, StoreError
@@ -21,25 +21,18 @@ class Watch:
     """What is known of a job: refreshed by `poll`, which bears a cluster that does not answer."""
 
     def __init__(self, lab: Lab, submission_id: str, clock: Callable[[], float]) -> None:
-        from lab.checkpoints import LedgerReader
-
         self.submission_id = submission_id
         self._problems: dict[str, str] = {}
-        self.events: list[Event] = []
-        self.history = History.of(())
         self.nodes: tuple[Node, ...] = ()
         self.job: Job | None = None
         self._lab, self._clock = lab, clock
-        self._reader = LedgerReader(lab.store, submission_id)
+        self._ledger = lab.ledger(submission_id)
         self._nodes_at = 0.0
 
     def poll(self) -> None:
         """Read what is new."""
         try:
-            new = self._reader.poll()
-            if new:
-                self.events.extend(new)
-                self.history = History.of(self.events)
+            self._ledger.poll()
             self._problems.pop("ledger", None)
         except StoreError as error:
             self._problems["ledger"] = f"the ledger could not be read: {error.message}"
@@ -52,6 +45,16 @@ class Watch:
                 self._problems.pop("ray", None)
             except ClusterError as error:
                 self._problems["ray"] = f"Ray did not answer: {error.message}"
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Everything that was read of the ledger so far."""
+        return self._ledger.events
+
+    @property
+    def history(self) -> History:
+        """What those events tell."""
+        return self._ledger.history
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.checkpoints import LedgerReader, ledgers, list_checkpoints, stored_manifest
+from lab.checkpoints import JobLedger, LedgerReader, ledgers, list_checkpoints, stored_manifest
 from lab.errors import StoreError
 from lab.ledger import manifest_sha256
 from lab.objectstore import FakeObjectStore, StoredObject
@@ -112,6 +112,21 @@ def test_a_poll_returns_only_what_is_new(store: FakeObjectStore) -> None:
     ledger(store, report(6, 3), name="rank0-1-000001")
     assert [e.at for e in reader.poll()] == [6]
     assert len(store.reads) == 2, "every object is read once"
+
+
+def test_a_kept_ledger_reads_no_object_twice_and_tells_the_whole_history(store: FakeObjectStore) -> None:
+    kept = JobLedger(store, "job-1")
+    assert kept.poll().runs == ()
+    ledger(store, report(4, 1), report(5, 2))
+    first = kept.poll()
+    assert kept.poll() is first, "nothing new, so nothing is put together anew"
+    ledger(store, report(6, 3), name="rank0-1-000001")
+    assert [r.progress for r in kept.poll().runs[0].attempts[0].reports] == [1, 2, 3]
+    assert len(store.reads) == 2
+    store.failure = StoreError("cut off")
+    with pytest.raises(StoreError):
+        kept.poll()
+    assert len(kept.events) == 3
 
 
 def test_ledgers_of_other_jobs_are_not_read(store: FakeObjectStore) -> None:

@@ -13,9 +13,10 @@ from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, 
 from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement, place, why_ranks_wait
 from lab.ledger import Event, History
+from lab.objectstore import FakeObjectStore
 from lab.runtime.fake import FakeRuntime
 from lab.submission import Submission
-from lab.topology import LabSpec, State, worker
+from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
 
 W0, W1 = worker(0), worker(1)
 
@@ -262,6 +263,21 @@ def test_a_lab_that_was_started_anew_is_reached_at_its_new_address() -> None:
     lab.up(LabSpec())
 
     assert lab.api.url == runtime.endpoints().dashboard != first
+
+
+def test_the_history_of_a_job_is_read_once_and_forgotten_with_the_lab() -> None:
+    store = FakeObjectStore()
+    key = f"{LEDGER_PREFIX}/j1/rank0-1-000000.jsonl"
+    store.put(key, b'{"event": "report", "at": 1, "job": "j1", "run": "r", "attempt": 1, "rank": 0}')
+    lab = Lab(FakeRuntime("raylab"))
+    lab.__dict__["store"] = store
+
+    assert len(lab.history("j1").runs) == len(lab.history("j1").runs) == 1
+    assert store.reads == [key]
+
+    lab.up(LabSpec(workers=1))
+    lab.__dict__["store"] = FakeObjectStore()
+    assert lab.history("j1").runs == ()
 
 
 def test_a_lab_that_is_down_has_no_connections() -> None:

@@ -10,6 +10,7 @@ from lab.errors import ServiceError, StoreError
 from lab.faults.kill import Kill
 from lab.receipt import Verdict
 from lab.recovery import DOWN_TIME_LIMIT_SECONDS, RECEIPTS_PREFIX, Moment
+from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.runtime.base import Runtime
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
@@ -269,6 +270,77 @@ def test_the_receipt_is_kept_in_the_object_store(world: World) -> None:
     name = f"{RECEIPTS_PREFIX}/{JOB}-{int(outcome.fault.at)}.json"
     assert outcome.receipt is not None
     assert json.loads(world.store.get(name)) == outcome.receipt.to_json()
+
+
+@pytest.mark.parametrize("kind", ["kill", "stop", "pause"])
+def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: World, kind: str) -> None:
+    Training(world, epochs=40)
+    seen: list[LoggedFault] = []
+
+    def look(moment: Moment) -> None:
+        entries = world.store.list(f"{FAULTS_PREFIX}/{JOB}/")
+        found = [read_fault(world.store.get(entry.key)) for entry in entries]
+        seen.extend(fault for fault in found if fault is not None and fault not in seen)
+
+    outcome = world.inject(W0, kind, after_epoch=2, on_moment=look)
+
+    begun = LoggedFault(kind, W0, outcome.fault.at)
+    assert seen == [begun, LoggedFault(kind, W0, outcome.fault.at, outcome.fault.reverted_at)]
+
+
+def test_an_interrupted_fault_is_recorded_as_reverted(world: World) -> None:
+    Training(world)
+
+    def interrupt(moment: Moment) -> None:
+        if moment.key == "node_dead":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(on_moment=interrupt)
+    (entry,) = world.store.list(f"{FAULTS_PREFIX}/")
+    fault = read_fault(world.store.get(entry.key))
+    assert fault is not None
+    assert fault.reverted_at is not None
+
+
+def test_a_fault_that_was_not_injected_is_not_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Training(world)
+
+    def refuse(self: Kill, runtime: Runtime, service: str) -> None:
+        raise ServiceError("no kill")
+
+    monkeypatch.setattr(Kill, "inject", refuse)
+    with pytest.raises(ServiceError, match="no kill"):
+        world.inject()
+    assert world.store.list(f"{FAULTS_PREFIX}/") == ()
+
+
+def test_a_fault_that_cannot_be_recorded_is_told_once_and_tried_again_at_the_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+    tries: list[str] = []
+    put = world.store.put
+
+    def full(key: str, data: bytes) -> None:
+        if key.startswith(FAULTS_PREFIX):
+            tries.append(key)
+            raise StoreError("the disk is full")
+        put(key, data)
+
+    monkeypatch.setattr(world.store, "put", full)
+    world.inject(after_epoch=2)
+
+    assert len(tries) == 3, "at the begin, at the revert, and at the end"
+    (problem,) = [moment for moment in world.moments if moment.key == "problem"]
+    assert problem.text == "the fault could not be recorded in the object store: the disk is full"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{", b'{"kind": 1, "target": "t", "at": 1}', b'{"kind": "k", "target": "t"}']
+)
+def test_what_is_no_record_of_a_fault_is_passed_over(data: bytes) -> None:
+    assert read_fault(data) is None
 
 
 def test_a_receipt_that_cannot_be_kept_is_told_and_still_given(
