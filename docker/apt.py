@@ -1,0 +1,41 @@
+"""Installs Debian packages while an image is built: `apt.py [PACKAGE...]` and those in $EXTRA_PACKAGES.
+
+The package lists and the downloads do not stay. https mirrors behind a company's CA: the secret `ca` is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CA = Path("/run/secrets/ca")
+LEFTOVERS = ("/var/lib/apt/lists", "/var/cache/apt", "/var/log/apt")
+
+
+def commands(packages: list[str], ca: Path) -> list[list[str]]:
+    """apt's command lines; none when there is nothing to install."""
+    if not packages:
+        return []
+    trust = ["-o", f"Acquire::https::CAInfo={ca}"] if ca.is_file() else []
+    apt = ["apt-get", "-q", *trust]
+    return [[*apt, "update"], [*apt, "install", "-y", "--no-install-recommends", *packages]]
+
+
+def main(arguments: list[str]) -> int:
+    """Install; the exit code is apt's."""
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for argv in commands(arguments + os.environ.get("EXTRA_PACKAGES", "").split(), CA):
+        code = subprocess.run(argv, env=env, check=False).returncode
+        if code:
+            return code
+    for folder in LEFTOVERS:
+        for path in Path(folder).glob("*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

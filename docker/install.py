@@ -1,0 +1,75 @@
+"""Installs packages into /opt/venv while an image is built; runs on the base image's Python alone.
+
+    install.py torch REQUIREMENTS.in     torch at the pinned version from $TORCH_INDEX, or from a wheel in the context
+    install.py locked REQUIREMENTS.txt   every other package, each with its hash; then what this torch needs more
+
+What the build is given besides: the context at /context (wheels in its folder `wheels`), a company's CA bundle as the
+secret `ca`, and a pip.conf as the secret `pip-conf`. Neither stays in the image.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+PIP = ["/opt/venv/bin/python", "-m", "pip"]
+SECRETS = Path("/run/secrets")
+WHEELS = Path("/context/wheels")
+
+
+def environment(environ: Mapping[str, str], secrets: Path) -> dict[str, str]:
+    """pip's environment: with the CA bundle and the configuration that the build was given, if any."""
+    env = {key: value for key, value in environ.items() if not (key == "PIP_INDEX_URL" and not value)}
+    if (secrets / "ca").is_file():
+        env |= {name: str(secrets / "ca") for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")}
+    if (secrets / "pip-conf").is_file():
+        env["PIP_CONFIG_FILE"] = str(secrets / "pip-conf")
+    return env
+
+
+def install(*arguments: str, wheels: Path) -> list[str]:
+    """The command line of `pip install` that compiles nothing: slim.py does, for what is left."""
+    local = ["--find-links", str(wheels)] if any(wheels.glob("*.whl")) else []
+    return [*PIP, "install", "--no-compile", "--progress-bar", "off", "--root-user-action", "ignore", *local, *arguments]
+
+
+def torch_source(index: str, wheels: Path) -> list[str]:
+    """Where pip takes torch from: a wheel of the context when there is one, else the index; empty: pip's own."""
+    if any(wheels.glob("torch-*.whl")):
+        return ["--no-index"]
+    return ["--index-url", index] if index else []
+
+
+def torch(version: str, index: str, wheels: Path) -> list[str]:
+    """Installs torch alone."""
+    return install("--no-deps", *torch_source(index, wheels), f"torch=={version}", wheels=wheels)
+
+
+def rest(version: str, index: str, wheels: Path) -> list[str]:
+    """Installs what this build of torch needs besides the locked packages: the CUDA or ROCm libraries."""
+    extra = ["--extra-index-url", index] if index else []
+    return install(*extra, f"torch=={version}", wheels=wheels)
+
+
+def main(kind: str, requirements: str) -> int:
+    """Install one kind; the exit code is pip's."""
+    version, index = os.environ.get("TORCH_VERSION", ""), os.environ.get("TORCH_INDEX", "")
+    if kind == "torch":
+        commands = [torch(version, index, WHEELS)]
+    else:
+        commands = [install("--no-deps", "--require-hashes", "-r", requirements, wheels=WHEELS)]
+        commands += [rest(version, index, WHEELS)] if version else []
+        commands += [[*PIP, "check"]]
+    env = environment(os.environ, SECRETS)
+    for argv in commands:
+        code = subprocess.run(argv, env=env, check=False).returncode
+        if code:
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

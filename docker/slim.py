@@ -1,0 +1,105 @@
+"""Takes out of a virtual environment what no lab ever runs, compiles the rest, and sorts it into layers.
+
+    slim.py /opt/venv /layers
+
+/layers/torch, /layers/ray and /layers/packages then hold the whole of it between them, each to be copied to `/`: one
+changed package leaves the layers of the other two as they are. Bytecode carries no time stamps, so that the same
+packages always give the same layers.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import py_compile
+import shutil
+import sys
+from pathlib import Path
+
+UNUSED = (
+    "ray/jars",  # Ray's Java workers
+    "ray/rllib",  # reinforcement learning; nothing else of Ray imports it
+    "torch/include",  # headers: there is no compiler in the image
+    "torch/share",
+    "torch/test",  # PyTorch's own tests, in C++
+    "torch/lib/*test*.so",
+    "torch/bin/*",
+    "pyarrow/include",
+    "pyarrow/src",
+    "numpy/_core/include",
+    "jupyterlab/galata",  # JupyterLab's browser tests
+    "jupyterlab/staging",  # for building JupyterLab anew
+    "**/*.a",
+    "**/*.js.map",
+    "**/*.pyi",
+    "**/*.pyx",
+    "**/*.pxd",
+)
+"""Patterns in site-packages, each never used while a lab runs."""
+
+KEPT = ("torch/bin/torch_shm_manager",)  # data loaders start it
+"""What one of those patterns matches, and is used all the same."""
+
+TESTS_OF = ("jupyter*", "networkx", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "sympy", "zmq", "tornado", "ray")
+"""Packages whose folders `tests` are dropped as well."""
+
+LAYERS = {"torch": ("torch", "torchgen", "functorch", "nvidia", "triton", "torch-*", "nvidia_*", "triton-*"), "ray": ("ray", "ray-*")}
+"""What in site-packages goes into a layer of its own; all else is in `packages`."""
+
+
+def size(path: Path) -> int:
+    """Bytes of a file or of everything in a folder; links count nothing."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
+
+
+def remove(path: Path) -> int:
+    """Remove a file or folder, if it is there; returns its bytes."""
+    freed = size(path) if path.exists() else 0
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    return freed
+
+
+def slim(site: Path) -> int:
+    """Remove what is unused from site-packages; returns the bytes that this frees."""
+    found = [path for pattern in UNUSED for path in site.glob(pattern)]
+    found += [path for name in TESTS_OF for top in site.glob(name) for path in top.rglob("tests") if path.is_dir()]
+    found += list(site.rglob("__pycache__"))
+    return sum(remove(path) for path in found if path not in {site / name for name in KEPT})
+
+
+def compile_all(folder: Path) -> None:
+    """Compile every module, so that no container has to when it starts; a container could not keep it."""
+    compileall.compile_dir(
+        folder, quiet=2, workers=os.cpu_count() or 1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+
+
+def sort(venv: Path, layers: Path) -> None:
+    """Move the environment into the folders of its layers."""
+    (site,) = venv.glob("lib/python3*/site-packages")
+    for layer, patterns in LAYERS.items():
+        target = layers / layer / site.relative_to("/")
+        target.mkdir(parents=True)
+        for path in sorted({path for pattern in patterns for path in site.glob(pattern)}):
+            shutil.move(path, target / path.name)
+    target = layers / "packages" / venv.relative_to("/")
+    target.parent.mkdir(parents=True)
+    shutil.move(venv, target)
+
+
+def main(venv: str, layers: str) -> None:
+    """Do all of it, and print what it came to."""
+    (site,) = Path(venv).glob("lib/python3*/site-packages")
+    print(f"removed {slim(site) / 1e6:.0f} MB that no lab runs")
+    compile_all(site)
+    sort(Path(venv), Path(layers))
+    for layer in sorted(Path(layers).iterdir()):
+        print(f"{layer.name}: {size(layer) / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
