@@ -16,6 +16,7 @@ LabError
  |- GpuError             14   the GPUs asked for are not there
  |- CheckError           15   a check of `doctor` failed
  |- ClusterError         16   Ray's API did not answer or refused the token
+ |- PinningError         17   a worker sees another GPU than the one it is pinned to
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -123,6 +124,12 @@ class ClusterError(LabError):
     """Ray's API did not answer, or refused the token."""
 
     exit_code = 16
+
+
+class PinningError(LabError):
+    """A worker sees no GPU, or another one than the plan pins it to."""
+
+    exit_code = 17
 
 
 INTERRUPTED = 130
