@@ -3,8 +3,24 @@
 Whatever goes wrong comes out as a StoreError that names the endpoint, the cause and what to do.
 """
 
-from lab.objectstore.base import MissingObjectError, Store, StoredObject
+from lab.objectstore.base import (
+    AccessDeniedError,
+    MissingObjectError,
+    NoAdminApiError,
+    Store,
+    StoredObject,
+    UnreachableStoreError,
+)
 from lab.objectstore.fake import FakeObjectStore
 from lab.objectstore.s3 import ObjectStore
 
-__all__ = ["FakeObjectStore", "MissingObjectError", "ObjectStore", "Store", "StoredObject"]
+__all__ = [
+    "AccessDeniedError",
+    "FakeObjectStore",
+    "MissingObjectError",
+    "NoAdminApiError",
+    "ObjectStore",
+    "Store",
+    "StoredObject",
+    "UnreachableStoreError",
+]

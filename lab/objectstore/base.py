@@ -16,6 +16,18 @@ class MissingObjectError(StoreError):
     """The object asked for is not there."""
 
 
+class UnreachableStoreError(StoreError):
+    """Nothing answers at the store's address, or what answers is not ready yet."""
+
+
+class AccessDeniedError(StoreError):
+    """The store knows the key, and does not let it do this."""
+
+
+class NoAdminApiError(StoreError):
+    """The store does not know MinIO's admin API."""
+
+
 @dataclass(frozen=True)
 class StoredObject:
     """One entry of a listing. In one that is not recursive, a key that ends with `/` can be a folder."""
@@ -35,8 +47,8 @@ class Store(ABC):
     bucket: str
 
     @abstractmethod
-    def ensure_bucket(self, name: str = "") -> None:
-        """Make the bucket (this store's own unless named) if it is not there."""
+    def ensure_bucket(self, name: str = "") -> bool:
+        """Make the bucket (this store's own unless named) if it is not there; returns whether it was made."""
 
     @abstractmethod
     def in_bucket(self, name: str) -> Store:

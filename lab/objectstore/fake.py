@@ -29,9 +29,11 @@ class FakeObjectStore(Store):
         other.buckets, other.failure, other.reads = self.buckets, self.failure, self.reads
         return other
 
-    def ensure_bucket(self, name: str = "") -> None:
+    def ensure_bucket(self, name: str = "") -> bool:
         self._check()
+        made = (name or self.bucket) not in self.buckets
         self.buckets.setdefault(name or self.bucket, {})
+        return made
 
     def put(self, key: str, data: bytes) -> None:
         self._objects()[key] = (data, self._clock())

@@ -11,12 +11,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lab.errors import StoreError
-from lab.objectstore.base import PIECE, MissingObjectError, Store, StoredObject
+from lab.objectstore.base import (
+    PIECE,
+    AccessDeniedError,
+    MissingObjectError,
+    Store,
+    StoredObject,
+    UnreachableStoreError,
+)
 from lab.topology import BUCKET, REGION, Credentials
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 20.0
 RETRIES = 2
+NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
 LOG_HINT = "see the store's log: labctl logs minio"
 
 
@@ -42,9 +50,13 @@ class ObjectStore(Store):
     def in_bucket(self, name: str) -> ObjectStore:
         return ObjectStore(self.endpoint_url, self._credentials, self.region, name, http=self._http)
 
-    def ensure_bucket(self, name: str = "") -> None:
+    def ensure_bucket(self, name: str = "") -> bool:
         with self._explain(ignore=("BucketAlreadyOwnedByYou", "BucketAlreadyExists")):
-            self._client.make_bucket(name or self.bucket)
+            # asked first: some servers answer 200 for a bucket that there is
+            if (name or self.bucket) not in {each.name for each in self._client.list_buckets()}:
+                self._client.make_bucket(name or self.bucket)
+                return True
+        return False
 
     def put(self, key: str, data: bytes) -> None:
         with self._explain(key):
@@ -100,14 +112,7 @@ class ObjectStore(Store):
 
     @cached_property
     def _http(self) -> Any:
-        if self._given_http is not None:
-            return self._given_http
-        import urllib3
-
-        return urllib3.PoolManager(
-            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-            retries=urllib3.Retry(total=RETRIES, read=1, redirect=0, status=0, backoff_factor=0.2),
-        )
+        return make_pool() if self._given_http is None else self._given_http
 
     @cached_property
     def _client(self) -> Any:
@@ -139,14 +144,14 @@ class ObjectStore(Store):
                 raise self._refusal(error, key) from error
         except MinioException as error:
             raise StoreError(
-                f"what answers at {self.endpoint_url} is no object store: {_first_line(error)}",
+                f"what answers at {self.endpoint_url} is no object store: {first_line(error)}",
                 "check the address; another program may hold that port",
             ) from error
         except ValueError as error:  # minio checks names before it asks
             raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
         except (HTTPError, OSError) as error:
-            raise StoreError(
-                f"the object store at {self.endpoint_url} cannot be reached: {_cause(error)}",
+            raise UnreachableStoreError(
+                f"the object store at {self.endpoint_url} cannot be reached: {cause(error)}",
                 "see whether the lab is up: labctl status",
             ) from error
 
@@ -158,16 +163,18 @@ class ObjectStore(Store):
             return StoreError(f"{where} has no bucket {self.bucket!r}", "labctl up makes it")
         if code == "InvalidAccessKeyId":
             return StoreError(
-                f"{where} does not know the access key {self._credentials.access_key!r}",
+                f"{where} does not know the access key {_masked(self._credentials.access_key)}",
                 "the key of a lab is in its state; another store may answer at that address",
             )
         if code == "SignatureDoesNotMatch":
             return StoreError(
-                f"{where} refuses the secret key for {self._credentials.access_key!r}",
+                f"{where} refuses the secret key for {_masked(self._credentials.access_key)}",
                 "the key of a lab is in its state; another store may answer at that address",
             )
         if code == "AccessDenied":
-            return StoreError(f"{where} denies access: {error.message}", "check the rights of the key")
+            return AccessDeniedError(f"{where} denies access: {error.message}", "check the rights of the key")
+        if code in NOT_READY or getattr(error.response, "status", None) == 503:
+            return UnreachableStoreError(f"{where} is not ready: {code}: {error.message}", LOG_HINT)
         if "StorageFull" in code or getattr(error.response, "status", None) == 507:
             return StoreError(
                 f"{where} cannot store anything more: {error.message}", "make room on the disk it writes to"
@@ -179,7 +186,22 @@ class ObjectStore(Store):
         )
 
 
-def _cause(error: Exception) -> str:
+def _masked(access_key: str) -> str:
+    """Enough of an access key to tell it from another; some servers let in whoever knows all of it."""
+    return f"{access_key[:4]}..."
+
+
+def make_pool() -> Any:
+    """A urllib3 pool that soon gives up where nobody answers."""
+    import urllib3
+
+    return urllib3.PoolManager(
+        timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+        retries=urllib3.Retry(total=RETRIES, read=1, redirect=0, status=0, backoff_factor=0.2),
+    )
+
+
+def cause(error: Exception) -> str:
     """Why there is no connection, without urllib3's wrapping."""
     from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NameResolutionError, ReadTimeoutError
 
@@ -193,8 +215,9 @@ def _cause(error: Exception) -> str:
     if isinstance(inner, NameResolutionError):
         return "the host name is unknown"
     cause = inner.__cause__ or inner.__context__ or inner
-    return str(getattr(cause, "strerror", None) or _first_line(inner))
+    return str(getattr(cause, "strerror", None) or first_line(inner))
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line of at most 200 characters."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

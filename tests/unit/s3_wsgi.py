@@ -41,6 +41,7 @@ class Server:
         self.disk = Disk(root, self.log.append)
         keys = Keyring(Key(CREDENTIALS), Key(TRAINING, BUCKET))
         clock = (lambda: now) if now else (lambda: datetime.now(timezone.utc))
+        self.now = clock
         self.app = S3App(self.disk, keys, self.log.append, clock)
 
     def __call__(

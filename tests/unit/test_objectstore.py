@@ -120,8 +120,7 @@ def test_buckets_are_made_once_and_kept_apart(store: Store) -> None:
     other = store.in_bucket("other")
     with pytest.raises(StoreError, match="no bucket 'other'"):
         other.put("a", b"x")
-    for _ in range(2):
-        store.ensure_bucket("other")
+    assert [store.ensure_bucket("other") for _ in range(2)] == [True, False]
     other.put("a", b"x")
     assert (other.get("a"), store.exists("a")) == (b"x", False)
 
@@ -155,8 +154,8 @@ def calls(store: ObjectStore) -> tuple[Callable[[], Any], ...]:
 @pytest.mark.parametrize(
     ("credentials", "message"),
     [
-        (Credentials("labkey", "wrong"), "refuses the secret key for 'labkey'"),
-        (Credentials("nobody", "labsecret"), "does not know the access key 'nobody'"),
+        (Credentials("labkey", "wrong"), "refuses the secret key for labk\\.\\.\\."),
+        (Credentials("nobody", "labsecret"), "does not know the access key nobo\\.\\.\\."),
     ],
 )
 def test_a_wrong_key_is_told_apart(
@@ -167,7 +166,8 @@ def test_a_wrong_key_is_told_apart(
         calls(store)[index]()
     assert HOST in caught.value.message
     assert caught.value.hint
-    assert "wrong" not in caught.value.message, "a secret is never shown"
+    assert credentials.secret_key not in caught.value.message
+    assert credentials.access_key not in caught.value.message
 
 
 def test_a_full_store_is_told(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def arguments(tmp_path: Path) -> list[str]:
 
 
 def options(tmp_path: Path, **files: str) -> list[str]:
-    return [word for name, file in files.items() for word in (f"--root-{name}", str(tmp_path / file))]
+    return [word for name, file in files.items() for word in (f"--root-{name}-file", str(tmp_path / file))]
 
 
 def test_root_and_training_key_come_from_files(tmp_path: Path, arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
 """The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
 
     python -m lab.runtime.local.s3server --port 9000 --root DIR --credentials FILE
-        [--root-user FILE --root-password FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
+        [--root-user-file FILE --root-password-file FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
 
 `--credentials` is JSON with `access_key` and `secret_key`. With a root key that key reaches only the bucket;
 without one it is the only key and may do everything. Only loopback addresses are served, unless `--any-host`
@@ -50,11 +50,11 @@ def read_credentials(path: Path) -> Credentials:
 def read_keys(args: argparse.Namespace) -> Keyring:
     """Every key of the command line. Raises UsageError."""
     training = read_credentials(args.credentials)
-    if args.root_user is None and args.root_password is None:
+    if args.root_user_file is None and args.root_password_file is None:
         return Keyring(Key(training))
-    if args.root_user is None or args.root_password is None:
-        raise UsageError("--root-user and --root-password belong together", "give both, or neither")
-    root = Credentials(_secret(args.root_user), _secret(args.root_password))
+    if args.root_user_file is None or args.root_password_file is None:
+        raise UsageError("--root-user-file and --root-password-file belong together", "give both, or neither")
+    root = Credentials(_secret(args.root_user_file), _secret(args.root_password_file))
     if root.access_key == training.access_key:
         raise UsageError("the root key and the key in --credentials have the same name", "make another one")
     return Keyring(Key(root), Key(training, args.bucket))
@@ -115,8 +115,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--port", type=int, required=True)
     made.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
     made.add_argument("--credentials", type=Path, required=True, help="JSON file with the key of users")
-    made.add_argument("--root-user", type=Path, help="file with the root key's name")
-    made.add_argument("--root-password", type=Path, help="file with the root key's secret")
+    made.add_argument("--root-user-file", type=Path, help="file with the root key's name")
+    made.add_argument("--root-password-file", type=Path, help="file with the root key's secret")
     made.add_argument("--bucket", default=BUCKET, help="what the users' key may reach beside a root key")
     made.add_argument("--access-log", action="store_true", help="log every request, not only errors")
     return made
