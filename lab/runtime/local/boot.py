@@ -13,7 +13,7 @@ from lab.runtime.local.interrupts import held_back
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
-from lab.topology import BUCKET, HEAD, REGION, Progress, State, is_node
+from lab.topology import HEAD, Progress, State, is_node
 
 START_SECONDS = 120.0
 """Deadline for one service to become healthy. Measured on 2 cores: head 8 s, worker 5 s, JupyterLab 4 s."""
@@ -63,7 +63,7 @@ class Boot:
                     waiting.append(name)
             for name in waiting:
                 self.wait(name, current.leaders[name], on_progress, begin)
-            self._make_bucket()
+            self._set_up_store()
         except BaseException:
             with held_back():
                 self._take_back(current, started)
@@ -132,10 +132,10 @@ class Boot:
     def _last_lines(self, service: str) -> tuple[str, ...]:
         return output.last_lines(self._layout.log(service), LAST_LINES, since=self._log_began.get(service, 0))
 
-    def _make_bucket(self) -> None:
-        from lab.objectstore import ObjectStore
+    def _set_up_store(self) -> None:
+        from lab.objectstore import setup
 
-        ObjectStore(self._plan.url("s3"), self._plan.secrets.store, REGION).ensure_bucket(BUCKET)
+        setup.run(self._plan.url("s3"), self._plan.secrets.root, self._plan.secrets.store)
 
     def _take_back(self, current: LabState, started: list[str]) -> None:
         for name in reversed(started):

@@ -12,7 +12,7 @@ from pathlib import Path
 from lab import knobs
 from lab.runtime.local.ports import LOOPBACK
 from lab.runtime.local.processes import MARK
-from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets
+from lab.secrets import JUPYTER_FILE, RAY_FILE, ROOT_PASSWORD_FILE, ROOT_USER_FILE, STORE_FILE, Secrets
 from lab.topology import (
     BUCKET,
     HEAD,
@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[3]
 """The checkout: what holds lab/ and workspace/."""
 
 PROBE = ROOT / "lab" / "probe"
+
+JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
+"""Settings of JupyterLab that every runtime uses."""
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
@@ -131,7 +134,7 @@ class Plan:
             return Command(self._prometheus_argv(), environment, self.layout.folder)
         environment.update(client_environment(self))
         if service == JUPYTER:
-            environment["JUPYTER_TOKEN"] = self.secrets.jupyter_token
+            environment.update(self._jupyter_environment())
             return Command(self._jupyter_argv(), environment, ROOT / "workspace")
         environment.update(self._node_environment(service))
         return Command(self._node_argv(service), environment, self.layout.folder)
@@ -150,8 +153,8 @@ class Plan:
         address = f"{LOOPBACK}:{self.ports['s3']}"
         if self.store == "minio":
             environment.update(
-                MINIO_ROOT_USER=self.secrets.store.access_key,
-                MINIO_ROOT_PASSWORD=self.secrets.store.secret_key,
+                MINIO_ROOT_USER=self.secrets.root.access_key,
+                MINIO_ROOT_PASSWORD=self.secrets.root.secret_key,
                 MINIO_BROWSER="off",
             )
             objects = str(self.layout.objects(self.store))
@@ -162,6 +165,8 @@ class Plan:
             *("--host", LOOPBACK, "--port", str(self.ports["s3"])),
             *("--root", str(self.layout.objects(self.store))),
             *("--credentials", str(self.layout.secrets / STORE_FILE)),
+            *("--root-user-file", str(self.layout.secrets / ROOT_USER_FILE)),
+            *("--root-password-file", str(self.layout.secrets / ROOT_PASSWORD_FILE)),
         )
         return Command(argv, environment, ROOT)
 
@@ -175,14 +180,21 @@ class Plan:
 
     def _jupyter_argv(self) -> tuple[str, ...]:
         return (
-            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+            *(sys.executable, "-m", "jupyterlab"),
             f"--ServerApp.ip={LOOPBACK}",
             f"--ServerApp.port={self.ports['jupyter']}",
-            "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={ROOT / 'workspace'}",
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-            "--LabApp.news_url=None",
         )
+
+    def _jupyter_environment(self) -> dict[str, str]:
+        own = self.layout.folder / "jupyter"
+        return {
+            "JUPYTER_TOKEN_FILE": str(self.layout.secrets / JUPYTER_FILE),
+            "JUPYTER_CONFIG_PATH": str(JUPYTER_SETTINGS),
+            # What the user's other Jupyter is set to, and its extensions, stay out of the lab.
+            "JUPYTER_CONFIG_DIR": str(own / "config"),
+            "JUPYTER_DATA_DIR": str(own / "data"),
+        }
 
     def _node_argv(self, service: str) -> tuple[str, ...]:
         argv = [

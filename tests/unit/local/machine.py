@@ -14,15 +14,15 @@ from typing import Any
 import psutil
 import pytest
 
-from lab import objectstore
 from lab.errors import ClusterError
+from lab.objectstore import setup
 from lab.runtime.local import ports, processes, readiness, state
 from lab.runtime.local import runtime as runtime_module
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.readiness import Readiness
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import Layout, Plan
-from lab.topology import LabSpec
+from lab.topology import Credentials, LabSpec
 
 BOOTED_AT = 1_700_000_000.0
 
@@ -166,15 +166,13 @@ class Machine:
         patch.setattr(runtime_module, "RayApi", _SilentApi)
         machine = self
 
-        class Store:
-            def __init__(self, *_: object) -> None:
-                pass
+        def set_up(url: str, root: Credentials, key: Credentials) -> None:
+            assert url.startswith("http://127.0.0.1:")
+            assert root != key
+            machine.journal.append(("bucket", "ray"))
+            machine.on_bucket()
 
-            def ensure_bucket(self, name: str) -> None:
-                machine.journal.append(("bucket", name))
-                machine.on_bucket()
-
-        patch.setattr(objectstore, "ObjectStore", Store)
+        patch.setattr(setup, "run", set_up)
 
 
 class _SilentApi(SimpleNamespace):

@@ -132,9 +132,24 @@ def test_the_knobs_reach_the_nodes_unless_rays_own_settings_are_wanted() -> None
 def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:
     command = plan(store="minio", minio="/bin/minio").command(STORE)
 
-    assert command.environment["MINIO_ROOT_USER"] == "the-access-key"
-    assert command.environment["MINIO_ROOT_PASSWORD"] == "the-secret-key"
+    assert command.environment["MINIO_ROOT_USER"] == "the-root-user"
+    assert command.environment["MINIO_ROOT_PASSWORD"] == "the-root-password"
     assert command.argv[:3] == ("/bin/minio", "server", "/labs/raylab/objects/minio")
+
+
+def test_the_stand_in_store_reads_root_and_training_key_from_files() -> None:
+    argv = plan().command(STORE).argv
+
+    given = {name: file for name, file in zip(argv, argv[1:], strict=False) if name.startswith("--")}
+    assert given["--credentials"] == "/labs/raylab/secrets/s3.json"
+    assert given["--root-user-file"] == "/labs/raylab/secrets/s3-root.user"
+    assert given["--root-password-file"] == "/labs/raylab/secrets/s3-root.password"
+
+
+def test_only_minio_gets_the_root_key() -> None:
+    for name, command in every(plan(store="minio")).items():
+        words = " ".join((*command.argv, *command.environment.values()))
+        assert ("the-root" in words) is (name == STORE)
 
 
 def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
