@@ -17,6 +17,7 @@ LabError
  |- CheckError           15   a check of `doctor` failed
  |- ClusterError         16   Ray's API did not answer or refused the token
  |- PinningError         17   a worker sees another GPU than the one it is pinned to
+ |- EngineError          18   Docker or its Compose plugin: missing, not running, too old, not permitted
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -130,6 +131,12 @@ class PinningError(LabError):
     """A worker sees no GPU, or another one than the plan pins it to."""
 
     exit_code = 17
+
+
+class EngineError(LabError):
+    """The Docker Engine or its Compose plugin is missing, does not run, is too old, or refuses."""
+
+    exit_code = 18
 
 
 INTERRUPTED = 130

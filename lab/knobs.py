@@ -79,3 +79,8 @@ KNOBS = DETECTION + RESTART + HOUSEKEEPING
 def environment(*, stock: bool = False) -> dict[str, str]:
     """The knobs as environment variables; with `stock` only those that have nothing to do with recovery."""
     return {knob.name: knob.value for knob in (HOUSEKEEPING if stock else KNOBS)}
+
+
+def stock_environment() -> dict[str, str]:
+    """The knobs that have to do with recovery, each at its stock value: undoes `environment()`."""
+    return {knob.name: knob.stock for knob in DETECTION + RESTART}

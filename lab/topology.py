@@ -16,6 +16,7 @@ STORE = "minio"
 PROMETHEUS = "prometheus"
 GRAFANA = "grafana"
 JUPYTER = "jupyter"
+METRICS = "metrics"
 
 BUCKET = "ray"
 """The bucket that training writes to: `s3://ray`."""

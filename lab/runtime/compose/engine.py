@@ -1,0 +1,298 @@
+"""The Docker Engine and its Compose plugin, through the command `docker`.
+
+What is looked at often is asked of `docker` itself and read as JSON; what is done goes through
+python-on-whales. Variables of the caller's environment that Compose would prefer to the lab's env file are
+kept away from both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import EngineError, WaitTimeoutError
+
+if TYPE_CHECKING:
+    from python_on_whales import DockerClient
+
+LEAST_COMPOSE = (2, 20)
+"""`service_completed_successfully` with `up --wait`, and `nocopy` volumes in JSON overrides."""
+
+ANSWER_SECONDS = 30.0
+"""Deadline of one question to the engine. It answers within 0.2 s unless the machine is overloaded."""
+
+PROJECT_LABEL = "com.docker.compose.project"
+SERVICE_LABEL = "com.docker.compose.service"
+LAB_LABEL = "io.raylab.lab"
+FOLDER_LABEL = "io.raylab.folder"
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a project, as the engine sees it now."""
+
+    id: str
+    service: str
+    state: str
+    """`created`, `running`, `paused`, `restarting`, `exited`, `dead` or `removing`."""
+    exit_code: int = 0
+    error: str = ""
+    """Why the engine could not start it."""
+    out_of_memory: bool = False
+    health: str = ""
+    """What its health check says, or empty when it has none."""
+    health_output: str = ""
+    restarts: int = 0
+    started_at: float = 0.0
+    """Seconds since the epoch; 0 when it never was."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has processes."""
+        return self.state in ("running", "paused", "restarting")
+
+
+class Engine:
+    """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
+
+    def __init__(self, call: Sequence[str] = ("docker",), run: Run = subprocess.run) -> None:
+        """`call` is the command that stands for `docker`; a test gives another."""
+        self.call = tuple(call)
+        self._run = run
+
+    # Looking
+
+    def check(self) -> None:
+        """Raises EngineError unless an engine answers and Compose is there and new enough."""
+        self.check_engine()
+        found = self._answer("compose", "version", "--short")
+        if found.returncode:
+            raise EngineError(
+                "Docker is here, but not its Compose plugin (`docker compose`)",
+                "install it: the package docker-compose-plugin, or docker-compose-v2 on Ubuntu",
+            )
+        version = tuple(int(part) for part in re.findall(r"\d+", found.stdout)[:2])
+        if version < LEAST_COMPOSE:
+            least = ".".join(map(str, LEAST_COMPOSE))
+            raise EngineError(
+                f"Compose {found.stdout.strip()} is too old: {least} is needed",
+                "update the package docker-compose-plugin, or Docker Desktop",
+            )
+
+    def check_engine(self) -> None:
+        """Raises EngineError unless an engine answers."""
+        found = self._answer("version", "--format", "{{.Server.Version}}")
+        if found.returncode:
+            raise self._no_answer(found.stderr)
+
+    def rootless(self) -> bool:
+        """Whether the engine runs without root: then user 0 of a container is the engine's own user."""
+        return "rootless" in self.ask("info", "--format", "{{json .SecurityOptions}}")
+
+    def containers(self, project: str) -> tuple[Container, ...]:
+        """The project's containers, those that do not run included."""
+        ids = self.ask(
+            *("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={PROJECT_LABEL}={project}")
+        ).split()
+        return self.inspect(ids)
+
+    def inspect(self, ids: Sequence[str]) -> tuple[Container, ...]:
+        """These containers as they are now; one that is gone is left out."""
+        if not ids:
+            return ()
+        found = self._answer("inspect", "--type", "container", *ids)
+        try:
+            rows = json.loads(found.stdout or "[]")
+        except ValueError as error:
+            raise self._no_answer(found.stderr or str(error)) from error
+        if found.returncode and "no such" not in found.stderr.lower():
+            raise self._no_answer(found.stderr)
+        return tuple(_container(row) for row in rows)
+
+    def volumes(self, project: str) -> tuple[str, ...]:
+        """Names of the project's volumes."""
+        return self._named("volume", project)
+
+    def networks(self, project: str) -> tuple[str, ...]:
+        """Ids of the project's networks."""
+        return self._named("network", project)
+
+    def has_image(self, reference: str) -> bool:
+        """Whether this image is here."""
+        return self._answer("image", "inspect", "--format", "{{.Id}}", reference).returncode == 0
+
+    def last_lines(self, container: str, count: int, since: float = 0.0) -> str:
+        """The end of a container's output, both streams together, from `since` (seconds since the epoch)."""
+        argv = [*self._argv("logs", "--tail", str(count), "--since", f"{since:.6f}"), container]
+        try:
+            found = self._run(
+                argv,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=ANSWER_SECONDS,
+                check=False,
+                env=clean_environment(),
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        return found.stdout or ""
+
+    def ask(self, *arguments: str) -> str:
+        """What `docker ARGUMENTS` prints. Raises EngineError when it fails."""
+        found = self._answer(*arguments)
+        if found.returncode:
+            raise self._no_answer(found.stderr)
+        return found.stdout
+
+    # Doing
+
+    @contextlib.contextmanager
+    def client(
+        self, files: Sequence[Path] = (), env_file: Path | None = None, project: str | None = None
+    ) -> Iterator[DockerClient]:
+        """python-on-whales for a project. What it raises becomes an EngineError with the engine's own words."""
+        from python_on_whales import DockerClient
+        from python_on_whales.exceptions import ClientNotFoundError, DockerException
+
+        kept = {name: os.environ.pop(name) for name in list(os.environ) if _hides(name)}
+        try:
+            yield DockerClient(
+                client_call=list(self.call),
+                compose_files=list(files),
+                compose_env_files=[env_file] if env_file else [],
+                compose_project_name=project,
+            )
+        except ClientNotFoundError as error:
+            raise self._missing() from error
+        except DockerException as error:
+            raise self._no_answer(error.stderr or f"exit code {error.return_code}") from error
+        finally:
+            os.environ.update(kept)
+
+    def execute(self, container: str, argv: Sequence[str], timeout: float) -> tuple[int, str]:
+        """Run a command in a container: its exit code, and both output streams together.
+
+        Raises WaitTimeoutError after `timeout` seconds; the command may go on in the container then.
+        """
+        try:
+            found = self._run(
+                [*self._argv("exec", container), *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+                env=clean_environment(),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
+        except OSError as error:
+            raise self._missing() from error
+        return found.returncode, found.stdout
+
+    # Inside
+
+    def _argv(self, *arguments: str) -> list[str]:
+        return [*self.call, *arguments]
+
+    def _answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        if shutil.which(self.call[0]) is None:
+            raise self._missing()
+        try:
+            return self._run(
+                self._argv(*arguments),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=ANSWER_SECONDS,
+                check=False,
+                env=clean_environment(),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(
+                f"the Docker Engine does not answer within {ANSWER_SECONDS:g} s",
+                "restart it: `sudo systemctl restart docker`, or Docker Desktop",
+            ) from error
+        except OSError as error:
+            raise self._missing() from error
+
+    def _named(self, kind: str, project: str) -> tuple[str, ...]:
+        return tuple(self.ask(kind, "ls", "--quiet", "--filter", f"label={PROJECT_LABEL}={project}").split())
+
+    def _missing(self) -> EngineError:
+        return EngineError(
+            f"the command `{self.call[0]}` is not installed",
+            "install Docker (docs.docker.com/engine/install), or use --runtime local",
+        )
+
+    @staticmethod
+    def _no_answer(text: str) -> EngineError:
+        words = " ".join(text.split()) or "no reason given"
+        if "permission denied" in words.lower() and "sock" in words:
+            return EngineError(
+                "this user may not use the Docker Engine (permission denied on its socket)",
+                "`sudo usermod -aG docker $USER`, then log in again; or use --runtime local",
+            )
+        if re.search(r"cannot connect to the docker daemon|is the docker daemon running", words, re.I):
+            return EngineError(
+                "the Docker Engine is not running",
+                "start it: `sudo systemctl start docker`, or Docker Desktop; or use --runtime local",
+            )
+        return EngineError(f"docker failed: {words}", "`labctl doctor` looks at the engine")
+
+
+def clean_environment() -> dict[str, str]:
+    """The caller's environment without what Compose would prefer to the lab's own files."""
+    return {name: value for name, value in os.environ.items() if not _hides(name)}
+
+
+def _hides(name: str) -> bool:
+    return name.startswith(("LAB_", "COMPOSE_"))
+
+
+def _container(row: Mapping[str, Any]) -> Container:
+    state = row["State"]
+    health = state.get("Health") or {}
+    log = health.get("Log") or [{}]
+    labels = row["Config"].get("Labels") or {}
+    return Container(
+        id=row["Id"],
+        service=labels.get(SERVICE_LABEL, ""),
+        state=state["Status"],
+        exit_code=int(state.get("ExitCode") or 0),
+        error=str(state.get("Error") or ""),
+        out_of_memory=bool(state.get("OOMKilled")),
+        health=str(health.get("Status") or "").replace("none", ""),
+        health_output=" ".join(str(log[-1].get("Output") or "").split()),
+        restarts=int(row.get("RestartCount") or 0),
+        started_at=seconds(state.get("StartedAt") or ""),
+        labels=labels,
+        image=str(row["Config"].get("Image") or ""),
+    )
+
+
+def seconds(text: str) -> float:
+    """Docker's time, such as 2026-11-21T00:33:26.531790123Z, in seconds since the epoch; 0 for none."""
+    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$", text)
+    if not found or text.startswith("0001-"):
+        return 0.0
+    whole = datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3])).timestamp()
+    return whole + float(found[2] or 0)

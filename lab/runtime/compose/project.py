@@ -1,0 +1,150 @@
+"""A lab as a Compose project: its files, env file and generated override. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import knobs
+from lab.runtime.compose.gpus import compose_gpu
+from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
+from lab.topology import (
+    DEFAULT_LAB,
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PROMETHEUS,
+    STORE,
+    LabSpec,
+    worker,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+COMPOSE = ROOT / "compose"
+WORKSPACE = ROOT / "workspace"
+
+SETUP = "s3-setup"
+"""The one-shot service that makes bucket and training key."""
+
+WORKERS_IN_FILES = 2
+PORTS = {
+    "dashboard": "LAB_DASHBOARD_PORT",
+    "s3": "LAB_S3_PORT",
+    "jupyter": "LAB_JUPYTER_PORT",
+    "prometheus": "LAB_PROMETHEUS_PORT",
+    "grafana": "LAB_GRAFANA_PORT",
+}
+"""Published port -> its variable."""
+
+PORT_OF = {
+    STORE: "s3",
+    HEAD: "dashboard",
+    JUPYTER: "jupyter",
+    PROMETHEUS: "prometheus",
+    GRAFANA: "grafana",
+}
+"""Service -> the port it publishes."""
+
+OBJECT_STORE_BYTES = 200 * 1024**2
+"""Shared memory of each node's Ray object store, as on the local runtime."""
+
+
+def project_name(lab: str) -> str:
+    """The Compose project of a lab."""
+    return DEFAULT_LAB if lab == DEFAULT_LAB else f"raylab-{lab}"
+
+
+def services(state: ComposeState) -> tuple[str, ...]:
+    """The services that stay, in the order of starting."""
+    charts = () if state.offline else (GRAFANA,)
+    return (STORE, PROMETHEUS, *charts, HEAD, METRICS, JUPYTER, *state.spec.worker_services)
+
+
+def files(spec: LabSpec, *, offline: bool) -> tuple[str, ...]:
+    """The files of compose/ that make such a lab."""
+    return (
+        "lab.yaml",
+        *compose_gpu(spec.gpu, spec.workers).files,
+        *(["stock-ray.yaml"] if spec.stock_ray else []),
+        *(["offline.yaml"] if offline else []),
+    )
+
+
+def paths(state: ComposeState, folder: Path) -> tuple[Path, ...]:
+    """Every Compose file of the lab, in order."""
+    found = [COMPOSE / file for file in state.files]
+    return (*found, folder / OVERRIDE_FILE) if override(state.spec) else tuple(found)
+
+
+def command_line(state: ComposeState, folder: Path) -> tuple[str, ...]:
+    """The exact `docker compose` call that starts the lab by hand."""
+    named = [part for path in paths(state, folder) for part in ("--file", str(path))]
+    call = ("docker", "compose", "--env-file", str(folder / ENV_FILE), *named)
+    return (*call, "up", "--detach", "--wait")
+
+
+def env(
+    state: ComposeState,
+    folder: Path,
+    user: tuple[int, int],
+    chosen: Mapping[str, str],
+) -> dict[str, str]:
+    """The env file's variables. `chosen` are those of the caller's that the lab takes over."""
+    spec = state.spec
+    return {
+        **{name: value for name, value in chosen.items() if name in ("LAB_NODE_MEMORY", "LAB_WORKSPACE")},
+        "LAB_NAME": spec.name,
+        "LAB_PROJECT": project_name(spec.name),
+        "LAB_FOLDER": str(folder),
+        "LAB_SECRETS": str(folder / "secrets"),
+        "LAB_UID": str(user[0]),
+        "LAB_GID": str(user[1]),
+        "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),
+        **{PORTS[name]: str(port) for name, port in state.ports.items()},
+        **state.images,
+        **compose_gpu(spec.gpu, spec.workers).env,
+    }
+
+
+def env_text(variables: Mapping[str, str]) -> str:
+    """An env file. Values stand in single quotes, in which Compose changes nothing."""
+    lines = (f"{name}='{value}'" for name, value in sorted(variables.items()))
+    return "# Made by `labctl up`; `labctl down` removes it.\n" + "".join(f"{line}\n" for line in lines)
+
+
+def override(spec: LabSpec) -> dict[str, Any]:
+    """What the files cannot say: another number of workers, shared GPUs. Empty for the usual lab."""
+    fragment = compose_gpu(spec.gpu, spec.workers)
+    added: dict[str, Any] = {
+        name: dict(service) for name, service in fragment.override.get("services", {}).items()
+    }
+    for index in range(spec.workers, WORKERS_IN_FILES):
+        added[worker(index)] = {"profiles": ["spare"]}
+    for index in range(WORKERS_IN_FILES, spec.workers):
+        name = worker(index)
+        service = added.setdefault(name, {})
+        environment = {
+            **(knobs.stock_environment() if spec.stock_ray else {}),
+            "RAYLAB_GPU": spec.gpu.vendor.value,
+            **service.get("environment", {}),
+            "RAYLAB_SERVICE_NAME": name,
+        }
+        service.update(
+            extends={"file": str(COMPOSE / "lab.yaml"), "service": worker(0)},
+            command=list(worker_command(name, fragment.gpus_per_worker)),
+            environment=environment,
+        )
+    return {"services": added} if added else {}
+
+
+def worker_command(service: str, gpus: int) -> Sequence[str]:
+    """`ray start` of a worker as in lab.yaml, for the Compose file: Compose puts the CPUs in."""
+    return (
+        *("ray", "start", "--block", f"--address={HEAD}:6379", f"--node-name={service}"),
+        "--num-cpus=${LAB_CPUS_PER_WORKER:-8}",
+        f"--num-gpus={gpus}",
+        f"--object-store-memory={OBJECT_STORE_BYTES}",
+        "--disable-usage-stats",
+    )

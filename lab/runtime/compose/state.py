@@ -1,0 +1,88 @@
+"""What `up` decided for a lab of containers: its settings, ports, images and Compose files, in one JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import ServiceError, UsageError
+from lab.home import write_private
+from lab.topology import GpuPlan, LabSpec
+
+SCHEMA = "raylab-compose/1"
+FILE = "compose.json"
+ENV_FILE = "compose.env"
+OVERRIDE_FILE = "compose.override.json"
+
+
+@dataclass(frozen=True)
+class ComposeState:
+    """A lab as `up` made it. Which containers run is asked of the engine, never read from here."""
+
+    spec: LabSpec
+    ports: Mapping[str, int]
+    files: tuple[str, ...]
+    """Files of compose/, in their order; the override comes after them."""
+    images: Mapping[str, str]
+    """Variable of the env file -> image."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def offline(self) -> bool:
+        """Whether stand-ins serve in place of MinIO and Prometheus' own image."""
+        return "offline.yaml" in self.files
+
+
+def load(folder: Path) -> ComposeState | None:
+    """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
+    path = folder / FILE
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ServiceError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        return _decode(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        raise ServiceError(
+            f"the state file {path} is damaged ({type(error).__name__}: {error})",
+            "`labctl down` stops what it finds and removes it; stored objects are kept",
+        ) from error
+
+
+def save(folder: Path, state: ComposeState) -> None:
+    """Replace the state in `folder`, in one step."""
+    document = {
+        "schema": SCHEMA,
+        "spec": dataclasses.asdict(state.spec),
+        "ports": dict(state.ports),
+        "files": list(state.files),
+        "images": dict(state.images),
+        "notes": list(state.notes),
+    }
+    write_private(folder / FILE, json.dumps(document, indent=1))
+
+
+def _decode(document: Mapping[str, Any]) -> ComposeState:
+    if document["schema"] != SCHEMA:
+        raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
+    spec = document["spec"]
+    return ComposeState(
+        spec=LabSpec(
+            name=spec["name"],
+            gpu=GpuPlan.from_json(spec["gpu"]),
+            workers=int(spec["workers"]),
+            cpus_per_worker=int(spec["cpus_per_worker"]),
+            ports=tuple((str(name), int(port)) for name, port in spec["ports"]),
+            stock_ray=bool(spec["stock_ray"]),
+        ),
+        ports={str(name): int(port) for name, port in document["ports"].items()},
+        files=tuple(str(file) for file in document["files"]),
+        images={str(name): str(image) for name, image in document["images"].items()},
+        notes=tuple(str(note) for note in document["notes"]),
+    )
