@@ -53,7 +53,7 @@ class LedgerReader:
 
 
 class JobLedger:
-    """One job's ledger, kept: every object of it is read once, and its history made anew when it has grown."""
+    """One job's ledger, kept: each object is read once, the history made anew when there is more."""
 
     def __init__(self, store: Store, job: str) -> None:
         """Asks nothing of the store yet."""

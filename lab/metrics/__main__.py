@@ -1,0 +1,136 @@
+"""Serves the lab's metrics: `python -m lab.metrics --listen HOST:PORT`. Configured by the environment.
+
+| variable | says |
+| --- | --- |
+| RAY_API_SERVER_ADDRESS | Ray's dashboard |
+| RAY_AUTH_TOKEN_PATH | the file that holds Ray's token |
+| AWS_ENDPOINT_URL | the object store |
+| AWS_SHARED_CREDENTIALS_FILE | the file that holds its key, or: |
+| AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY | its key |
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import os
+import signal
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.cluster import RayApi
+from lab.errors import LabError, PortTakenError, UsageError
+from lab.jobs import Job
+from lab.metrics.collector import LabCollector
+from lab.metrics.follower import Follower, log
+from lab.metrics.sources import ClusterSource, StoreSource
+from lab.metrics.views import ClusterView, StoreView
+from lab.objectstore import ObjectStore
+from lab.topology import REGION, Credentials
+
+
+def required(environ: Mapping[str, str], name: str) -> str:
+    """The value of a variable. Raises UsageError when it is not set."""
+    value = environ.get(name, "")
+    if not value:
+        raise UsageError(f"{name} is not set", "lab.metrics is configured by its environment")
+    return value
+
+
+def credentials(environ: Mapping[str, str]) -> Credentials:
+    """The key of the object store, from the environment or the file it names. Raises UsageError."""
+    path = environ.get("AWS_SHARED_CREDENTIALS_FILE")
+    if not path:
+        key = required(environ, "AWS_ACCESS_KEY_ID")
+        return Credentials(key, required(environ, "AWS_SECRET_ACCESS_KEY"))
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(Path(path).read_text(encoding="utf-8"), path)
+        section = parser["default"]
+        return Credentials(section["aws_access_key_id"], section["aws_secret_access_key"])
+    except (OSError, UnicodeError, configparser.Error, KeyError) as error:
+        hint = "it needs [default] with aws_access_key_id and aws_secret_access_key"
+        raise UsageError(f"{path} is no AWS credentials file: {error}", hint) from error
+
+
+def ray_token(environ: Mapping[str, str]) -> str:
+    """Ray's token, empty where no file is named. Raises UsageError."""
+    path = environ.get("RAY_AUTH_TOKEN_PATH")
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() if path else ""
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"cannot read Ray's token: {error}", "RAY_AUTH_TOKEN_PATH names its file") from error
+
+
+def followers(environ: Mapping[str, str]) -> tuple[Follower[ClusterView], Follower[StoreView]]:
+    """What follows Ray and the store of the lab in `environ`; asks nothing yet. Raises UsageError."""
+    api = RayApi(required(environ, "RAY_API_SERVER_ADDRESS"), ray_token(environ))
+    store = ObjectStore(required(environ, "AWS_ENDPOINT_URL"), credentials(environ), REGION)
+    cluster = Follower("ray", ClusterSource(api).read)
+
+    def jobs() -> Iterable[Job]:
+        return cluster.latest.jobs if cluster.latest is not None else ()
+
+    return cluster, Follower("store", StoreSource(store, jobs).read)
+
+
+def make_server(host: str, port: int, collector: Any) -> Any:
+    """A WSGI server that listens already and serves `/metrics`. Raises PortTakenError."""
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing: Prometheus asks every few seconds."""
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    try:
+        return make_server(host, port, make_wsgi_app(registry), ThreadingWSGIServer, handler_class=Quiet)
+    except OSError as error:
+        raise PortTakenError(
+            f"cannot listen on {host}:{port}: {error.strerror}", "choose another --listen"
+        ) from error
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """HOST:PORT. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen {text}: not HOST:PORT", "for example 127.0.0.1:9101")
+    return host.strip("[]"), int(port)
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
+    parser = argparse.ArgumentParser(prog="lab.metrics", description="Serves the lab's metrics.")
+    parser.add_argument("--listen", default="127.0.0.1:9101", metavar="HOST:PORT")
+    args = parser.parse_args(argv)
+    try:
+        host, port = listen_address(args.listen)
+        cluster, store = followers(environ)
+        server = make_server(host, port, LabCollector(cluster, store))
+    except LabError as error:
+        log(f"{error.message} ({error.hint})" if error.hint else error.message)
+        return error.exit_code
+    stop = threading.Event()
+    for follower in (cluster, store):
+        follower.follow(stop)
+
+    def end(*_: Any) -> None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    log(f"serving http://{host}:{server.server_port}/metrics")
+    server.serve_forever(poll_interval=0.2)
+    stop.set()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,151 @@
+"""The views as Prometheus metrics."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lab.cluster import Node
+from lab.faults import FAULTS
+from lab.jobs import FINAL
+from lab.metrics.follower import Follower
+from lab.metrics.views import (
+    MAX_FAULT_PAIRS,
+    MAX_JOBS,
+    MAX_SERVICES,
+    ClusterView,
+    StoreView,
+    label,
+)
+from lab.recovery.faultlog import LoggedFault
+
+STATUSES = ("PENDING", "RUNNING", *FINAL)
+
+FAULT_SHOWN_SECONDS = 12.0
+"""A fault counts as active for at least this long, so that two looks of Prometheus (every 5 s) see it."""
+
+
+class LabCollector:
+    """Gives prometheus_client the metrics of one lab, from what the followers saw last."""
+
+    def __init__(
+        self,
+        cluster: Follower[ClusterView],
+        store: Follower[StoreView],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` is in seconds since the epoch. Metrics of a source that fails for long are left out."""
+        self._cluster, self._store, self._clock = cluster, store, clock
+
+    def collect(self) -> Iterator[Any]:
+        """The metric families, as prometheus_client asks for them."""
+        yield from self._sources()
+        cluster, store = self._cluster.current, self._store.current
+        if cluster is not None:
+            yield from _cluster_metrics(cluster)
+        if store is not None:
+            yield from _run_metrics(store)
+            nodes = cluster.nodes if cluster is not None else ()
+            yield from _fault_metrics(store.faults, nodes, self._clock())
+
+    def _sources(self) -> Iterator[Any]:
+        followers: tuple[Follower[Any], ...] = (self._cluster, self._store)
+        up = gauge("raylab_source_up", "Whether the source answered when it was last asked.", "source")
+        good = gauge(
+            "raylab_source_last_success_timestamp_seconds",
+            "When the source last answered, in seconds since the epoch.",
+            "source",
+        )
+        errors = gauge(
+            "raylab_source_errors", "Questions to the source that failed since the start.", "source"
+        )
+        for follower in followers:
+            up.add_metric([follower.name], float(follower.up))
+            errors.add_metric([follower.name], follower.errors)
+            if follower.good_at is not None:
+                good.add_metric([follower.name], follower.good_at)
+        yield from (up, good, errors)
+
+
+def gauge(name: str, documentation: str, *labels: str) -> Any:
+    """An empty family of gauges."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, documentation, labels=labels)
+
+
+def _cluster_metrics(view: ClusterView) -> Iterator[Any]:
+    newest: dict[str, Node] = {}
+    for node in view.nodes:
+        held = newest.get(node.service)
+        if held is None or node.alive or not held.alive:
+            newest[node.service] = node
+    alive = gauge("raylab_node_alive", "Whether the service's node is alive in Ray.", "service")
+    info = gauge(
+        "raylab_node_info",
+        "Always 1. `instance` is the target of the node's own metrics, to join them to the service.",
+        *("service", "node_id", "ip", "instance"),
+    )
+    for service, node in list(newest.items())[-MAX_SERVICES:]:
+        alive.add_metric([label(service)], float(node.alive))
+        address = view.addresses.get(node.node_id)
+        if node.alive and address is not None:
+            info.add_metric([label(service), label(node.node_id), address.ip, address.instance], 1)
+    counts = Counter(job.status for job in view.jobs)
+    jobs = gauge("raylab_jobs", "Submitted jobs that Ray knows, by status.", "status")
+    for status in STATUSES:
+        jobs.add_metric([status], counts[status])
+    about = gauge(
+        "raylab_job_info",
+        f"Always 1; of the {MAX_JOBS} newest jobs.",
+        *("job", "workload", "status"),
+    )
+    for job in view.jobs[:MAX_JOBS]:
+        about.add_metric([label(job.submission_id), label(job.workload), label(job.status)], 1)
+    yield from (alive, info, jobs, about)
+
+
+def _run_metrics(view: StoreView) -> Iterator[Any]:
+    names = ("job", "run")
+    epoch = gauge("raylab_run_epoch", "Progress of the run's last report, as a rule its epoch.", *names)
+    planned = gauge("raylab_run_epochs_planned", "Epochs the script asked for, where it says so.", *names)
+    metric = gauge("raylab_run_metric", "A number of the run's last report.", *names, "metric")
+    checkpoints = gauge("raylab_checkpoints", "Checkpoints that Ray Train has registered.", *names)
+    attempts = gauge("raylab_attempts", "Attempts of the run so far.", *names)
+    for run in view.runs:
+        key = [run.job, run.run]
+        if run.epoch is not None:
+            epoch.add_metric(key, run.epoch)
+        if run.epochs_planned is not None:
+            planned.add_metric(key, run.epochs_planned)
+        for name, value in run.metrics.items():
+            metric.add_metric([*key, name], value)
+        checkpoints.add_metric(key, run.checkpoints)
+        attempts.add_metric(key, run.attempts)
+    yield from (epoch, planned, metric, checkpoints, attempts)
+
+
+def _fault_metrics(faults: tuple[LoggedFault, ...], nodes: tuple[Node, ...], now: float) -> Iterator[Any]:
+    pairs: dict[tuple[str, str], bool] = {}
+    for fault in sorted(faults, key=lambda f: f.at):
+        pair = (label(fault.kind), label(fault.target))
+        pairs[pair] = pairs.pop(pair, False) or _active(fault, nodes, now)
+    active = gauge("raylab_fault_active", "Whether the fault lasts (or has just begun).", "kind", "target")
+    for pair, is_active in list(pairs.items())[-MAX_FAULT_PAIRS:]:
+        active.add_metric(list(pair), float(is_active))
+    counts = Counter({kind: 0 for kind in FAULTS})
+    counts.update(kind for kind in (label(fault.kind) for fault in faults))
+    total = gauge("raylab_faults", "Faults that were injected, as recorded in the object store.", "kind")
+    for kind, count in counts.most_common(MAX_FAULT_PAIRS):
+        total.add_metric([kind], count)
+    yield from (active, total)
+
+
+def _active(fault: LoggedFault, nodes: tuple[Node, ...], now: float) -> bool:
+    """Whether it lasts. One that labctl did not live to revert is over when its node has joined anew."""
+    if now < fault.at + FAULT_SHOWN_SECONDS:
+        return True
+    joined = any(n.alive and n.service == fault.target and (n.started_at or 0.0) > fault.at for n in nodes)
+    return fault.reverted_at is None and not joined

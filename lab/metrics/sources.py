@@ -1,0 +1,134 @@
+"""Where the metrics come from: Ray's HTTP API, and what training and faults left in the object store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lab.checkpoints import JobLedger, ledgers
+from lab.cluster import RayApi
+from lab.jobs import Job, Jobs
+from lab.ledger import Number, Run, number
+from lab.metrics.views import (
+    MAX_FAULTS,
+    MAX_INTERACTIVE,
+    MAX_JOBS,
+    MAX_RUN_METRICS,
+    MAX_RUNS,
+    Address,
+    ClusterView,
+    RunView,
+    StoreView,
+    label,
+)
+from lab.objectstore import Store
+from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
+
+SETTLE_SECONDS = 30.0
+"""How long the ledger of an ended job is still looked at: its last lines may be on their way."""
+
+DISCOVER_SECONDS = 15.0
+"""Pause between two looks for ledgers of drivers that were not submitted."""
+
+INTERACTIVE = "interactive-"
+"""How the ledgers of such drivers are named (see raylab_probe.train)."""
+
+
+class ClusterSource:
+    """Ray's HTTP API."""
+
+    def __init__(self, api: RayApi) -> None:
+        self._api, self._jobs = api, Jobs(api)
+
+    def read(self) -> ClusterView:
+        """The cluster now. Raises ClusterError."""
+        return ClusterView(
+            self._api.nodes(), metrics_addresses(self._api.get("/nodes?view=summary")), self._jobs.list()
+        )
+
+
+def metrics_addresses(summary: Any) -> dict[str, Address]:
+    """Node id -> where the node serves its metrics, from the dashboard's `/nodes?view=summary`."""
+    found = {}
+    for row in summary["data"]["summary"]:
+        raylet = row.get("raylet") or {}
+        ip, port = str(row.get("ip") or ""), raylet.get("metricsExportPort")
+        if raylet.get("state") == "ALIVE" and ip and port:
+            host = f"[{ip}]" if ":" in ip else ip
+            found[str(raylet["nodeId"])] = Address(ip, f"{host}:{port}")
+    return found
+
+
+class StoreSource:
+    """The ledgers and the faults in the object store; every object of them is read once."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: Callable[[], Iterable[Job]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`jobs` tells the jobs that Ray knows, newest first; `clock` is in seconds."""
+        self._store, self._jobs, self._clock = store, jobs, clock
+        self._ledgers: dict[str, JobLedger] = {}
+        self._ended: dict[str, float] = {}
+        self._interactive: tuple[str, ...] = ()
+        self._discovered: float | None = None
+        self._faults: dict[str, LoggedFault | None] = {}
+
+    def read(self) -> StoreView:
+        """What the store holds now. Raises StoreError; what was read before is kept."""
+        now = self._clock()
+        if self._discovered is None or now - self._discovered >= DISCOVER_SECONDS:
+            own = [name for name in ledgers(self._store) if name.startswith(INTERACTIVE)]
+            self._interactive, self._discovered = tuple(own[-MAX_INTERACTIVE:]), now
+        jobs = tuple(self._jobs())[:MAX_JOBS]
+        names = [*(job.submission_id for job in jobs), *self._interactive]
+        self._ledgers = {name: self._ledgers.get(name) or JobLedger(self._store, name) for name in names}
+        for job in jobs:
+            if not job.final:
+                self._ended.pop(job.submission_id, None)
+        final = {job.submission_id for job in jobs if job.final}
+        for name, ledger in self._ledgers.items():
+            if now - self._ended.get(name, now) <= SETTLE_SECONDS:
+                ledger.poll()
+            if name in final:
+                self._ended.setdefault(name, now)
+        self._ended = {name: at for name, at in self._ended.items() if name in self._ledgers}
+        runs: dict[tuple[str, str], RunView] = {}
+        for name, ledger in self._ledgers.items():
+            for run in ledger.history.runs[-MAX_RUNS:]:
+                view = run_view(name, run)
+                runs[view.job, view.run] = view  # a name that is used again is the newer run's
+        return StoreView(tuple(runs.values()), self._read_faults())
+
+    def _read_faults(self) -> tuple[LoggedFault, ...]:
+        entries = [e for e in self._store.list(f"{FAULTS_PREFIX}/") if e.key.endswith(".json")]
+        newest = sorted(entries, key=lambda e: e.modified)[-MAX_FAULTS:]
+        known, self._faults = self._faults, {}
+        for entry in newest:
+            fault = known.get(entry.key)
+            if entry.key not in known or (fault is not None and fault.reverted_at is None):
+                fault = read_fault(self._store.get(entry.key))
+            self._faults[entry.key] = fault
+        return tuple(fault for fault in self._faults.values() if fault is not None)
+
+
+def run_view(job: str, run: Run) -> RunView:
+    """What is shown of a run of `job`."""
+    last = run.last
+    return RunView(
+        job=label(job),
+        run=label(run.name),
+        epoch=last.progress if last else None,
+        epochs_planned=run.plan.epochs if run.plan else None,
+        metrics=_numbers(last.metrics if last else {}),
+        checkpoints=len(run.checkpoints),
+        attempts=len(run.attempts),
+    )
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, Number]:
+    found = {label(name): value for name in sorted(metrics) if (value := number(metrics[name])) is not None}
+    return dict(list(found.items())[:MAX_RUN_METRICS])
