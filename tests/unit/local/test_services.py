@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:
 def test_the_stand_in_store_reads_root_and_training_key_from_files() -> None:
     argv = plan().command(STORE).argv
 
-    given = {name: file for name, file in zip(argv, argv[1:], strict=False) if name.startswith("--")}
+    given = {name: file for name, file in itertools.pairwise(argv) if name.startswith("--")}
     assert given["--credentials"] == "/labs/raylab/secrets/s3.json"
     assert given["--root-user-file"] == "/labs/raylab/secrets/s3-root.user"
     assert given["--root-password-file"] == "/labs/raylab/secrets/s3-root.password"
