@@ -117,6 +117,17 @@ def test_a_worker_sees_its_own_gpu_and_the_others_none(vendor: Vendor, variable:
     assert "--num-gpus=0" in commands[W1].argv
 
 
+def test_jupyter_reads_its_token_from_the_secret_file_and_no_settings_of_the_users_own_jupyter() -> None:
+    jupyter = plan().command(JUPYTER).environment
+    names = {name for name in jupyter if name.startswith("JUPYTER_")}
+    own = {name for name in names if jupyter[name].startswith("/labs/raylab/jupyter/")}
+
+    assert own == {"JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"}
+    assert jupyter["JUPYTER_TOKEN_FILE"] == str(secret_file(plan(), JUPYTER))
+    assert names - own == {"JUPYTER_TOKEN_FILE", "JUPYTER_CONFIG_PATH"}
+    assert (Path(jupyter["JUPYTER_CONFIG_PATH"]) / "jupyter_server_config.json").is_file()
+
+
 def test_simulated_gpus_are_logical_ones() -> None:
     command = plan(Vendor.SIMULATED, {W0: "", W1: ""}).command(W0)
 
