@@ -12,10 +12,22 @@ if TYPE_CHECKING:
     from lab.checks import Check
     from lab.demo import DemoRequest, DemoResult
     from lab.faults import FaultKind
+    from lab.gpus import Detection, Detector
+    from lab.gpus.view import WorkerView
     from lab.lab import Lab
     from lab.recovery import FaultRequest, Moment, Outcome
     from lab.runtime.base import OnProgress
     from lab.topology import GpuPlan, LabSpec
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """What --gpu, --gpus and --share-gpu say."""
+
+    gpu: str = "auto"
+    gpus: tuple[str, ...] = ()
+    """Names of GPUs, in the workers' order; empty where --gpus is not given."""
+    share_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,11 +50,35 @@ class Core:
         choice = choose(runtime, name)
         return Opened(Lab(choice.runtime), choice.kind, choice.why)
 
-    def gpu_plan(self, choice: str, workers: int) -> GpuPlan:
-        """Which GPU each worker gets. Raises GpuError."""
-        from lab.gpus import plan
+    def gpu_plan(self, request: GpuRequest, workers: int, runtime: str) -> GpuPlan:
+        """Which GPU each worker of a lab on this runtime gets. Raises GpuError, UsageError."""
+        from lab.gpus import amd_gpus, nvidia_gpus, plan
 
-        return plan(choice, workers)
+        nvidia: Detector = nvidia_gpus
+        amd: Detector = amd_gpus
+        if runtime == "compose":
+            from lab.runtime.compose.gpuhost import detectors
+
+            nvidia, amd = detectors()
+        return plan(
+            request.gpu, workers, chosen=request.gpus, share=request.share_gpu, nvidia=nvidia, amd=amd
+        )
+
+    def gpus(self, runtime: str) -> tuple[Detection, ...]:
+        """What this machine has: NVIDIA's GPUs and AMD's, with what keeps a lab on this runtime from them."""
+        from lab.gpus import amd_gpus, nvidia_gpus
+
+        if runtime == "compose":
+            from lab.runtime.compose.gpuhost import listed
+
+            return listed()
+        return nvidia_gpus(), amd_gpus()
+
+    def worker_views(self, lab: Lab) -> tuple[WorkerView, ...]:
+        """What each worker of a lab that is up really sees. Raises LabDownError, ClusterError."""
+        from lab.gpus.view import look
+
+        return look(lab.runtime, lab.api.nodes())
 
     def resource_warnings(self, workers: int) -> tuple[Check, ...]:
         """What is scarce on this machine for a lab with so many workers."""

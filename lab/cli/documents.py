@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from lab.checks import Check
     from lab.cluster import Node
     from lab.faults import FaultKind
+    from lab.gpus import Gpu
+    from lab.gpus.view import WorkerView
     from lab.jobs import Job
     from lab.lab import Placement
     from lab.receipt import FaultRecord
-    from lab.topology import LabStatus, ServiceStatus
+    from lab.topology import GpuPlan, LabStatus, ServiceStatus
     from lab.workloads import Workload
 
 Document = dict[str, Any]
@@ -143,6 +145,42 @@ def fault_kind(item: FaultKind) -> Document:
 def fault(item: FaultRecord) -> Document:
     """A fault that was injected. Times are seconds since the epoch."""
     return {"kind": item.kind, "target": item.target, "at": item.at, "reverted_at": item.reverted_at}
+
+
+def gpu(item: Gpu) -> Document:
+    """One GPU or MIG slice of this machine. Memory in bytes, 0 when unknown."""
+    return {
+        "vendor": item.vendor.value,
+        "index": item.index,
+        "uuid": item.uuid,
+        "name": item.name,
+        "memory": item.memory_bytes,
+        "device_nodes": list(item.device_nodes),
+    }
+
+
+def gpu_plan(plan: GpuPlan) -> Document:
+    """Which GPU each worker gets."""
+    return {
+        "vendor": plan.vendor.value,
+        "reason": plan.reason,
+        "shared": plan.shared,
+        "assignments": [
+            {"service": a.service, "gpu": a.gpu, "name": a.name, "device_nodes": list(a.device_nodes)}
+            for a in plan.assignments
+        ],
+    }
+
+
+def worker_view(view: WorkerView) -> Document:
+    """What one worker of a running lab sees. `ray_gpus` is null where Ray has no living node of it."""
+    return {
+        "service": view.service,
+        "planned": view.planned.gpu if view.planned else None,
+        "sees": [{"gpu": seen.gpu, "name": seen.name} for seen in view.seen],
+        "ray_gpus": view.ray_gpus,
+        "problem": view.problem,
+    }
 
 
 def check(item: Check) -> Document:

@@ -122,6 +122,16 @@ def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
+def gpu_names(text: str | None) -> tuple[str, ...]:
+    """`"GPU-5c0d,2"` as names. Raises UsageError."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UsageError(f"--gpus {text!r}: a name is empty", "for example --gpus GPU-5c0d,GPU-8e1a or 0,1")
+    return names
+
+
 def settings(pairs: tuple[str, ...]) -> dict[str, str]:
     """`("epochs=3",)` as a mapping. Raises UsageError."""
     found: dict[str, str] = {}

@@ -10,8 +10,10 @@ import click
 from lab.cli import documents, receipt, render, text, values
 from lab.cli.commands.services import prepare
 from lab.cli.complete import target_names
-from lab.cli.context import GPUS, App, LabCommand, pass_app
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines, Story
+from lab.cli.gpu_options import gpu_options
 from lab.errors import LabError, UsageError, VerdictError
 from lab.topology import LabSpec
 
@@ -149,9 +151,7 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
 
 
 @click.command(cls=LabCommand)
-@click.option(
-    "--gpu", type=click.Choice(GPUS), default="auto", show_default=True, help="GPUs of the workers."
-)
+@gpu_options
 @click.option(
     "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
     help="What happens to the node that trains: kill, stop or pause.",
@@ -167,7 +167,15 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
     help="Train once more without a fault and compare the weights, or do not. [default: control]",
 )  # fmt: skip
 @pass_app
-def demo(app: App, gpu: str, kind: str, workers: int, epochs: int | None, down: bool, control: bool) -> None:
+def demo(
+    app: App,
+    request: GpuRequest,
+    kind: str,
+    workers: int,
+    epochs: int | None,
+    down: bool,
+    control: bool,
+) -> None:
     """Start the lab, train, lose a node, and prove the recovery.
 
     Exits with 0 only when the verdict is `recovered`. With --json, stdout has two documents, one a line: how
@@ -179,12 +187,12 @@ def demo(app: App, gpu: str, kind: str, workers: int, epochs: int | None, down: 
         from lab.faults import find_fault
 
         find_fault(kind)
-    lab, spec = prepare(app, gpu, LabSpec.workers, LabSpec.cpus_per_worker)
+    lab, spec = prepare(app, request, LabSpec.workers, LabSpec.cpus_per_worker)
     chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
-    request = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
+    wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
     try:
         with Story(app.out) as story:
-            result = app.core.demo(lab, spec, request, story.progress, story.moment)
+            result = app.core.demo(lab, spec, wanted, story.progress, story.moment)
         _told(app, lab, result, down)
     finally:
         if down:

@@ -11,8 +11,10 @@ import click
 
 from lab.cli import documents, render, text, values
 from lab.cli.complete import service_names
-from lab.cli.context import GPUS, App, LabCommand, pass_app
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines
+from lab.cli.gpu_options import gpu_options, say_plan
 from lab.errors import LabDownError, LabError, RefusedError, ServiceError
 from lab.topology import (
     GRAFANA,
@@ -46,9 +48,7 @@ WHAT = {
 
 
 @click.command(cls=LabCommand)
-@click.option(
-    "--gpu", type=click.Choice(GPUS), default="auto", show_default=True, help="GPUs of the workers."
-)
+@gpu_options
 @click.option("--workers", type=int, default=LabSpec.workers, show_default=True, help="Ray nodes that train.")
 @click.option(
     "--cpus-per-worker", type=int, default=LabSpec.cpus_per_worker, show_default=True,
@@ -59,12 +59,12 @@ WHAT = {
     help=f"A fixed port instead of a free one, repeatable. Names: {', '.join(PORT_NAMES)}.",
 )  # fmt: skip
 @pass_app
-def up(app: App, gpu: str, workers: int, cpus_per_worker: int, ports: tuple[str, ...]) -> None:
+def up(app: App, request: GpuRequest, workers: int, cpus_per_worker: int, ports: tuple[str, ...]) -> None:
     """Start the lab and wait until every service is healthy.
 
     A lab that is up stays as it is. Ctrl-C leaves nothing running that this call started.
     """
-    lab, spec = prepare(app, gpu, workers, cpus_per_worker, values.ports(ports))
+    lab, spec = prepare(app, request, workers, cpus_per_worker, values.ports(ports))
     status = lab.up(spec, ProgressLines(app.out).progress)
     if app.out.json_wanted:
         app.out.document(documents.lab(status))
@@ -74,17 +74,21 @@ def up(app: App, gpu: str, workers: int, cpus_per_worker: int, ports: tuple[str,
 
 
 def prepare(
-    app: App, gpu: str, workers: int, cpus_per_worker: int, ports: tuple[tuple[str, int], ...] = ()
+    app: App,
+    request: GpuRequest,
+    workers: int,
+    cpus_per_worker: int,
+    ports: tuple[tuple[str, int], ...] = (),
 ) -> tuple[Lab, LabSpec]:
     """The lab and what to start in it, with a warning for each resource that is scarce. Nothing is started.
 
     Raises UsageError, UnsupportedError, GpuError.
     """
     spec = LabSpec(app.settings.name, workers=workers, cpus_per_worker=cpus_per_worker, ports=ports)
-    plan = app.core.gpu_plan(gpu, workers)
-    lab = app.open(announce=True).lab
-    if plan.reason:
-        app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")
+    opened = app.open(announce=True)
+    plan = app.core.gpu_plan(request, workers, opened.runtime)
+    lab = opened.lab
+    say_plan(app, plan)
     if not lab.status().up:
         for warning in app.core.resource_warnings(workers):
             app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)

@@ -1,8 +1,9 @@
-"""Simulated GPUs: a script that asks Ray Train for GPUs trains on the CPU, unchanged.
+"""Simulated and shared GPUs: a script that asks Ray Train for GPUs trains on them unchanged.
 
 On a lab with simulated GPUs the nodes offer logical GPUs, so scheduling is real; there is no device behind
 them. Two decisions of Ray Train (ray 2.60) rest on the logical GPUs alone and are corrected here:
 `TorchTrainer` chooses NCCL, which needs devices, and `ray.train.torch.get_device()` answers `cuda:0`.
+Where workers share a real GPU, NCCL would refuse the second rank on it: Gloo is used there too.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from ray.train.v2._internal.execution.callback import ControllerCallback, Worker
 GPU_VARIABLE = "RAYLAB_GPU"
 """Environment variable of the nodes that says what kind of GPUs the lab has."""
 
+SHARED_VARIABLE = "RAYLAB_GPU_SHARED"
+"""Environment variable of the nodes: `1` where workers share a GPU."""
+
 
 class SimulatedGpu(ControllerCallback, WorkerCallback):
-    """Gloo for NCCL in the controller, the CPU for `cuda:N` in the workers; does nothing on real GPUs."""
+    """Gloo for NCCL in the controller, the CPU for `cuda:N` in the workers; nothing on GPUs of their own."""
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        if not _simulated() or not _is_torch(train_run_context.backend_config):
+        if not (_simulated() or _shared()) or not _is_torch(train_run_context.backend_config):
             return
         from ray.train.torch import config
 
@@ -48,6 +52,10 @@ class SimulatedGpu(ControllerCallback, WorkerCallback):
 
 def _simulated() -> bool:
     return os.environ.get(GPU_VARIABLE) == "simulated"
+
+
+def _shared() -> bool:
+    return os.environ.get(SHARED_VARIABLE) == "1"
 
 
 def _is_torch(backend_config: Any) -> bool:

@@ -121,6 +121,21 @@ def detectors(
     )
 
 
+def listed(
+    ask: Callable[[], GpuHost] | None = None,
+    nvidia: Detector = nvidia_gpus,
+    amd: Detector | None = None,
+) -> tuple[Detection, Detection]:
+    """All GPUs (NVIDIA's, AMD's) of this machine, with what keeps containers from them, if anything does."""
+    amd = amd or partial(amd_gpus, accessible=Path.exists)
+    found = nvidia(), amd()
+    reachable = [detect() for detect in detectors(ask, lambda: found[0], lambda: found[1])]
+    both = [
+        Detection(all_.gpus, some.problem, some.hint) for all_, some in zip(found, reachable, strict=True)
+    ]
+    return both[0], both[1]
+
+
 def toolkit(host: GpuHost) -> str:
     """How Docker reaches NVIDIA's GPUs, or empty when it cannot."""
     if "nvidia" in host.runtimes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab import __version__
-from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+from lab.topology import HEAD, JUPYTER, GpuAssignment, GpuPlan, Vendor, worker
 
 FILES: Mapping[Vendor, str] = {
     Vendor.NVIDIA: "gpu-nvidia.yaml",
@@ -29,6 +29,9 @@ UNUSED = "unused"
 
 USUAL_VIDEO_GROUPS = (44, 39)
 """Id of the group `video` on Debian and Ubuntu, and on Red Hat's systems."""
+
+SHARED: Mapping[str, str] = {"RAYLAB_GPU_SHARED": "1"}
+"""What tells raylab_probe that NCCL will not do."""
 
 NVIDIA_CAPABILITIES = "compute,utility"
 """What of NVIDIA's driver a worker gets: CUDA, and NVML with nvidia-smi."""
@@ -54,6 +57,8 @@ def compose_gpu(plan: GpuPlan, workers: int) -> GpuFragment:
     if plan.vendor is Vendor.NONE:
         return GpuFragment()
     services: dict[str, Any] = {}
+    if plan.shared:  # Ray Train's controller, which chooses between NCCL and Gloo, runs beside the driver
+        services = {service: {"environment": dict(SHARED)} for service in (HEAD, JUPYTER)}
     for index in range(workers):
         assignment = plan.gpu_of(worker(index))
         service = _service(plan, assignment, pinned_by_file=index < WORKERS_IN_FILES)
@@ -98,9 +103,7 @@ def _groups(plan: GpuPlan) -> dict[str, str]:
 
 def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> dict[str, Any]:
     """What the override says of one worker."""
-    environment: dict[str, str] = {}
-    if plan.shared:
-        environment["RAYLAB_GPU_SHARED"] = "1"
+    environment: dict[str, str] = dict(SHARED) if plan.shared else {}
     if pinned_by_file or assignment is None:
         return {"environment": environment} if environment else {}
     environment["RAYLAB_GPU"] = plan.vendor.value

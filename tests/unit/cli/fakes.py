@@ -12,11 +12,13 @@ from click.testing import CliRunner, Result
 from lab.checkpoints import CheckpointInfo
 from lab.checks import Check
 from lab.cli.context import App
-from lab.cli.core import Core, Opened
+from lab.cli.core import Core, GpuRequest, Opened
 from lab.cli.main import cli
 from lab.cluster import Node, RayApi
 from lab.demo import DemoRequest, DemoResult
-from lab.errors import LabDownError, NotFoundError
+from lab.errors import LabDownError, LabError, NotFoundError
+from lab.gpus import Detection
+from lab.gpus.view import WorkerView
 from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement
 from lab.receipt import (
@@ -31,7 +33,7 @@ from lab.receipt import (
     Verdict,
 )
 from lab.recovery import FaultRequest, Moment, OnMoment, Outcome
-from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
 from lab.submission import Submission
 from lab.topology import (
     Credentials,
@@ -150,6 +152,10 @@ class FakeRuntime(Runtime):
         self.journal.append(("start", service))
         self.states[service] = State.HEALTHY
         on_progress(Progress(service, State.HEALTHY, "", 2.0))
+
+    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+        self._need(service)
+        return Execution(127, f"{argv[0]}: not found")
 
     def _need(self, service: str | None = None) -> None:
         if not self.is_up:
@@ -303,6 +309,11 @@ class FakeCore(Core):
     requests: list[Any] = field(default_factory=list)
     opened: list[tuple[str, str]] = field(default_factory=list)
     test_code: int = 0
+    planned: GpuPlan = field(default_factory=lambda: GpuPlan(Vendor.NONE, (), "no GPU here"))
+    gpu_fail: LabError | None = None
+    """Raised instead of planning GPUs."""
+    detections: tuple[Detection, ...] = ()
+    views: tuple[WorkerView, ...] = ()
 
     def __post_init__(self) -> None:
         self.lab = FakeLab(self.runtime, self.jobs, self.api)
@@ -312,9 +323,17 @@ class FakeCore(Core):
         self.runtime.lab = name
         return Opened(self.lab, "fake", "auto: no Docker Engine answers")
 
-    def gpu_plan(self, choice: str, workers: int) -> GpuPlan:
-        self.requests.append(("gpu", choice, workers))
-        return GpuPlan(Vendor.NONE, (), "no GPU here")
+    def gpu_plan(self, request: GpuRequest, workers: int, runtime: str) -> GpuPlan:
+        self.requests.append((request, workers))
+        if self.gpu_fail is not None:
+            raise self.gpu_fail
+        return self.planned
+
+    def gpus(self, runtime: str) -> tuple[Detection, ...]:
+        return self.detections
+
+    def worker_views(self, lab: Lab) -> tuple[WorkerView, ...]:
+        return self.views
 
     def resource_warnings(self, workers: int) -> tuple[Check, ...]:
         return self.warnings

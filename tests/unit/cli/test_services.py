@@ -8,6 +8,7 @@ import pytest
 
 from lab.checks import Check
 from lab.cli.commands import services as module
+from lab.cli.core import GpuRequest
 from lab.errors import ClusterError, ServiceError, StoreError
 from lab.topology import GpuPlan, LabSpec, State, Vendor
 from tests.unit.cli.fakes import DASHBOARD, SERVICES, Labctl, job
@@ -21,7 +22,7 @@ def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:
     plan = GpuPlan(Vendor.NONE, (), "no GPU here")
     spec = LabSpec("raylab", plan, workers=3, cpus_per_worker=4, ports=(("s3", 9000),))
     assert labctl.core.runtime.journal == [("up", spec)]
-    assert labctl.core.requests == [("gpu", "none", 3)]
+    assert labctl.core.requests == [(GpuRequest("none"), 3)]
 
 
 def test_up_shows_progress_on_stderr_and_the_lab_on_stdout(labctl: Labctl) -> None:
@@ -64,6 +65,8 @@ def test_up_warns_of_scarce_resources_and_goes_on(labctl: Labctl) -> None:
         ["--port", "s3=70000"],
         ["--port", "s3=9000", "--port", "gcs=9000"],
         ["--gpu", "matrox"],
+        ["--gpus", ""],
+        ["--gpus", "0,,1"],
     ],
 )
 def test_up_refuses_what_makes_no_sense_before_anything_is_opened(

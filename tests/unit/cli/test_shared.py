@@ -15,7 +15,8 @@ from tests.unit.cli.fakes import FakeCore, Labctl
 
 EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
-    "checkpoints", "workloads", "faults", "fault-inject", "restart", "doctor", "demo", "test", "completion",
+    "checkpoints", "workloads", "faults", "fault-inject", "restart", "gpus", "doctor", "demo", "test",
+    "completion",
 }  # fmt: skip
 
 

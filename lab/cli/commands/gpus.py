@@ -1,0 +1,149 @@
+"""gpus: the GPUs of this machine, the plan, and what the workers of a running lab really see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import documents, render, values
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.core import GpuRequest
+from lab.cli.gpu_options import gpu_options
+from lab.errors import LabError, PinningError
+from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
+
+if TYPE_CHECKING:
+    from lab.gpus import Detection
+    from lab.gpus.view import WorkerView
+
+NO_DEVICE = {
+    Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
+    Vendor.NONE: "no GPU",
+}
+
+
+@click.command(cls=LabCommand)
+@gpu_options
+@click.option(
+    "--workers", type=values.WholeNumber(1, MAX_WORKERS), metavar="N",
+    help="Ray nodes that train.  [default: those of the lab when it is up, else 2]",
+)  # fmt: skip
+@pass_app
+def gpus(app: App, request: GpuRequest, workers: int | None) -> None:
+    """Show the GPUs of this machine, and which one each worker gets.
+
+    Of a lab that is up, asks every worker which GPU it really sees. Exits with 17 when one sees none, another
+    than planned, or the same as another worker; with 14 when there is no plan.
+    """
+    opened = app.open()
+    lab = opened.lab
+    running = lab.runtime.spec() if lab.status().up else None
+    asked = workers is not None or request != GpuRequest()
+    found = app.core.gpus(opened.runtime)
+    error: LabError | None = None
+    plan: GpuPlan | None = running.gpu if running else None
+    if asked or running is None:
+        count = workers or (running.workers if running else LabSpec.workers)
+        try:
+            plan = app.core.gpu_plan(request, count, opened.runtime)
+        except LabError as caught:
+            plan, error = None, caught
+    views = app.core.worker_views(lab) if running else ()
+    if error is None:
+        error = wrong(views)
+    if app.out.json_wanted:
+        document = _document(found, plan, app.settings.name, views if running else None)
+        if error is not None:
+            app.out.complain(error, document)
+        else:
+            app.out.document(document)
+    else:
+        _show(app, found, plan)
+        if running:
+            _show_views(app, views, running.gpu)
+        if error is not None:
+            app.out.line()
+            app.out.complain(error)
+    if error is not None:
+        raise click.exceptions.Exit(error.exit_code)
+
+
+def wrong(views: Sequence[WorkerView]) -> PinningError | None:
+    """What is wrong with the workers, as an error."""
+    from lab.gpus.view import check
+
+    try:
+        check(views)
+    except PinningError as error:
+        return error
+    return None
+
+
+def _document(
+    found: Sequence[Detection], plan: GpuPlan | None, name: str, views: Sequence[WorkerView] | None
+) -> documents.Document:
+    return {
+        "gpus": [documents.gpu(gpu) for detection in found for gpu in detection.gpus],
+        "problems": [detection.problem for detection in found if detection.problem],
+        "plan": None if plan is None else documents.gpu_plan(plan),
+        "lab": {
+            "name": name,
+            "up": views is not None,
+            "workers": [documents.worker_view(view) for view in views or ()],
+        },
+    }
+
+
+def _show(app: App, found: Sequence[Detection], plan: GpuPlan | None) -> None:
+    from lab.gpus import sharing_note
+
+    here = [gpu for detection in found for gpu in detection.gpus]
+    if here:
+        rows = ((g.vendor.value, g.index, g.uuid, g.label, _nodes(g.device_nodes)) for g in here)
+        app.out.show(render.table(("GPU", "INDEX", "UUID", "NAME", "DEVICE"), rows))
+    else:
+        app.out.line("this machine has no GPU that a lab can use")
+    for detection in found:
+        if detection.problem:
+            hint = f" -> {detection.hint}" if detection.hint else ""
+            app.out.line(f"note: {detection.problem}{hint}")
+    if plan is None:
+        return
+    app.out.line()
+    app.out.line(f"plan: {plan.vendor.value}{f' ({plan.reason})' if plan.reason else ''}")
+    for assignment in plan.assignments:
+        device = f"GPU {assignment.gpu}, {assignment.name}" if assignment.gpu else NO_DEVICE[plan.vendor]
+        app.out.line(f"  {assignment.service}: {device}")
+    sharing = sharing_note(plan)
+    if sharing:
+        app.out.line(f"note: {sharing}")
+
+
+def _nodes(nodes: Sequence[str]) -> str:
+    """The device file of a GPU's own; the others are shared by all."""
+    own = [node for node in nodes if node.rstrip("0123456789") != node]
+    return own[0] if own else ""
+
+
+def _show_views(app: App, views: Sequence[WorkerView], plan: GpuPlan) -> None:
+    app.out.line()
+    app.out.line("what the workers of the lab that is up see:")
+    rows = (
+        (
+            view.service,
+            ", ".join(f"{seen.gpu} ({seen.name})" for seen in view.seen) or _nothing(plan),
+            "" if view.ray_gpus is None else f"{view.ray_gpus:g} GPU",
+            "failed" if view.problem else "passed",
+        )
+        for view in views
+    )
+    app.out.show(render.table(("SERVICE", "SEES", "RAY COUNTS", "RESULT"), rows))
+
+
+def _nothing(plan: GpuPlan) -> str:
+    return "no device (none is planned)" if plan.vendor in NO_DEVICE else "no GPU"
+
+
+COMMANDS = (gpus,)

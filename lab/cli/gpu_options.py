@@ -1,0 +1,51 @@
+"""The options that choose GPUs, shared by the commands that plan a lab."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import values
+from lab.cli.context import GPUS, App
+from lab.cli.core import GpuRequest
+
+if TYPE_CHECKING:
+    from lab.topology import GpuPlan
+
+
+def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--gpu, --gpus and --share-gpu, as the one argument `request`."""
+
+    @functools.wraps(command)
+    def with_request(*args: Any, gpu: str, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
+        return command(*args, request=GpuRequest(gpu, values.gpu_names(gpus), share_gpu), **rest)
+
+    wrapped: Callable[..., Any] = with_request
+    for option in (
+        click.option(
+            "--share-gpu", is_flag=True,
+            help="Let workers share GPUs where there are too few: without limits, and without NCCL.",
+        ),
+        click.option(
+            "--gpus", metavar="GPU,GPU", help="Which ones, in the workers' order; see `labctl gpus`.",
+        ),
+        click.option(
+            "--gpu", type=click.Choice(GPUS), default="auto", show_default=True, help="GPUs of the workers."
+        ),
+    ):  # fmt: skip
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def say_plan(app: App, plan: GpuPlan) -> None:
+    """The plan and its reason, on stderr, and what it means that workers share a GPU."""
+    from lab.gpus import sharing_note
+
+    if plan.reason:
+        app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")
+    sharing = sharing_note(plan)
+    if sharing:
+        app.out.warn(sharing)

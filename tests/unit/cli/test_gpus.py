@@ -1,0 +1,149 @@
+"""gpus, and the options of up and demo that choose GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.cli.core import GpuRequest
+from lab.errors import GpuError
+from lab.gpus import Detection, Gpu
+from lab.gpus.view import SeenGpu, WorkerView
+from lab.topology import GpuAssignment, GpuPlan, Vendor
+from tests.unit.cli.fakes import Labctl
+
+GIB = 1024**3
+H200 = tuple(
+    Gpu(Vendor.NVIDIA, f"GPU-{i}", i, "NVIDIA H200", 141 * GIB, (f"/dev/nvidia{i}", "/dev/nvidiactl"))
+    for i in range(2)
+)
+NO_AMD = Detection(problem="AMD's kernel driver is not loaded", hint="modprobe amdgpu")
+PLAN = GpuPlan(
+    Vendor.NVIDIA,
+    tuple(GpuAssignment(f"ray-worker-{i}", gpu.uuid, gpu.label) for i, gpu in enumerate(H200)),
+    "auto: 2 NVIDIA GPUs found",
+)
+SHARED = replace(PLAN, assignments=tuple(replace(a, gpu="GPU-0") for a in PLAN.assignments))
+VIEWS = tuple(
+    WorkerView(a.service, a, (SeenGpu(str(i), "NVIDIA H200"),), 1.0) for i, a in enumerate(PLAN.assignments)
+)
+
+
+@pytest.fixture
+def down(labctl: Labctl) -> Labctl:
+    """A machine with two GPUs on which the lab is not up."""
+    labctl.core.detections = (Detection(H200), NO_AMD)
+    labctl.core.planned = PLAN
+    labctl.core.runtime.is_up = False
+    return labctl
+
+
+@pytest.fixture
+def running(down: Labctl, monkeypatch: pytest.MonkeyPatch) -> Labctl:
+    """The same machine with the lab up."""
+    down.core.runtime.is_up = True
+    down.core.views = VIEWS
+    spec = replace(down.core.runtime.spec(), gpu=PLAN)
+    monkeypatch.setattr(down.core.runtime, "spec", lambda: spec)
+    return down
+
+
+def test_the_gpus_of_the_machine_and_the_plan_are_shown(down: Labctl) -> None:
+    shown = down.ok("gpus")
+    assert "nvidia  0      GPU-0  NVIDIA H200, 141 GiB  /dev/nvidia0\n" in shown
+    assert "note: AMD's kernel driver is not loaded -> modprobe amdgpu\n" in shown
+    assert "plan: nvidia (auto: 2 NVIDIA GPUs found)\n  ray-worker-0: GPU GPU-0, NVIDIA H200" in shown
+    assert "see:" not in shown
+    assert down.core.requests == [(GpuRequest(), 2)]
+
+
+def test_the_options_of_up_try_another_plan(down: Labctl) -> None:
+    down.core.planned = SHARED
+    shown = down.ok("gpus", "--gpu", "nvidia", "--gpus", "GPU-0", "--share-gpu", "--workers", "3")
+    assert down.core.requests == [(GpuRequest("nvidia", ("GPU-0",), True), 3)]
+    assert "share GPU GPU-0" in shown
+
+
+def test_a_machine_without_gpus_says_so(down: Labctl) -> None:
+    down.core.detections = (Detection(problem="no driver"), NO_AMD)
+    down.core.planned = GpuPlan(Vendor.SIMULATED, (GpuAssignment("ray-worker-0"),), "auto: none")
+    shown = down.ok("gpus")
+    assert shown.startswith("this machine has no GPU that a lab can use\nnote: no driver\n")
+    assert "ray-worker-0: simulated: a number for Ray's scheduler, with no device behind it" in shown
+
+
+def test_without_a_plan_the_gpus_are_shown_all_the_same(down: Labctl) -> None:
+    down.core.gpu_fail = GpuError("--gpus 7: there is no such GPU", "name another")
+    result = down("gpus", "--gpus", "7,0")
+    assert result.exit_code == 14
+    assert "GPU-1" in result.stdout
+    assert "plan:" not in result.stdout
+    assert result.stderr.startswith("error: --gpus 7: there is no such GPU\n  -> name another\n")
+    document = down.json("gpus", "--gpus", "7,0", code=14)
+    assert (len(document["gpus"]), document["plan"], document["error"]["code"]) == (2, None, "GpuError")
+
+
+def test_of_a_lab_that_is_up_every_worker_is_shown_with_what_it_sees(running: Labctl) -> None:
+    shown = running.ok("gpus")
+    assert running.core.requests == [], "the plan is the lab's own"
+    assert "ray-worker-0  0 (NVIDIA H200)  1 GPU       passed\n" in shown
+    assert "ray-worker-1  1 (NVIDIA H200)  1 GPU       passed\n" in shown
+
+
+def test_a_worker_that_sees_the_wrong_gpu_fails_with_a_code_of_its_own(running: Labctl) -> None:
+    running.core.views = (VIEWS[0], replace(VIEWS[1], problem="sees GPU 0, which ray-worker-0 sees too"))
+    result = running("gpus")
+    assert result.exit_code == 17
+    assert "passed\nray-worker-1" in result.stdout
+    assert "1 GPU       failed\n" in result.stdout
+    assert "error: ray-worker-1 sees GPU 0, which ray-worker-0 sees too\n" in result.stderr
+
+
+def test_a_worker_without_a_node_has_no_count(running: Labctl) -> None:
+    running.core.views = (replace(VIEWS[0], seen=(), ray_gpus=None, problem="sees no GPU"),)
+    result = running("gpus")
+    assert "ray-worker-0  no GPU              failed\n" in result.stdout
+
+
+def test_gpus_as_json(running: Labctl) -> None:
+    document = running.json("gpus")
+    assert list(document) == ["gpus", "problems", "plan", "lab"]
+    assert document["gpus"][1] == {
+        "vendor": "nvidia",
+        "index": 1,
+        "uuid": "GPU-1",
+        "name": "NVIDIA H200",
+        "memory": 141 * GIB,
+        "device_nodes": ["/dev/nvidia1", "/dev/nvidiactl"],
+    }
+    assert document["problems"] == ["AMD's kernel driver is not loaded"]
+    assert list(document["plan"]) == ["vendor", "reason", "shared", "assignments"]
+    assert document["lab"]["workers"][0] == {
+        "service": "ray-worker-0",
+        "planned": "GPU-0",
+        "sees": [{"gpu": "0", "name": "NVIDIA H200"}],
+        "ray_gpus": 1.0,
+        "problem": "",
+    }
+
+
+def test_up_passes_the_chosen_gpus_on(down: Labctl) -> None:
+    down.ok("up", "--gpus", "GPU-1, 0")
+    assert down.core.requests == [(GpuRequest("auto", ("GPU-1", "0")), 2)]
+    (journal,) = down.core.runtime.journal
+    assert journal[1].gpu == PLAN
+
+
+def test_demo_takes_the_same_options(down: Labctl) -> None:
+    down("demo", "--gpu", "amd", "--gpus", "1,0", "--share-gpu")
+    assert down.core.requests[0] == (GpuRequest("amd", ("1", "0"), True), 2)
+
+
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_sharing_is_a_warning_that_is_shown_also_when_quiet(down: Labctl, command: str) -> None:
+    down.core.planned = SHARED
+    error = down(command, "--share-gpu", "--quiet").stderr
+    assert "warning: ray-worker-0, ray-worker-1 share GPU GPU-0" in error
+    down.core.planned = PLAN
+    assert "share" not in down(command, "--quiet").stderr
