@@ -135,7 +135,7 @@ def _fault_metrics(faults: tuple[LoggedFault, ...], nodes: tuple[Node, ...], now
     active = gauge("raylab_fault_active", "Whether the fault lasts (or has just begun).", "kind", "target")
     for pair, is_active in list(pairs.items())[-MAX_FAULT_PAIRS:]:
         active.add_metric(list(pair), float(is_active))
-    counts = Counter({kind: 0 for kind in FAULTS})
+    counts = Counter(dict.fromkeys(FAULTS, 0))
     counts.update(kind for kind in (label(fault.kind) for fault in faults))
     total = gauge("raylab_faults", "Faults that were injected, as recorded in the object store.", "kind")
     for kind, count in counts.most_common(MAX_FAULT_PAIRS):

@@ -16,9 +16,11 @@ from lab.errors import LabError, RefusedError, UsageError
 from lab.runtime.local import s3_disk, s3server
 from lab.runtime.local.s3_auth import Signature, open_body
 from lab.runtime.local.s3_keys import Key
+from lab.runtime.local.s3_metrics import METRICS_PATH
 from lab.runtime.local.s3_refusal import RefusalError
+from lab.secrets import minio_metrics_token
 from lab.topology import Credentials
-from tests.unit.s3_wsgi import CREDENTIALS, HOST, Server, signer
+from tests.unit.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, signer
 
 KEYS = (
     "plain",
@@ -317,6 +319,30 @@ def test_only_the_health_path_is_open(server: Server) -> None:
     assert answer.json is not None
     assert answer.json["server"] == "moto"
     assert answer.json["version"]
+
+
+def test_prometheus_learns_what_the_store_holds_with_the_token_of_the_root_key(server: Server) -> None:
+    server("PUT", "/ray")
+    server("PUT", "/ray/a", b"12345")
+    server("PUT", "/ray/b", b"123")
+    token = minio_metrics_token(CREDENTIALS)
+
+    answer = server.send("GET", METRICS_PATH, b"", {"Authorization": f"Bearer {token}"})
+
+    figures = dict(line.split(" ") for line in answer.text.splitlines() if not line.startswith("#"))
+    assert answer.status_code == 200
+    assert figures["minio_cluster_usage_total_bytes"] == "8"
+    assert figures["minio_cluster_usage_object_total"] == "2"
+    assert figures["minio_cluster_bucket_total"] == "1"
+    assert int(figures["minio_cluster_capacity_usable_free_bytes"]) > 0
+
+
+@pytest.mark.parametrize(
+    "authorization", ["", "Bearer ", "Bearer x", f"Bearer {minio_metrics_token(TRAINING)}", "Bearer \u00e9"]
+)
+def test_the_metrics_are_refused_without_that_token(server: Server, authorization: str) -> None:
+    answer = server.send("GET", METRICS_PATH, b"", {"Authorization": authorization})
+    assert (answer.status_code, "AccessDenied" in answer.text) == (403, True)
 
 
 def test_a_body_that_was_not_signed_is_refused(server: Server) -> None:

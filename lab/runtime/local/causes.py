@@ -9,13 +9,14 @@ from pathlib import Path
 
 from lab.errors import LabError, PortTakenError, ServiceError
 from lab.runtime.local import ports
-from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE
+from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE
 
 PORTS_OF: Mapping[str, tuple[str, ...]] = {
     STORE: ("s3",),
     HEAD: ("gcs", "dashboard", "client"),
     JUPYTER: ("jupyter",),
     PROMETHEUS: ("prometheus",),
+    METRICS: ("metrics",),
 }
 """Names of the ports that a service listens on."""
 

@@ -20,6 +20,7 @@ USUAL = {
     "s3": 9000,
     "jupyter": 8888,
     "prometheus": 9090,
+    "metrics": 9101,
     "grafana": 3000,
 }
 """The port that people expect of each service; used when it is free."""

@@ -10,7 +10,7 @@ from lab.errors import ClusterError
 from lab.runtime.local import processes
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
-from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, ServiceStatus, State, is_worker
+from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_worker
 
 HTTP_TIMEOUT_SECONDS = 2.0
 
@@ -48,6 +48,8 @@ def probe(plan: Plan, service: str, *, after: float, nodes: Sequence[Node] | Non
         return _http(plan.url("s3") + path, {200})
     if service == PROMETHEUS:
         return _http(plan.url("prometheus") + "/-/ready", {200})
+    if service == METRICS:
+        return _http(plan.url("metrics") + "/metrics", {200})
     if service == JUPYTER:
         authorization = {"Authorization": f"token {plan.secrets.jupyter_token}"}
         return _http(plan.url("jupyter") + "/api/status", {200}, authorization)
@@ -73,7 +75,7 @@ def service_status(
         STORE: plan.url("s3"),
         HEAD: plan.url("dashboard"),
         JUPYTER: plan.url("jupyter"),
-    }.get(service, plan.url("prometheus") if service == PROMETHEUS else "")
+    }.get(service, plan.url(service) if service in (PROMETHEUS, METRICS) else "")
     identity = current.leaders.get(service)
     if identity is None:
         return ServiceStatus(service, State.ABSENT, "not started", url)
@@ -82,7 +84,7 @@ def service_status(
         return ServiceStatus(service, State.EXITED, "its process has ended", url)
     if processes.frozen([process]):
         return ServiceStatus(service, State.PAUSED, "its processes are frozen", url, identity.pid)
-    if not secrets and service not in (STORE, PROMETHEUS):
+    if not secrets and service not in (STORE, PROMETHEUS, METRICS):
         detail = "it cannot be asked: the lab's secrets cannot be read"
         return ServiceStatus(service, State.RUNNING, detail, url, identity.pid)
     ready = probe(plan, service, after=identity.spawned_at, nodes=nodes)

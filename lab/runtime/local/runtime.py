@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,9 +16,9 @@ import psutil
 
 from lab import environment
 from lab.cluster import Node, RayApi
-from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, ServiceError
+from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, ServiceError, WaitTimeoutError
 from lab.home import home, lock, make_private
-from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
 from lab.runtime.local import output, ports, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import START_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
@@ -26,6 +27,7 @@ from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_mak
 from lab.topology import (
     HEAD,
     JUPYTER,
+    METRICS,
     PROMETHEUS,
     STORE,
     Credentials,
@@ -100,7 +102,7 @@ class LocalRuntime(Runtime):
             except ServiceError:
                 current = None
             leaders = dict(current.leaders) if current else {}
-            names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, *self._marked()}
+            names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, METRICS, *self._marked()}
             # Clients first, then the nodes that depend on the head, then the head, the store last.
             order = sorted(names, key=lambda name: (name == STORE, name == HEAD, is_node(name), name))
             begin = self._clock()
@@ -234,6 +236,29 @@ class LocalRuntime(Runtime):
                 identity = current.leaders[service]
             if wait:  # with the lock: two raylets must not start at the same instant
                 boot.wait(service, identity, on_progress, self._clock())
+
+    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+        """See Runtime.execute. The process carries the service's mark: `down` would end it too."""
+        current = self._running(service)
+        command = self._plan(current).command(service)
+        try:
+            ended = subprocess.run(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(command.environment),
+                cwd=command.cwd,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
+        except OSError as error:
+            return Execution(127, f"{argv[0]}: {error.strerror}\n")
+        return Execution(ended.returncode, ended.stdout)
 
     # Inside
 

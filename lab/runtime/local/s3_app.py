@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
@@ -25,9 +26,11 @@ from werkzeug.wrappers import Request, Response
 from lab.runtime.local.s3_auth import authenticate, open_body
 from lab.runtime.local.s3_disk import Disk, StorageError
 from lab.runtime.local.s3_keys import COPY_SOURCE, Keyring, as_header, check_allowed, copied_from, only_bucket
+from lab.runtime.local.s3_metrics import METRICS_PATH, Usage, answer, check_token
 from lab.runtime.local.s3_moto import VERSION, Environ, MotoStore
 from lab.runtime.local.s3_refusal import RefusalError
 
+SERVER = f"raylab-standin (moto {VERSION})"
 HEALTH_PATH = "/raylab/health"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
 """Whom moto takes every verified request to come from."""
@@ -52,7 +55,7 @@ class S3App:
         self._keys, self._log, self._now = keys, log, now
         self.lock = threading.Lock()
         """Held while a change is made: who holds it can end the process between two changes."""
-        self._moto = MotoStore(disk)
+        self._disk, self._moto = disk, MotoStore(disk)
 
     def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
@@ -60,7 +63,7 @@ class S3App:
             health = json.dumps({"server": "moto", "version": VERSION})
             return Response(health, mimetype="application/json")(environ, start_response)
         try:
-            response = self._answer(request)
+            response = self._metrics(request) or self._answer(request)
         except RefusalError as error:
             response = self._refusal(request, error)
         except StorageError as error:
@@ -77,6 +80,14 @@ class S3App:
             message = f"{type(error).__name__}: {error}"
             response = self._refusal(request, RefusalError(500, "InternalError", message))
         return response(environ, start_response)
+
+    def _metrics(self, request: Request) -> Response | None:
+        if request.environ.get("PATH_INFO") != METRICS_PATH or request.method != "GET":
+            return None
+        check_token(self._keys, request.headers.get("Authorization", ""))
+        with self.lock:
+            buckets, objects, size = self._moto.size()
+        return answer(Usage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
 
     def _answer(self, request: Request) -> Response:
         raw_path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
@@ -112,7 +123,10 @@ class S3App:
         _check_keepable(request.environ, bucket, plain)
         if request.method == "POST" and not key and "delete" not in plain:
             raise RefusalError(501, "NotImplemented", "this store takes no uploads by HTML form")
+        upload = query.get("uploadId", [""])[0]
         with self.lock:
+            if request.method in ("PUT", "DELETE") and upload and not self._moto.has_upload(bucket, upload):
+                raise RefusalError(404, "NoSuchUpload", "this upload was completed, aborted, or never begun")
             response = self._moto.ask(environ)
             if response.status_code < 300:
                 self._moto.save(bucket, key, everything="delete" in plain)

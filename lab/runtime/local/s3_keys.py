@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -34,6 +34,9 @@ class Keyring:
 
     def __init__(self, *keys: Key) -> None:
         self._keys = keys
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
 
     def find(self, access_key: str) -> Key | None:
         """The key of this name. Takes the same time for every name that is none."""

@@ -58,6 +58,16 @@ class MotoStore:
         known = held.keys.get(key) if held is not None else None
         return None if known is None else known._value_buffer
 
+    def size(self) -> tuple[int, int, int]:
+        """How many buckets and objects there are, and the bytes of all objects."""
+        sizes = [key.contentsize for bucket in self._backend.buckets.values() for key in bucket.keys.values()]
+        return len(self._backend.buckets), len(sizes), sum(sizes)
+
+    def has_upload(self, bucket: str, upload: str) -> bool:
+        """Whether an upload in parts has begun and is neither complete nor aborted."""
+        held = self._backend.buckets.get(bucket)
+        return held is not None and upload in held.multiparts
+
     def save(self, name: str, key: str, *, everything: bool) -> None:
         """Bring the disk to what moto holds: of one key, of all deleted keys of a bucket, or of the bucket.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import knobs
-from lab.runtime.local.ports import LOOPBACK
+from lab.runtime.local.ports import LOOPBACK, USUAL
 from lab.runtime.local.processes import MARK
 from lab.secrets import JUPYTER_FILE, RAY_FILE, ROOT_PASSWORD_FILE, ROOT_USER_FILE, STORE_FILE, Secrets
 from lab.topology import (
@@ -18,6 +18,7 @@ from lab.topology import (
     HEAD,
     JUPYTER,
     LEDGER_PREFIX,
+    METRICS,
     PROMETHEUS,
     REGION,
     STORE,
@@ -119,7 +120,8 @@ class Plan:
     @property
     def services(self) -> tuple[str, ...]:
         """What is started, in this order."""
-        return (STORE, *([PROMETHEUS] if self.prometheus else []), JUPYTER, HEAD, *self.spec.worker_services)
+        charts = (name for name in (PROMETHEUS, METRICS) if self.prometheus and name in self.ports)
+        return (STORE, *charts, JUPYTER, HEAD, *self.spec.worker_services)
 
     def url(self, port: str, scheme: str = "http") -> str:
         """The loopback URL of a named port."""
@@ -133,6 +135,9 @@ class Plan:
         if service == PROMETHEUS:
             return Command(self._prometheus_argv(), environment, self.layout.folder)
         environment.update(client_environment(self))
+        if service == METRICS:
+            argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
+            return Command(argv, environment, ROOT)
         if service == JUPYTER:
             environment.update(self._jupyter_environment())
             return Command(self._jupyter_argv(), environment, ROOT / "workspace")
@@ -236,6 +241,8 @@ class Plan:
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "RAYLAB_SERVICE_NAME": service,
         }
+        if self.spec.gpu.shared:
+            environment["RAYLAB_GPU_SHARED"] = "1"
         if self.prometheus:
             environment["RAY_PROMETHEUS_HOST"] = self.url("prometheus")
             environment["RAY_PROMETHEUS_NAME"] = "Prometheus"
@@ -268,27 +275,18 @@ def client_environment(plan: Plan) -> dict[str, str]:
 
 
 def prometheus_config(plan: Plan) -> str:
-    """prometheus.yml: Ray's targets by HTTP discovery with the token. (JSON is YAML.)"""
-    token = {"type": "Bearer", "credentials_file": str(plan.layout.secrets / RAY_FILE)}
-    return json.dumps(
-        {
-            "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
-            "scrape_configs": [
-                {
-                    "job_name": "ray",
-                    "authorization": token,
-                    "http_sd_configs": [
-                        {
-                            "url": f"{plan.url('dashboard')}/api/prometheus/sd",
-                            "refresh_interval": "5s",
-                            "authorization": token,
-                        }
-                    ],
-                }
-            ],
-        },
-        indent=1,
-    )
+    """prometheus.yml: that of the containers, with this lab's addresses and secret files."""
+    text = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
+    here = {
+        "/run/secrets/": f"{plan.layout.secrets}/",
+        "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
+        "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
+        "metrics:9101": f"{LOOPBACK}:{plan.ports.get(METRICS, USUAL[METRICS])}",
+        "127.0.0.1:9090": f"{LOOPBACK}:{plan.ports['prometheus']}",
+    }
+    for there, replacement in here.items():
+        text = text.replace(there, json.dumps(replacement)[1:-1])
+    return text
 
 
 def secret_file(plan: Plan, service: str) -> Path | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from lab import knobs
 from lab.runtime.local import readiness
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
+    ROOT,
     Layout,
     Plan,
     client_environment,
@@ -24,6 +24,7 @@ from lab.secrets import Secrets
 from lab.topology import (
     HEAD,
     JUPYTER,
+    METRICS,
     PROMETHEUS,
     STORE,
     Credentials,
@@ -35,7 +36,7 @@ from lab.topology import (
 )
 
 W0, W1 = worker(0), worker(1)
-PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6}
+PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6, "metrics": 7}
 SECRETS = Secrets(
     store=Credentials("the-access-key", "the-secret-key"),
     ray_token="the-ray-token",
@@ -61,7 +62,7 @@ def every(plan: Plan) -> dict[str, Any]:
 
 def test_the_services_depend_on_what_there_is() -> None:
     assert plan().services == (STORE, JUPYTER, HEAD, W0, W1)
-    assert plan(prometheus="/bin/prometheus").services == (STORE, PROMETHEUS, JUPYTER, HEAD, W0, W1)
+    assert plan(prometheus="/bin/prometheus").services == (STORE, PROMETHEUS, METRICS, JUPYTER, HEAD, W0, W1)
 
 
 @pytest.mark.parametrize("store", ["minio", "moto"])
@@ -174,13 +175,36 @@ def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
     assert (Path(environment["PYTHONPATH"]) / "raylab_probe" / "train.py").is_file()
 
 
-def test_prometheus_reads_the_token_from_its_file() -> None:
-    text = prometheus_config(plan())
+def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_secrets() -> None:
+    there = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text()
+    text = prometheus_config(plan(prometheus="/bin/prometheus"))
 
-    scrape = json.loads(text)["scrape_configs"][0]
-    assert scrape["authorization"]["credentials_file"] == "/labs/raylab/secrets/ray.token"
-    assert scrape["http_sd_configs"][0]["url"] == "http://127.0.0.1:1/api/prometheus/sd"
-    assert "the-ray-token" not in text
+    for container, here in {
+        '"/run/secrets/ray.token"': '"/labs/raylab/secrets/ray.token"',
+        '"/run/secrets/s3-metrics.token"': '"/labs/raylab/secrets/s3-metrics.token"',
+        '"http://ray-head:8265/api/prometheus/sd"': '"http://127.0.0.1:1/api/prometheus/sd"',
+        '["minio:9000"]': '["127.0.0.1:4"]',
+        '["metrics:9101"]': '["127.0.0.1:7"]',
+        '["127.0.0.1:9090"]': '["127.0.0.1:6"]',
+    }.items():
+        assert there.count(container) == text.count(here) > 0
+        assert container not in text
+    assert "the-" not in text, "no secret stands in it"
+
+
+def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() -> None:
+    made = plan(prometheus="/bin/prometheus")
+    command = made.command(METRICS)
+
+    assert METRICS not in plan().services
+    assert command.argv[1:] == ("-m", "lab.metrics", "--listen", "127.0.0.1:7")
+    assert (command.cwd / "lab" / "metrics" / "__main__.py").is_file()
+    assert command.environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
+
+
+def test_a_lab_that_was_started_without_a_port_for_its_metrics_goes_on_without_them() -> None:
+    ports = {name: port for name, port in PORTS.items() if name != "metrics"}
+    assert METRICS not in plan(prometheus="/bin/prometheus", ports=ports).services
 
 
 def test_services_with_a_secret_name_its_file() -> None:
@@ -201,6 +225,7 @@ def test_services_with_a_secret_name_its_file() -> None:
         (STORE, "minio", "http://127.0.0.1:4/minio/health/live"),
         (STORE, "moto", "http://127.0.0.1:4/raylab/health"),
         (PROMETHEUS, "moto", "http://127.0.0.1:6/-/ready"),
+        (METRICS, "moto", "http://127.0.0.1:7/metrics"),
         (JUPYTER, "moto", "http://127.0.0.1:5/api/status"),
     ],
 )

@@ -23,7 +23,7 @@ from lab.errors import (
 from lab.home import lock
 from lab.runtime.local import ports, state
 from lab.runtime.local.ports import is_free as really_free
-from lab.topology import HEAD, JUPYTER, PROMETHEUS, STORE, LabSpec, Progress, State, worker
+from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, LabSpec, Progress, State, worker
 from tests.unit.local.machine import SPEC, FakeProcess, Machine
 
 ALL = [STORE, JUPYTER, HEAD, worker(0), worker(1)]
@@ -60,7 +60,7 @@ def test_programs_on_the_path_are_used(machine: Machine, tmp_path: Path) -> None
 
     status = machine.runtime(tmp_path).up(SPEC)
 
-    assert machine.services("spawn") == [STORE, PROMETHEUS, JUPYTER, HEAD, worker(0), worker(1)]
+    assert machine.services("spawn") == [STORE, PROMETHEUS, METRICS, JUPYTER, HEAD, worker(0), worker(1)]
     assert status.service(STORE) is not None
     assert not any("moto" in note for note in status.notes)
     assert (tmp_path / "raylab" / "prometheus.yml").exists()
