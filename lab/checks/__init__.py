@@ -9,21 +9,25 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 
-from lab.checks.facts import gather_facts, gather_lab, gather_tools
+from lab.checks.containers import container_checks
+from lab.checks.facts import gather_containers, gather_facts, gather_lab, gather_tools
 from lab.checks.machine import machine_checks, resource_warnings
-from lab.checks.model import Answer, Check, Facts, Listener, RunningLab, Tools
+from lab.checks.model import Answer, Check, Containers, Facts, Listener, RunningLab, Tools
 from lab.checks.running import running_checks
-from lab.errors import LabError
+from lab.errors import EngineError, LabError
 from lab.runtime.base import Runtime
 from lab.topology import DEFAULT_LAB, LabStatus
 
 __all__ = [
     "Answer",
     "Check",
+    "Containers",
     "Facts",
     "Listener",
     "RunningLab",
     "Tools",
+    "container_checks",
+    "gather_containers",
     "gather_facts",
     "gather_lab",
     "gather_tools",
@@ -57,16 +61,24 @@ def run_checks(
     tools: Callable[[], Tools] = gather_tools,
     opener: Callable[[str, str], Runtime | None] = open_runtime,
     observe: Callable[[Runtime, LabStatus], RunningLab] = gather_lab,
+    containers: Callable[[], Containers] = gather_containers,
 ) -> tuple[Check, ...]:
     """Every check of this machine, and of the lab of this name when it is up.
 
     `workers` is the number that memory is judged for; a lab that is up has its own. What cannot be found out
     is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
     """
-    opened = opener(runtime, lab)
+    opened: Runtime | None = None
+    unusable: LabError | None = None
+    try:
+        opened = opener(runtime, lab)
+    except EngineError as error:  # the checks of Docker say more
+        unusable = error
     seen: RunningLab | None = None
     about_lab: tuple[Check, ...] = ()
     try:
+        if unusable is not None:
+            raise unusable
         status = opened.status() if opened else None
         if opened and status and status.up:
             workers = opened.spec().workers
@@ -76,5 +88,8 @@ def run_checks(
             about_lab = (Check("lab", "skipped", f"lab {lab} is not up", "`labctl up` starts it"),)
     except LabError as error:
         about_lab = (Check("lab", "failed", error.message, error.hint),)
-    kind = opened.kind if opened else "local"
-    return (*machine_checks(facts(), tools(), workers, kind, running=seen is not None), *about_lab)
+    kind = opened.kind if opened else "local" if unusable is None else "compose"
+    found = tools()
+    machine = machine_checks(facts(), found, workers, kind, running=seen is not None)
+    about_containers = container_checks(containers(), found) if kind == "compose" else ()
+    return (*machine, *about_containers, *about_lab)

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import lab
-from lab.checks.model import Answer, Facts, Listener, RunningLab, Tools
+from lab.checks.model import Answer, Containers, Facts, Listener, RunningLab, Tools
 from lab.cluster import Node, RayApi
 from lab.errors import LabError, StoreError
 from lab.gpus import Detector, amd_gpus, nvidia_gpus
 from lab.home import home
 from lab.runtime.base import Runtime
+from lab.runtime.compose import gpuhost
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.gpuhost import GpuHost
 from lab.topology import REGION, Endpoints, LabStatus
 
 if TYPE_CHECKING:
@@ -74,6 +77,19 @@ def gather_tools(
     binaries = {name: path for name in PROGRAMS if (path := which(name))}
     version, error = _docker(binaries, run or _run)
     return Tools(binaries, version, error, nvidia(), amd())
+
+
+def gather_containers(
+    engine: Engine | None = None, gpus: Callable[[], GpuHost] = gpuhost.gather
+) -> Containers:
+    """What Docker offers beyond an engine that answers."""
+    try:
+        asked = engine or Engine()
+        asked.check()
+        version = asked.ask("compose", "version", "--short").strip()
+    except LabError as error:
+        return Containers(error=error.message, hint=error.hint, gpus=gpus())
+    return Containers(version, gpus=gpus())
 
 
 def gather_lab(

@@ -9,6 +9,7 @@ from typing import Literal
 
 from lab.cluster import Node
 from lab.gpus import Detection
+from lab.runtime.compose.gpuhost import GpuHost
 from lab.topology import LabStatus
 
 Outcome = Literal["passed", "failed", "skipped", "warning"]
@@ -66,6 +67,18 @@ class Tools:
     """Why no engine answers, or empty."""
     nvidia: Detection
     amd: Detection
+
+
+@dataclass(frozen=True)
+class Containers:
+    """What Docker offers beyond an engine that answers. Empty is what could not be found out."""
+
+    compose: str = ""
+    """Version of the Compose plugin."""
+    error: str = ""
+    """Why a lab of containers cannot be started, or empty."""
+    hint: str = ""
+    gpus: GpuHost = field(default_factory=GpuHost)
 
 
 @dataclass(frozen=True)

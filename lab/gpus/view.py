@@ -11,7 +11,7 @@ from lab.errors import LabError, PinningError
 from lab.runtime.base import Runtime
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
-ASK_SECONDS = 60.0
+ASK_SECONDS = 30.0
 """How long a worker may take to answer. CUDA's driver starts in a second, on a large machine in ten."""
 
 GPU = "GPU"
@@ -91,9 +91,10 @@ def _ask(runtime: Runtime, service: str, vendor: Vendor) -> Answer:
 
 
 def parse(output: str) -> Answer:
-    """The answer of raylab_probe.gpus, the last line of what it printed."""
+    """The answer of raylab_probe.gpus, the last line that can be one: the driver may print warnings."""
+    line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
-        document = json.loads(_last(output))
+        document = json.loads(line)
         gpus = tuple(SeenGpu(str(each["gpu"]), str(each["name"])) for each in document["gpus"])
         return Answer(gpus, str(document["problem"]))
     except (ValueError, KeyError, TypeError):

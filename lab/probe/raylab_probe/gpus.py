@@ -38,7 +38,7 @@ def nvidia(load: Callable[[], Any] | None = None) -> tuple[list[dict[str, str]],
     number = ctypes.c_int()
     if code := cuda.cuDeviceGetCount(ctypes.byref(number)):
         return [], f"CUDA's driver cannot count its GPUs: {_error(cuda, code)}"
-    found = []
+    found: list[dict[str, str]] = []
     for index in range(number.value):
         device = ctypes.c_int()
         name, identity = ctypes.create_string_buffer(NAME_BYTES), (ctypes.c_ubyte * 16)()
@@ -62,7 +62,7 @@ def amd(
     topology = root / "sys/class/kfd/kfd/topology/nodes"
     if not accessible(root / "dev/kfd"):
         return [], "/dev/kfd is missing here, or may not be opened"
-    found = []
+    found: list[dict[str, str]] = []
     nodes = [node for node in topology.glob("*") if node.name.isdigit()] if topology.is_dir() else []
     for node in sorted(nodes, key=lambda node: int(node.name)):
         values = _numbers(node / "properties")

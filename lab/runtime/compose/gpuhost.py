@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -12,12 +11,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnsupportedError
 from lab.gpus import Detection, Detector, amd_gpus, nvidia_gpus
 from lab.topology import Vendor
-
-OLDEST_COMPOSE = (2, 20)
-"""What the files in compose/ are written for."""
 
 ASK_SECONDS = 10.0
 
@@ -40,7 +35,7 @@ Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 @dataclass(frozen=True)
 class GpuHost:
-    """What the engine and Compose say. Empty where they do not answer: that is somebody else's error."""
+    """What the engine says. Empty where it does not answer: that is another check's business."""
 
     answers: bool = False
     """Whether the engine does."""
@@ -50,14 +45,12 @@ class GpuHost:
     """Devices that the engine found in CDI specifications, such as `nvidia.com/gpu=0` (engine 28.2 on)."""
     programs: tuple[str, ...] = ()
     """Of HOOK and TOOLKIT, those on PATH."""
-    compose: str = ""
-    """Version of the Compose plugin."""
     desktop: bool = False
     """Docker Desktop: the engine lies in a virtual machine."""
 
 
 def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = None) -> GpuHost:
-    """Ask the engine and Compose. Raises nothing."""
+    """Ask the engine. Raises nothing."""
     docker = which("docker")
     if docker is None:
         return GpuHost()
@@ -69,7 +62,6 @@ def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = 
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         cdi=tuple(sorted(str(each["ID"]) for each in found if isinstance(each, dict) and "ID" in each)),
         programs=tuple(name for name in (HOOK, TOOLKIT) if which(name)),
-        compose=_output(ask, (docker, "compose", "version", "--short")).strip(),
         desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
     )
 
@@ -145,18 +137,6 @@ def toolkit(host: GpuHost) -> str:
     if any(device.startswith("nvidia.com/gpu") for device in host.cdi):
         return "CDI"
     return ""
-
-
-def compose_problem(version: str) -> UnsupportedError | None:
-    """Why this version of Compose will not do; None when it does, or cannot be told."""
-    numbers = re.match(r"v?(\d+)\.(\d+)", version)
-    wanted = ".".join(map(str, OLDEST_COMPOSE))
-    if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST_COMPOSE:
-        return None
-    return UnsupportedError(
-        f"Docker Compose {version} is too old: {wanted} or newer is needed",
-        "update the package docker-compose-plugin, or use --runtime local",
-    )
 
 
 def _json(text: str) -> dict[str, Any]:
