@@ -8,7 +8,8 @@ the process that ran `up` has died.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress
 
@@ -17,6 +18,14 @@ OnProgress = Callable[[Progress], None]
 
 def ignore_progress(_: Progress) -> None:
     """For callers that do not want to follow."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a command inside a service ended: its exit code, and both output streams together."""
+
+    exit_code: int
+    output: str
 
 
 class Runtime(ABC):
@@ -94,6 +103,14 @@ class Runtime(ABC):
     @abstractmethod
     def resume(self, service: str) -> None:
         """Let a paused service go on; does nothing to one that is not paused."""
+
+    @abstractmethod
+    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+        """Run a command as the service would: in its container, or with its environment.
+
+        A command that is not found is an exit code other than 0. Raises WaitTimeoutError after `timeout`
+        seconds, LabDownError also when the service is not running.
+        """
 
     @abstractmethod
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:

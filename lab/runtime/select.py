@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lab.errors import UnsupportedError, UsageError
+from lab.errors import LabError, RefusedError, UnsupportedError, UsageError
+from lab.home import home
 from lab.runtime.base import Runtime
 
+if TYPE_CHECKING:
+    from lab.runtime.compose.engine import Engine
+
 KINDS = ("auto", "local", "compose")
+
+REGISTRY = ("registry-1.docker.io", 443)
+REGISTRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -20,22 +32,116 @@ class Choice:
     why: str
 
 
-def choose(kind: str, lab: str) -> Choice:
+def registry_answers() -> bool:
+    """Whether images can probably be fetched: a registry takes connections, or a proxy is set."""
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy")):
+        return True
+    try:
+        with socket.create_connection(REGISTRY, REGISTRY_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def choose(
+    kind: str,
+    lab: str,
+    *,
+    folder: Path | None = None,
+    engine: Engine | None = None,
+    can_fetch: Callable[[], bool] = registry_answers,
+) -> Choice:
     """The runtime `kind` (one of KINDS) for the lab of this name.
 
-    Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here.
+    `auto` takes the runtime on which the lab is up; else containers where they can run, else processes.
+    `folder` is the lab's, `can_fetch` says whether missing images could be fetched.
+
+    Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here, RefusedError when
+    the lab is up on the other runtime.
     """
     if kind not in KINDS:
         raise UsageError(f"--runtime {kind}: unknown", f"known: {', '.join(KINDS)}")
+    folder = folder or home() / lab
+    local_up = _up_locally(folder)
+    if kind == "local":
+        if _up_in_containers(folder, lab, engine):
+            raise _elsewhere(lab, "compose")
+        return Choice(_local(lab, folder), "local", "asked for")
     if kind == "compose":
-        raise UnsupportedError(
-            "the compose runtime is not built yet in this version", "use --runtime local (or auto)"
-        )
-    why = "asked for" if kind == "local" else "auto: this version runs labs as plain processes"
+        if local_up:
+            raise _elsewhere(lab, "local")
+        return Choice(_compose(lab, folder, engine), "compose", "asked for")
+    if local_up:
+        return Choice(_local(lab, folder), "local", "auto: the lab is up as plain processes")
+    if _up_in_containers(folder, lab, engine):
+        return Choice(_compose(lab, folder, engine), "compose", "auto: the lab is up in containers")
+    problem = _why_no_containers(engine, can_fetch)
+    if not problem:
+        return Choice(_compose(lab, folder, engine), "compose", "auto: Docker can run the lab")
+    return Choice(_local(lab, folder), "local", f"auto: {problem}")
+
+
+def _local(lab: str, folder: Path) -> Runtime:
     if sys.platform == "win32":
         raise UnsupportedError(
-            "the local runtime needs Linux or macOS (Ray has no multi-node clusters on Windows)"
+            "the local runtime needs Linux or macOS (Ray has no multi-node clusters on Windows)",
+            "install Docker and use --runtime compose",
         )
     from lab.runtime.local.runtime import LocalRuntime
 
-    return Choice(LocalRuntime(lab), "local", why)
+    return LocalRuntime(lab, folder)
+
+
+def _compose(lab: str, folder: Path, engine: Engine | None) -> Runtime:
+    from lab.runtime.compose.runtime import ComposeRuntime
+
+    return ComposeRuntime(lab, folder, engine=engine)
+
+
+def _elsewhere(lab: str, kind: str) -> RefusedError:
+    return RefusedError(
+        f"lab {lab} is up on the {kind} runtime",
+        f"leave --runtime out, or `labctl down --name {lab}` first, or choose another --name",
+    )
+
+
+def _up_locally(folder: Path) -> bool:
+    from lab.runtime.local import state
+
+    if not (folder / state.FILE).exists():
+        return False
+    from lab.runtime.local.reserve import anything_alive
+
+    try:
+        found = state.load(folder)
+    except LabError:
+        return True  # a damaged state file is the local runtime's to explain, and to clear away
+    return found is not None and anything_alive(found)
+
+
+def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
+    from lab.runtime.compose.state import FILE
+
+    if not (folder / FILE).exists():
+        return False
+    try:
+        return _compose(lab, folder, engine).status().up
+    except LabError:
+        return False
+
+
+def _why_no_containers(engine: Engine | None, can_fetch: Callable[[], bool]) -> str:
+    """Why `auto` does not choose containers, or nothing."""
+    from lab.runtime.compose.choice import resolve
+    from lab.runtime.compose.engine import Engine
+    from lab.topology import Vendor
+
+    asked = engine or Engine()
+    try:
+        asked.check()
+    except LabError as error:
+        return error.message
+    missing = resolve(Vendor.NONE, os.environ, asked.has_image).missing
+    if missing and not can_fetch():
+        return f"Docker answers, but the image {missing[0].name} is not here and no registry answers"
+    return ""

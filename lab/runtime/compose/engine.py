@@ -165,9 +165,10 @@ class Engine:
     def client(
         self, files: Sequence[Path] = (), env_file: Path | None = None, project: str | None = None
     ) -> Iterator[DockerClient]:
-        """python-on-whales for a project. What it raises becomes an EngineError with the engine's own words."""
+        """python-on-whales for a project. What it raises becomes an EngineError in the engine's words."""
         from python_on_whales import DockerClient
-        from python_on_whales.exceptions import ClientNotFoundError, DockerException
+        from python_on_whales.client_config import ClientNotFoundError
+        from python_on_whales.exceptions import DockerException
 
         kept = {name: os.environ.pop(name) for name in list(os.environ) if _hides(name)}
         try:

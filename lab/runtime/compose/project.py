@@ -58,24 +58,25 @@ def project_name(lab: str) -> str:
 
 def services(state: ComposeState) -> tuple[str, ...]:
     """The services that stay, in the order of starting."""
-    charts = () if state.offline else (GRAFANA,)
-    return (STORE, PROMETHEUS, *charts, HEAD, METRICS, JUPYTER, *state.spec.worker_services)
+    beside = (PROMETHEUS, GRAFANA, HEAD, METRICS, JUPYTER)
+    kept = (name for name in beside if name not in state.left_out)
+    return (STORE, *kept, *state.spec.worker_services)
 
 
-def files(spec: LabSpec, *, offline: bool) -> tuple[str, ...]:
-    """The files of compose/ that make such a lab."""
+def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
+    """The files of compose/ that make such a lab; `added` come last."""
     return (
         "lab.yaml",
         *compose_gpu(spec.gpu, spec.workers).files,
         *(["stock-ray.yaml"] if spec.stock_ray else []),
-        *(["offline.yaml"] if offline else []),
+        *added,
     )
 
 
 def paths(state: ComposeState, folder: Path) -> tuple[Path, ...]:
     """Every Compose file of the lab, in order."""
     found = [COMPOSE / file for file in state.files]
-    return (*found, folder / OVERRIDE_FILE) if override(state.spec) else tuple(found)
+    return (*found, folder / OVERRIDE_FILE) if override(state) else tuple(found)
 
 
 def command_line(state: ComposeState, folder: Path) -> tuple[str, ...]:
@@ -114,14 +115,16 @@ def env_text(variables: Mapping[str, str]) -> str:
     return "# Made by `labctl up`; `labctl down` removes it.\n" + "".join(f"{line}\n" for line in lines)
 
 
-def override(spec: LabSpec) -> dict[str, Any]:
-    """What the files cannot say: another number of workers, shared GPUs. Empty for the usual lab."""
+def override(state: ComposeState) -> dict[str, Any]:
+    """What the files cannot say: other workers, shared GPUs, what is left out. Empty for the usual lab."""
+    spec = state.spec
     fragment = compose_gpu(spec.gpu, spec.workers)
     added: dict[str, Any] = {
         name: dict(service) for name, service in fragment.override.get("services", {}).items()
     }
-    for index in range(spec.workers, WORKERS_IN_FILES):
-        added[worker(index)] = {"profiles": ["spare"]}
+    spare = [worker(index) for index in range(spec.workers, WORKERS_IN_FILES)]
+    for name in (*spare, *(() if state.offline else state.left_out)):
+        added[name] = {"profiles": ["left-out"]}
     for index in range(WORKERS_IN_FILES, spec.workers):
         name = worker(index)
         service = added.setdefault(name, {})

@@ -1,4 +1,4 @@
-"""What `up` decided for a lab of containers: its settings, ports, images and Compose files, in one JSON file."""
+"""What `up` decided for a lab of containers: settings, ports, images and Compose files, in one JSON file."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class ComposeState:
     """Files of compose/, in their order; the override comes after them."""
     images: Mapping[str, str]
     """Variable of the env file -> image."""
+    left_out: tuple[str, ...] = ()
+    """Services that are not started for want of their image."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -63,6 +65,7 @@ def save(folder: Path, state: ComposeState) -> None:
         "ports": dict(state.ports),
         "files": list(state.files),
         "images": dict(state.images),
+        "left_out": list(state.left_out),
         "notes": list(state.notes),
     }
     write_private(folder / FILE, json.dumps(document, indent=1))
@@ -84,5 +87,6 @@ def _decode(document: Mapping[str, Any]) -> ComposeState:
         ports={str(name): int(port) for name, port in document["ports"].items()},
         files=tuple(str(file) for file in document["files"]),
         images={str(name): str(image) for name, image in document["images"].items()},
+        left_out=tuple(str(name) for name in document["left_out"]),
         notes=tuple(str(note) for note in document["notes"]),
     )

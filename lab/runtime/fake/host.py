@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.cluster import Node
 from lab.errors import PortTakenError
+from lab.runtime.base import Execution
 from lab.topology import HEAD, JUPYTER, STORE, LabSpec, ServiceStatus, State, is_node, is_worker
 
 NODE_SECONDS = 1.0
@@ -208,6 +209,8 @@ class FakeHost:
     """(lab, service) -> lines."""
     failures: dict[tuple[str, str], BaseException] = field(default_factory=dict)
     delays: dict[tuple[str, str], int] = field(default_factory=dict)
+    answers: dict[tuple[str, str, tuple[str, ...]], Execution] = field(default_factory=dict)
+    """(lab, service, command) -> how it ends."""
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
 
     def choose_ports(self, spec: LabSpec) -> dict[str, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lab.cluster import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
-from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
 from lab.runtime.fake.host import Call, FakeHost, LabState
 from lab.topology import (
     HEAD,
@@ -161,7 +161,19 @@ class FakeRuntime(Runtime):
         elif error := self.host.failures.pop((self.lab, service), None):
             lab.end(service, str(error))
 
+    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+        """See Runtime.execute. Answers what `answer` says; any other command is not found."""
+        self._note("execute", service)
+        if self._running(service).state(service) is State.PAUSED:
+            raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s")
+        missing = Execution(127, f"{argv[0]}: not found\n")
+        return self.host.answers.get((self.lab, service, tuple(argv)), missing)
+
     # For tests: what is to happen
+
+    def answer(self, service: str, argv: Sequence[str], output: str, exit_code: int = 0) -> None:
+        """From now on this command in `service` ends so."""
+        self.host.answers[self.lab, service, tuple(argv)] = Execution(exit_code, output)
 
     def fail_on_start(self, service: str, error: BaseException) -> None:
         """Let the next start of `service` raise `error` (KeyboardInterrupt plays Ctrl-C)."""

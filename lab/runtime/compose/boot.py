@@ -1,0 +1,226 @@
+"""Starting containers: in stages, until they are healthy, and back to where it was when that fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.runtime.base import OnProgress
+from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.project import PORT_OF, SETUP
+from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
+from lab.runtime.local import ports
+from lab.runtime.local.causes import listing
+from lab.runtime.local.interrupts import held_back
+from lab.runtime.local.output import LINE_LENGTH
+from lab.topology import GRAFANA, HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, Progress, State, is_worker
+
+START_SECONDS = 180.0
+"""Deadline for one service to become healthy. Measured on 2 busy cores: head 20 s, worker 12 s."""
+
+POLL_SECONDS = 0.4
+LAST_LINES = 12
+"""How much of a log an error shows."""
+
+GIVE_UP_RESTARTS = 2
+"""A service that was started again so often while it should become healthy will not."""
+
+_TAKEN = re.compile(r"port is already allocated|address already in use|ports are not available", re.I)
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The project that is booted."""
+
+    project: str
+    files: tuple[Path, ...]
+    env_file: Path
+    view: View
+
+
+class Boot:
+    """Starts services of one lab. `clock` and `sleep` are in seconds."""
+
+    def __init__(
+        self, engine: Engine, target: Target, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
+        self._engine, self._target = engine, target
+        self._clock, self._sleep = clock, sleep
+        self._started: list[str] = []
+        """Services that this call started, in order."""
+        self._healthy: set[str] = set()
+        """Of these, those that have become healthy."""
+        self._before: dict[str, Container] = {}
+
+    def all(self, services: Sequence[str], todo: Collection[str], on_progress: OnProgress) -> None:
+        """Make every container, start those of `todo`; on any failure stop what this call started.
+
+        Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
+        """
+        begin = self._clock()
+        self._before = self._containers()
+        stages = (
+            ([STORE, PROMETHEUS, GRAFANA], [STORE]),
+            ([HEAD, METRICS, JUPYTER], [HEAD]),
+            ([name for name in services if is_worker(name)], list(services)),
+        )
+        try:
+            if set(services) - set(self._before) or SETUP not in self._before:
+                self.create()
+            for number, (begun, awaited) in enumerate(stages):
+                wanted = [name for name in begun if name in todo]
+                for name in wanted:
+                    self.start(name)
+                    on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
+                self.wait([name for name in awaited if name in todo], on_progress, begin)
+                if number == 0:
+                    self._set_up(STORE in todo)
+        except BaseException:
+            with held_back():
+                self._take_back()
+            raise
+
+    def create(self) -> None:
+        """Make the containers, networks and volumes that are missing; nothing starts. Raises EngineError."""
+        target = self._target
+        with self._engine.client(target.files, target.env_file) as client:
+            client.compose.create(no_recreate=True, no_build=True)
+
+    def start(self, service: str) -> None:
+        """Start one container afresh; what runs in it is killed. Raises ServiceError, PortTakenError."""
+        found = self._containers().get(service)
+        if found is None:
+            self.create()
+            found = self._containers().get(service)
+        if found is None:
+            raise ServiceError(f"Compose made no container for {service}", "look at `labctl up --dry-run`")
+        if service not in self._started:
+            self._started.append(service)
+        self._healthy.discard(service)
+        try:
+            with self._engine.client() as client:
+                if found.alive:
+                    client.container.kill(found.id)
+                client.container.start(found.id)
+        except EngineError as error:
+            raise self._not_started(service, error) from error
+
+    def wait(self, services: Collection[str], on_progress: OnProgress, begin: float) -> None:
+        """Wait until these are healthy, and notice when anything that this call started ends.
+
+        Raises WaitTimeoutError, ServiceError.
+        """
+        waiting = [name for name in services if name not in self._healthy]
+        deadline = self._clock() + START_SECONDS
+        while waiting:
+            containers = self._containers()
+            started = dict.fromkeys([*waiting, *self._started])
+            for name in started:
+                self._check_alive(name, containers.get(name))
+            nodes, problem = nodes_or_problem(self._target.view)
+            details = {}
+            for name in started:
+                if name == SETUP or name in self._healthy:
+                    continue
+                status = service_status(self._target.view, name, containers.get(name), nodes, problem)
+                if status.state is State.HEALTHY:
+                    self._healthy.add(name)
+                    on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
+                else:
+                    details[name] = f"{name} is {status.state.value}: {status.detail}"
+            waiting = [name for name in waiting if name not in self._healthy]
+            if not waiting:
+                return
+            if self._clock() >= deadline:
+                lines = self._lines(containers[waiting[0]])
+                raise WaitTimeoutError(
+                    f"{details[waiting[0]]}, after {START_SECONDS:g} s. {listing(lines)}",
+                    f"`labctl logs {waiting[0]}` has the whole log",
+                )
+            self._sleep(POLL_SECONDS)
+
+    def _set_up(self, again: bool) -> None:
+        """Run the one-shot service that prepares the store, unless it has succeeded in this store's life."""
+        found = self._containers()[SETUP]
+        if found.state == "exited" and found.exit_code == 0 and not again:
+            return
+        self.start(SETUP)
+        deadline = self._clock() + START_SECONDS
+        while True:
+            found = self._containers()[SETUP]
+            if found.state in ("exited", "dead"):
+                break
+            if self._clock() >= deadline:
+                raise WaitTimeoutError(
+                    f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._lines(found))}",
+                    f"`labctl logs {STORE}` says what the store does",
+                )
+            self._sleep(POLL_SECONDS)
+        if found.exit_code:
+            raise self._failed(SETUP, found)
+        self._started.remove(SETUP)
+
+    def _check_alive(self, service: str, container: Container | None) -> None:
+        if container is None:
+            raise ServiceError(f"the container of {service} was removed while it was starting")
+        before = self._before.get(service)
+        restarts = container.restarts - (before.restarts if before and before.id == container.id else 0)
+        if service != SETUP and (container.state in ("exited", "dead") or restarts >= GIVE_UP_RESTARTS):
+            raise self._failed(service, container)
+
+    def _failed(self, service: str, container: Container) -> ServiceError:
+        lines = self._lines(container)
+        text = "\n".join(lines)
+        what = f"{service} failed: {ended(container)}"
+        hint = f"`labctl logs {service}` has what it wrote"
+        if "No space left on device" in text:
+            what, hint = f"{service} failed: no space is left on the disk", "free some space"
+        elif container.out_of_memory:
+            hint = "raise LAB_NODE_MEMORY (such as 6g), then `labctl up`"
+        return ServiceError(f"{what}. {listing(lines)}", hint)
+
+    def _not_started(self, service: str, error: EngineError) -> LabError:
+        if not _TAKEN.search(error.message):
+            return ServiceError(f"{service} could not be started: {error.message}", error.hint)
+        name = PORT_OF.get(service, "")
+        number = self._target.view.ports.get(name, 0)
+        holder = ports.holder(number)
+        return PortTakenError(
+            f"{service} cannot serve: its port {number} ({name}) was taken meanwhile by {holder}",
+            "end that, or `labctl down` and `labctl up` to choose another port",
+        )
+
+    def _lines(self, container: Container) -> tuple[str, ...]:
+        return last_lines(self._engine, container)
+
+    def _containers(self) -> dict[str, Container]:
+        return by_service(self._engine.containers(self._target.project))
+
+    def _take_back(self) -> None:
+        """Kill what this call started; remove the containers that were not there before."""
+        containers = self._containers()
+        with self._engine.client() as client:
+            for name in reversed(self._started):
+                found = containers.get(name)
+                if found is not None and found.alive:
+                    client.container.kill(found.id)
+            made = [c.id for name, c in containers.items() if name not in self._before]
+            if made:
+                client.container.remove(made, force=True)
+
+
+def by_service(containers: Sequence[Container]) -> dict[str, Container]:
+    """Containers by their service."""
+    return {container.service: container for container in containers}
+
+
+def last_lines(engine: Engine, container: Container, count: int = LAST_LINES) -> tuple[str, ...]:
+    """The last lines that say something since the container was started, fit to be shown in a message."""
+    text = engine.last_lines(container.id, 5 * count, container.started_at)
+    shown = [_CONTROL.sub("", line).rstrip() for line in text.split("\n")]
+    lines = [line for line in shown if line.strip()][-count:]
+    return tuple(line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..." for line in lines)

@@ -1,0 +1,423 @@
+"""The compose runtime: the lab as containers of a Docker Engine, one Compose project per lab."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from lab.cluster import Node
+from lab.errors import (
+    EngineError,
+    LabDownError,
+    LabError,
+    NotFoundError,
+    RefusedError,
+    ServiceError,
+)
+from lab.home import home, lock, make_private
+from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
+from lab.runtime.compose import choice, project, readiness, reserve, state
+from lab.runtime.compose.boot import START_SECONDS, Boot, Target, by_service
+from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
+from lab.runtime.compose.readiness import View
+from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
+from lab.secrets import RAY_FILE, Secrets, load_or_make
+from lab.topology import (
+    HEAD,
+    JUPYTER,
+    STORE,
+    Endpoints,
+    LabSpec,
+    LabStatus,
+    Progress,
+    State,
+    is_node,
+)
+
+STOP_SECONDS = 5
+"""Grace of a service at `down`."""
+
+LOCK_PATIENCE_SECONDS = START_SECONDS
+
+
+class ComposeRuntime(Runtime):
+    """One lab of containers. What it was started with is in files below `home()/<lab>`."""
+
+    kind = "compose"
+
+    def __init__(
+        self,
+        lab: str,
+        folder: Path | None = None,
+        *,
+        engine: Engine | None = None,
+        environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`folder` is where the lab keeps its things; by default its folder in `home()`.
+
+        Of `environment`, by default the process's, the lab takes over the LAB_* variables for images, memory
+        and workspace.
+        """
+        super().__init__(lab)
+        self._folder = (folder or home() / lab).absolute()
+        self._engine = engine or Engine()
+        self._environment = os.environ if environment is None else environment
+        self._clock, self._sleep = clock, sleep
+        self._project = project.project_name(lab)
+
+    # The whole lab
+
+    def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """See Runtime.up. Raises EngineError before anything starts when Docker cannot be used."""
+        self._engine.check()
+        make_private(self._folder)
+        with lock(self._folder / "lock", f"lab {self.lab}"):
+            containers = self._own()
+            current = state.load(self._folder)
+            fresh = current is None or not any(c.alive for c in containers.values())
+            if current is None or fresh:
+                current = self._reserve(spec, containers)
+                containers = {}
+            else:
+                reserve.check_same(current, spec)
+            try:
+                self._boot_all(current, containers, on_progress)
+            except BaseException:
+                if fresh:
+                    with contextlib.suppress(LabError):
+                        self._clear()
+                raise
+        return self.status()
+
+    def prepare(self, spec: LabSpec) -> tuple[str, ...]:
+        """Choose ports, make secrets and files, start nothing; returns the `docker compose` call to use.
+
+        For a lab that is up, the call is that of the lab as it is. Raises what `up` raises before it starts.
+        """
+        self._engine.check()
+        make_private(self._folder)
+        with lock(self._folder / "lock", f"lab {self.lab}"):
+            containers = self._own()
+            current = state.load(self._folder)
+            if current is None or not any(c.alive for c in containers.values()):
+                current = self._reserve(spec, containers)
+            else:
+                reserve.check_same(current, spec)
+        return project.command_line(current, self._folder)
+
+    def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
+        """See Runtime.down. Goes by the labels of containers, so no file of the lab is needed."""
+        if not self._folder.exists() and shutil.which(self._engine.call[0]) is None:
+            return ()
+        containers = self._own()
+        if not (containers or self._folder.exists()):
+            if volumes:
+                self._remove_volumes()
+            return ()
+        make_private(self._folder)
+        with lock(self._folder / "lock", f"lab {self.lab}"):
+            stopped = self._stop_all(self._own(), on_progress)
+            self._clear()
+            if volumes:
+                self._remove_volumes()
+                shutil.rmtree(self._folder / "secrets", ignore_errors=True)
+        if volumes:
+            left = {entry.name for entry in self._folder.iterdir()}
+            if left <= {"lock", "start.lock"}:  # the local runtime's objects may lie here too
+                shutil.rmtree(self._folder)
+        return stopped
+
+    def status(self) -> LabStatus:
+        """See Runtime.status. Where the engine does not answer, a note says so."""
+        notes: tuple[str, ...] = ()
+        nothing = LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu)
+        try:
+            current = state.load(self._folder)
+            if current is None:
+                return nothing
+            containers = self._own()
+        except (ServiceError, EngineError, RefusedError) as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            return LabStatus(self.lab, self.kind, False, (), nothing.gpu, (f"{error.message}{hint}",))
+        names = project.services(current)
+        if not any(containers[name].alive for name in names if name in containers):
+            made = any(name in containers for name in names)
+            if not made:
+                return nothing
+        secrets, problem = self._secrets()
+        if problem:
+            notes = (problem,)
+        view = View(current.ports, current.offline, secrets)
+        nodes, why = self._nodes(view, containers)
+        found = tuple(
+            readiness.service_status(view, name, containers.get(name), nodes, why) for name in names
+        )
+        setup = containers.get(project.SETUP)
+        if setup is not None and setup.state == "exited" and setup.exit_code:
+            notes = (
+                *notes,
+                f"{project.SETUP} failed with exit code {setup.exit_code}; `labctl up` repeats it",
+            )
+        up = any(s.state not in (State.ABSENT, State.EXITED) for s in found)
+        return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, (*current.notes, *notes))
+
+    def spec(self) -> LabSpec:
+        """See Runtime.spec."""
+        return self._up()[0].spec
+
+    def endpoints(self) -> Endpoints:
+        """See Runtime.endpoints. `gcs` can be reached from the lab's own containers only."""
+        current, _ = self._up()
+        secrets, problem = self._secrets()
+        if secrets is None:
+            raise ServiceError(problem, "`labctl down`, then `labctl up` makes new ones")
+        view = View(current.ports, current.offline, secrets)
+        return Endpoints(
+            dashboard=view.url(HEAD),
+            gcs=f"{HEAD}:6379",
+            s3=view.url(STORE),
+            credentials=secrets.store,
+            ray_token=secrets.ray_token,
+            ray_token_file=str(self._folder / "secrets" / RAY_FILE),
+            jupyter=f"{view.url(JUPYTER)}/lab?token={secrets.jupyter_token}",
+            prometheus=view.url("prometheus"),
+            grafana=view.url("grafana"),
+        )
+
+    # One service
+
+    def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """See Runtime.logs."""
+        current = state.load(self._folder)
+        containers = self._own()
+        if current is None or not containers:
+            raise self._down_error()
+        if service != project.SETUP:
+            self._known(current, service)
+        container = containers.get(service)
+        return self._lines(container, follow, tail) if container is not None else iter(())
+
+    def kill(self, service: str) -> None:
+        """See Runtime.kill."""
+        container = self._running(service)
+        with self._engine.client() as client:
+            client.container.kill(container.id)
+
+    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+        """See Runtime.stop."""
+        container = self._running(service)
+        with self._engine.client() as client:
+            if container.state == "paused":  # what is frozen cannot end when asked
+                client.container.kill(container.id)
+            else:
+                client.container.stop(container.id, time=max(0, round(timeout)))
+
+    def pause(self, service: str) -> None:
+        """See Runtime.pause."""
+        container = self._running(service)
+        if container.state != "paused":
+            with self._engine.client() as client:
+                client.container.pause(container.id)
+
+    def resume(self, service: str) -> None:
+        """See Runtime.resume."""
+        current, containers = self._up()
+        self._known(current, service)
+        container = containers.get(service)
+        if container is not None and container.state == "paused":
+            with self._engine.client() as client:
+                client.container.unpause(container.id)
+
+    def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
+        """See Runtime.start."""
+        self._known(self._up()[0], service)
+        with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
+            current, containers = self._up()
+            view = self._view(current)
+            nodes, why = self._nodes(view, containers)
+            found = readiness.service_status(view, service, containers.get(service), nodes, why)
+            if found.state in (State.HEALTHY, State.PAUSED):
+                return
+            boot = self._boot(current)
+            begin = self._clock()
+            if found.state in (State.EXITED, State.ABSENT) or is_node(service):
+                # What is left of a node that lost its cluster cannot be revived; it makes room.
+                boot.start(service)
+                on_progress(Progress(service, State.STARTING, "", 0.0))
+        if wait:
+            boot.wait([service], on_progress, begin)
+
+    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+        """See Runtime.execute."""
+        container = self._running(service)
+        if container.state != "running":
+            raise LabDownError(f"{service} is {container.state}", f"`labctl restart {service}` starts it")
+        return Execution(*self._engine.execute(container.id, argv, timeout))
+
+    # Inside
+
+    def _reserve(self, spec: LabSpec, leftovers: Mapping[str, Container]) -> ComposeState:
+        """Decide everything for a lab of which nothing runs, and write it down."""
+        chosen = choice.require(choice.resolve(spec.gpu.vendor, self._environment, self._engine.has_image))
+        user = reserve.container_user(self._engine)
+        workspace = Path(self._environment.get("LAB_WORKSPACE", project.WORKSPACE))
+        note = reserve.workspace_note(user, workspace)
+        if leftovers:  # of an `up` that died half-way, perhaps with other settings
+            self._remove(leftovers)
+        current = reserve.reserve(
+            spec,
+            self._folder,
+            images=chosen,
+            notes=(note,) if note else (),
+            patience=LOCK_PATIENCE_SECONDS,
+        )
+        reserve.write_files(current, self._folder, user, self._environment)
+        return current
+
+    def _boot_all(
+        self, current: ComposeState, containers: Mapping[str, Container], on_progress: OnProgress
+    ) -> None:
+        names = project.services(current)
+        view = self._view(current)
+        nodes, why = self._nodes(view, containers)
+        todo = [
+            name
+            for name in names
+            if readiness.service_status(view, name, containers.get(name), nodes, why).state
+            is not State.HEALTHY
+        ]
+        setup = containers.get(project.SETUP)
+        if todo or setup is None or setup.exit_code:
+            self._boot(current).all(names, todo, on_progress)
+
+    def _boot(self, current: ComposeState) -> Boot:
+        target = Target(
+            self._project,
+            project.paths(current, self._folder),
+            self._folder / ENV_FILE,
+            self._view(current),
+        )
+        return Boot(self._engine, target, self._clock, self._sleep)
+
+    def _view(self, current: ComposeState) -> View:
+        return View(current.ports, current.offline, self._secrets()[0])
+
+    def _secrets(self) -> tuple[Secrets | None, str]:
+        """The lab's secrets, or why they cannot be read; new ones would open nothing."""
+        folder = self._folder / "secrets"
+        try:
+            if not (folder / RAY_FILE).exists():
+                return None, f"the secret {folder / RAY_FILE} is missing"
+            return load_or_make(folder), ""
+        except (LabError, OSError) as error:
+            return None, str(error)
+
+    def _nodes(self, view: View, containers: Mapping[str, Container]) -> tuple[Sequence[Node], str]:
+        """The cluster's nodes, asked only when there is a head to ask."""
+        head = containers.get(HEAD)
+        if head is None or head.state != "running":
+            return (), f"{HEAD} is not running"
+        return readiness.nodes_or_problem(view)
+
+    def _own(self) -> dict[str, Container]:
+        """The lab's containers. Raises RefusedError when the project is somebody else's."""
+        found = self._engine.containers(self._project)
+        for container in found:
+            self._check_own(container)
+        return by_service(found)
+
+    def _check_own(self, container: Container) -> None:
+        folder = container.labels.get(FOLDER_LABEL)
+        if LAB_LABEL in container.labels and folder == str(self._folder):
+            return
+        if LAB_LABEL not in container.labels:
+            whose = "is not a lab's"
+        elif folder:
+            whose = f"is the lab of {folder}"
+        else:
+            whose = "was started by `docker compose` without labctl's env file"
+        raise RefusedError(
+            f"the Compose project {self._project} exists already and {whose}",
+            f"choose another --name, or end it: docker compose --project-name {self._project} down",
+        )
+
+    def _up(self) -> tuple[ComposeState, dict[str, Container]]:
+        current = state.load(self._folder)
+        if current is None:
+            raise self._down_error()
+        containers = self._own()
+        names = project.services(current)
+        if not any(containers[name].alive for name in names if name in containers):
+            raise self._down_error()
+        return current, containers
+
+    def _down_error(self) -> LabDownError:
+        return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
+
+    def _running(self, service: str) -> Container:
+        current, containers = self._up()
+        self._known(current, service)
+        container = containers.get(service)
+        if container is None or not container.alive:
+            raise LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
+        return container
+
+    def _known(self, current: ComposeState, service: str) -> None:
+        names = project.services(current)
+        if service not in names:
+            raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
+
+    def _lines(self, container: Container, follow: bool, tail: int | None) -> Iterator[str]:
+        with self._engine.client() as client:
+            chunks = client.container.logs(container.id, tail=tail, follow=follow, stream=True)
+            for _, line in cast("Iterable[tuple[str, bytes]]", chunks):
+                yield line.decode(errors="replace").rstrip("\r\n")
+
+    def _stop_all(self, containers: Mapping[str, Container], on_progress: OnProgress) -> tuple[str, ...]:
+        """Stop what runs: the nodes at once, the rest when asked, the store last."""
+        begin = self._clock()
+        alive = {name: c for name, c in containers.items() if c.alive and name != project.SETUP}
+        groups = (
+            [name for name in alive if is_node(name)],
+            [name for name in alive if not is_node(name) and name != STORE],
+            [name for name in alive if name == STORE],
+        )
+        with self._engine.client() as client:
+            for number, group in enumerate(groups):
+                for name in group:
+                    on_progress(Progress(name, State.RUNNING, "stopping", self._clock() - begin))
+                asked = [alive[n].id for n in group if number and alive[n].state == "running"]
+                if asked:
+                    client.container.stop(asked, time=STOP_SECONDS)
+                others = [alive[name].id for name in group if alive[name].id not in asked]
+                if others:
+                    client.container.kill(others)
+                for name in group:
+                    on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
+        return tuple(name for group in groups for name in group)
+
+    def _clear(self) -> None:
+        """Remove containers, networks and generated files; volumes and secrets stay."""
+        self._remove(self._own())
+        for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
+            (self._folder / file).unlink(missing_ok=True)
+
+    def _remove(self, containers: Mapping[str, Container]) -> None:
+        with self._engine.client() as client:
+            if containers:
+                client.container.remove([c.id for c in containers.values()], force=True)
+            for network in self._engine.networks(self._project):
+                client.network.remove(network)
+
+    def _remove_volumes(self) -> None:
+        names = self._engine.volumes(self._project)
+        if names:
+            with self._engine.client() as client:
+                client.volume.remove(list(names))
