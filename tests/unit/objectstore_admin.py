@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import urllib3
-from minio.crypto import decrypt, encrypt
+from minio import crypto
 
 from lab.runtime.local.s3_auth import authenticate
 from lab.runtime.local.s3_keys import Key, Keyring
@@ -87,7 +87,7 @@ class MinioPool(WsgiPool):
                 name: {"policyName": user.get("policyName", ""), "status": user["status"]}
                 for name, user in self.users.items()
             }
-            return 200, encrypt(json.dumps(shown).encode(), self.root.secret_key)
+            return 200, crypto.encrypt(json.dumps(shown).encode(), self.root.secret_key)
         elif (method, command) == ("DELETE", "remove-user"):
             del self.users[query["accessKey"]]
         else:
@@ -96,8 +96,8 @@ class MinioPool(WsgiPool):
 
     def _opened(self, body: bytes) -> bytes:
         response = urllib3.HTTPResponse(io.BytesIO(body), preload_content=False)
-        opened: Any = decrypt
-        return bytes(opened(response, self.root.secret_key))
+        decrypt: Any = crypto.decrypt
+        return bytes(decrypt(response, self.root.secret_key))
 
     @staticmethod
     def _answer(method: str, status: int, body: bytes, kw: dict[str, Any], **headers: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class Server:
         self.log: list[str] = []
         self.disk = Disk(root, self.log.append)
         keys = Keyring(Key(CREDENTIALS), Key(TRAINING, BUCKET))
-        clock = (lambda: now) if now else (lambda: datetime.now(timezone.utc))
+        clock: Callable[[], datetime] = (lambda: now) if now else (lambda: datetime.now(timezone.utc))
         self.now = clock
         self.app = S3App(self.disk, keys, self.log.append, clock)
 

@@ -152,6 +152,16 @@ def test_an_upload_with_a_part_that_never_came_is_refused(server: Server) -> Non
     assert server.keys() == []
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_an_upload_that_is_none_is_told(server: Server, method: str) -> None:
+    start = server("POST", "/ray/big?uploads").text
+    upload_id = start.split("<UploadId>")[1].split("<")[0]
+    assert server("DELETE", f"/ray/big?uploadId={upload_id}").status_code == 204
+    for each in (upload_id, "never"):
+        answer = server(method, f"/ray/big?partNumber=1&uploadId={each}", b"x" if method == "PUT" else b"")
+        assert (answer.status_code, "<Code>NoSuchUpload</Code>" in answer.text) == (404, True)
+
+
 @pytest.mark.parametrize(
     ("wanted", "status", "data", "content_range"),
     [
@@ -311,6 +321,11 @@ def test_a_wrong_key_is_refused(server: Server, method: str, credentials: Creden
 def test_unsigned_requests_are_denied(server: Server, method: str, path: str) -> None:
     answer = server.send(method, path, b"", {})
     assert (answer.status_code, "AccessDenied" in answer.text) == (403, True)
+
+
+def test_it_does_not_say_that_it_is_amazon(server: Server) -> None:
+    for path in ("/ray", "/raylab/health", "/never/a"):
+        assert server("GET", path).headers["Server"].startswith("raylab-standin (moto ")
 
 
 def test_only_the_health_path_is_open(server: Server) -> None:

@@ -61,7 +61,8 @@ class S3App:
         request = Request(environ)
         if environ.get("PATH_INFO") == HEALTH_PATH and request.method in ("GET", "HEAD"):
             health = json.dumps({"server": "moto", "version": VERSION})
-            return Response(health, mimetype="application/json")(environ, start_response)
+            headers = {"Server": SERVER}
+            return Response(health, headers=headers, mimetype="application/json")(environ, start_response)
         try:
             response = self._metrics(request) or self._answer(request)
         except RefusalError as error:
@@ -79,6 +80,7 @@ class S3App:
         except Exception as error:  # moto raises whatever comes; the client needs an S3 answer
             message = f"{type(error).__name__}: {error}"
             response = self._refusal(request, RefusalError(500, "InternalError", message))
+        response.headers["Server"] = SERVER
         return response(environ, start_response)
 
     def _metrics(self, request: Request) -> Response | None:
