@@ -279,7 +279,7 @@ def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] 
 
 
 def published(endpoints: Endpoints) -> dict[int, str]:
-    """Port -> which endpoint it is, for every port that the lab tells people about."""
+    """Port of this machine -> which endpoint it is, for every one that the lab tells people about."""
     urls = {
         "dashboard": endpoints.dashboard,
         "gcs": f"tcp://{endpoints.gcs}",
@@ -288,7 +288,8 @@ def published(endpoints: Endpoints) -> dict[int, str]:
         "prometheus": endpoints.prometheus,
         "grafana": endpoints.grafana,
     }
-    ports = ((urlsplit(url).port, name) for name, url in urls.items() if url)
+    here = {name: url for name, url in urls.items() if urlsplit(url).hostname == "127.0.0.1"}
+    ports = ((urlsplit(url).port, name) for name, url in here.items())
     return {port: name for port, name in ports if port}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.harness import HARNESSES, Harness
+from tests.contract.harness import HARNESSES, ComposeHarness, Harness
+from tests.docker import needs_docker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,6 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", params=HARNESSES, ids=lambda harness: harness.kind)
 def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """One runtime with a lab name of its own. Whatever the tests leave behind is removed."""
+    if request.param is ComposeHarness:
+        needs_docker()
     made: Harness = request.param()
     try:
         yield made

@@ -5,9 +5,11 @@ To add a runtime: a subclass of `Harness`, and its line in HARNESSES.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
+import subprocess
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -68,6 +70,10 @@ class Harness(ABC):
     def check_access(self) -> None:
         """Assert that dashboard and store serve whoever has the secret, and nobody else."""
 
+    def scripted(self, service: str, argv: list[str], output: str) -> None:
+        """Tell a runtime that has no real services what a command in one prints."""
+        del service, argv, output
+
     @abstractmethod
     def leftovers(self) -> Callable[[], list[str]]:
         """Called while the lab is up; what it returns lists, later, what is still there of that lab."""
@@ -124,6 +130,9 @@ class FakeHarness(Harness):
 
     def stored(self) -> bool:
         return self.name in self.host.objects
+
+    def scripted(self, service: str, argv: list[str], output: str) -> None:
+        self.runtime().answer(service, argv, output)
 
     def check_access(self) -> None:
         endpoints = self.runtime().endpoints()
@@ -272,7 +281,53 @@ def s3_error(url: str, credentials: Credentials) -> str:
     return ""
 
 
-HARNESSES: tuple[type[Harness], ...] = (FakeHarness, LocalHarness)
+class ComposeHarness(ServingHarness):
+    kind = "compose"
+    patience = 120.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = Path(tempfile.mkdtemp(prefix="raylab-contract-"))
+
+    def runtime(self, name: str = "") -> Runtime:
+        from lab.runtime.compose.runtime import ComposeRuntime
+
+        return ComposeRuntime(name or self.name, self.home / (name or self.name))
+
+    def stored(self) -> bool:
+        return bool((self.home / self.name).exists() or self._list("volume", "ls", "--quiet"))
+
+    def check_access(self) -> None:
+        super().check_access()
+        containers = self._list("ps", "--quiet")
+        published = [
+            binding["HostIp"]
+            for container in json.loads(docker("inspect", *containers))
+            for bindings in (container["HostConfig"]["PortBindings"] or {}).values()
+            for binding in bindings
+        ]
+        assert len(published) >= 4
+        assert set(published) == {"127.0.0.1"}
+
+    def leftovers(self) -> Callable[[], list[str]]:
+        assert len(self._list("ps", "--quiet")) >= len(self.runtime().status().services)
+        return lambda: [*self._list("ps", "--all", "--quiet"), *self._list("network", "ls", "--quiet")]
+
+    def _list(self, *command: str) -> list[str]:
+        label = f"label=com.docker.compose.project=raylab-{self.name}"
+        return docker(*command, "--filter", label).split()
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def docker(*arguments: str) -> str:
+    """What `docker ARGUMENTS` prints."""
+    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+HARNESSES: tuple[type[Harness], ...] = (FakeHarness, LocalHarness, ComposeHarness)
 """The runtimes that the suite runs over."""
 
 __all__ = ["HARNESSES", "Harness"]

@@ -30,6 +30,8 @@ def test_a_node_that_is_killed_or_stopped_leaves_the_cluster_and_comes_back_as_a
     for again in ("kill", "stop", "pause"):
         with pytest.raises(LabDownError, match=WORKER):
             getattr(lab.runtime(), again)(WORKER)
+    with pytest.raises(LabDownError, match=WORKER):
+        lab.runtime().execute(WORKER, ["true"])
 
     progress: list[Progress] = []
     lab.runtime().start(WORKER, progress.append)
@@ -85,6 +87,15 @@ def test_a_paused_service_can_be_killed(lab: Harness) -> None:
     assert lab.state(WORKER) is State.EXITED
     lab.runtime().start(WORKER)
     assert lab.state(WORKER) is State.HEALTHY
+
+
+def test_a_command_runs_as_the_service_would(lab: Harness) -> None:
+    lab.scripted(WORKER, ["printenv", "RAYLAB_SERVICE_NAME"], WORKER)
+    ended = lab.runtime().execute(WORKER, ["printenv", "RAYLAB_SERVICE_NAME"])
+    assert (ended.exit_code, ended.output.strip()) == (0, WORKER)
+    missing = lab.runtime().execute(WORKER, ["no-such-command"])
+    assert missing.exit_code != 0
+    assert missing.output
 
 
 def test_the_store_keeps_its_objects_when_it_is_killed(lab: Harness) -> None:
