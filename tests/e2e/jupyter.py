@@ -27,13 +27,18 @@ CELL_SECONDS = 300.0
 
 TRAIN = """
 import json
+import tempfile
 import ray.train
-from ray.train import RunConfig, ScalingConfig
+from ray.train import Checkpoint, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 def train(config):
+    context = ray.train.get_context()
     for epoch in range(1, config["epochs"] + 1):
-        ray.train.report({"epoch": epoch, "ranks": ray.train.get_context().get_world_size()})
+        with tempfile.TemporaryDirectory() as folder:
+            first = context.get_world_rank() == 0
+            checkpoint = Checkpoint.from_directory(folder) if first else None
+            ray.train.report({"epoch": epoch, "ranks": context.get_world_size()}, checkpoint=checkpoint)
 
 result = TorchTrainer(
     train,
