@@ -1,10 +1,10 @@
 """Installs packages into /opt/venv while an image is built; runs on the base image's Python alone.
 
-    install.py torch REQUIREMENTS.in     torch at the pinned version from $TORCH_INDEX, or from a wheel in the context
-    install.py locked REQUIREMENTS.txt   every other package, each with its hash; then what this torch needs more
+    install.py                    torch $TORCH_VERSION from $TORCH_INDEX, or from a wheel given to it
+    install.py REQUIREMENTS.txt   every other package, each with its hash; then what this torch needs more
 
-What the build is given besides: the context at /context (wheels in its folder `wheels`), a company's CA bundle as the
-secret `ca`, and a pip.conf as the secret `pip-conf`. Neither stays in the image.
+What the build is given besides: wheels at /build/wheels, a company's CA
+bundle as the secret `ca`, and a pip.conf as the secret `pip-conf`. Neither stays in the image.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 PIP = ["/opt/venv/bin/python", "-m", "pip"]
 SECRETS = Path("/run/secrets")
-WHEELS = Path("/context/wheels")
+WHEELS = Path("/build/wheels")
 
 
 def environment(environ: Mapping[str, str], secrets: Path) -> dict[str, str]:
@@ -33,11 +33,21 @@ def environment(environ: Mapping[str, str], secrets: Path) -> dict[str, str]:
 def install(*arguments: str, wheels: Path) -> list[str]:
     """The command line of `pip install` that compiles nothing: slim.py does, for what is left."""
     local = ["--find-links", str(wheels)] if any(wheels.glob("*.whl")) else []
-    return [*PIP, "install", "--no-compile", "--progress-bar", "off", "--root-user-action", "ignore", *local, *arguments]
+    return [
+        *PIP,
+        "install",
+        "--no-compile",
+        "--progress-bar",
+        "off",
+        "--root-user-action",
+        "ignore",
+        *local,
+        *arguments,
+    ]
 
 
 def torch_source(index: str, wheels: Path) -> list[str]:
-    """Where pip takes torch from: a wheel of the context when there is one, else the index; empty: pip's own."""
+    """Where pip takes torch from: a wheel given to the build, else the index; empty: pip's own."""
     if any(wheels.glob("torch-*.whl")):
         return ["--no-index"]
     return ["--index-url", index] if index else []
@@ -54,10 +64,10 @@ def rest(version: str, index: str, wheels: Path) -> list[str]:
     return install(*extra, f"torch=={version}", wheels=wheels)
 
 
-def main(kind: str, requirements: str) -> int:
-    """Install one kind; the exit code is pip's."""
+def main(requirements: str = "") -> int:
+    """Install torch, or what is locked; the exit code is pip's."""
     version, index = os.environ.get("TORCH_VERSION", ""), os.environ.get("TORCH_INDEX", "")
-    if kind == "torch":
+    if not requirements:
         commands = [torch(version, index, WHEELS)]
     else:
         commands = [install("--no-deps", "--require-hashes", "-r", requirements, wheels=WHEELS)]

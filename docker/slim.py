@@ -2,9 +2,9 @@
 
     slim.py /opt/venv /layers
 
-/layers/torch, /layers/ray and /layers/packages then hold the whole of it between them, each to be copied to `/`: one
-changed package leaves the layers of the other two as they are. Bytecode carries no time stamps, so that the same
-packages always give the same layers.
+/layers/torch, /layers/ray and /layers/packages then hold the whole of it between them, each to be copied to
+`/`: one changed package leaves the layers of the other two as they are. Bytecode carries no time stamps, so
+that the same packages always give the same layers.
 """
 
 from __future__ import annotations
@@ -40,10 +40,25 @@ UNUSED = (
 KEPT = ("torch/bin/torch_shm_manager",)  # data loaders start it
 """What one of those patterns matches, and is used all the same."""
 
-TESTS_OF = ("jupyter*", "networkx", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "sympy", "zmq", "tornado", "ray")
+TESTS_OF = (
+    "jupyter*",
+    "networkx",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "sklearn",
+    "sympy",
+    "zmq",
+    "tornado",
+    "ray",
+)
 """Packages whose folders `tests` are dropped as well."""
 
-LAYERS = {"torch": ("torch", "torchgen", "functorch", "nvidia", "triton", "torch-*", "nvidia_*", "triton-*"), "ray": ("ray", "ray-*")}
+LAYERS = {
+    "torch": ("torch", "torchgen", "functorch", "nvidia", "triton", "torch-*", "nvidia_*", "triton-*"),
+    "ray": ("ray", "ray-*"),
+}
 """What in site-packages goes into a layer of its own; all else is in `packages`."""
 
 
@@ -66,7 +81,9 @@ def remove(path: Path) -> int:
 def slim(site: Path) -> int:
     """Remove what is unused from site-packages; returns the bytes that this frees."""
     found = [path for pattern in UNUSED for path in site.glob(pattern)]
-    found += [path for name in TESTS_OF for top in site.glob(name) for path in top.rglob("tests") if path.is_dir()]
+    found += [
+        path for name in TESTS_OF for top in site.glob(name) for path in top.rglob("tests") if path.is_dir()
+    ]
     found += list(site.rglob("__pycache__"))
     return sum(remove(path) for path in found if path not in {site / name for name in KEPT})
 
@@ -74,7 +91,10 @@ def slim(site: Path) -> int:
 def compile_all(folder: Path) -> None:
     """Compile every module, so that no container has to when it starts; a container could not keep it."""
     compileall.compile_dir(
-        folder, quiet=2, workers=os.cpu_count() or 1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        folder,
+        quiet=2,
+        workers=os.cpu_count() or 1,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
 
 
@@ -91,14 +111,19 @@ def sort(venv: Path, layers: Path) -> None:
     shutil.move(venv, target)
 
 
+def say(line: str) -> None:
+    """Write a line into the build's output."""
+    sys.stdout.write(f"{line}\n")
+
+
 def main(venv: str, layers: str) -> None:
-    """Do all of it, and print what it came to."""
+    """Do all of it, and say what it came to."""
     (site,) = Path(venv).glob("lib/python3*/site-packages")
-    print(f"removed {slim(site) / 1e6:.0f} MB that no lab runs")
+    say(f"removed {slim(site) / 1e6:.0f} MB that no lab runs")
     compile_all(site)
     sort(Path(venv), Path(layers))
     for layer in sorted(Path(layers).iterdir()):
-        print(f"{layer.name}: {size(layer) / 1e6:.0f} MB")
+        say(f"{layer.name}: {size(layer) / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

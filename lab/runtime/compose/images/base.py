@@ -1,0 +1,190 @@
+"""A base image made of this machine's own apt sources, for a place that reaches no image registry."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.environment.progress import Progress
+from lab.errors import SetupError, UnsupportedError
+from lab.runtime.compose.images.engine import Engine
+
+INCLUDE = "ca-certificates,python3,python3-venv"
+EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
+DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+POCKETS = ("", "-updates", "-security", "/updates")
+"""Suffixes of a release's suites that belong to its base system."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One archive that apt takes packages from."""
+
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+    keyring: str = ""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is asked of this machine; tests put in their own."""
+
+    root: Path = Path("/")
+    which: Callable[[str], str | None] = shutil.which
+    uid: Callable[[], int] = os.geteuid
+
+
+def one_line(text: str) -> Iterator[Source]:
+    """The sources in a *.list file."""
+    for line in text.splitlines():
+        match = re.match(r"\s*deb\s+(?:\[([^\]]*)\]\s*)?(\S+)\s+(\S+)\s*([^#]*)", line)
+        if match:
+            options = dict(pair.partition("=")[::2] for pair in (match[1] or "").split())
+            yield Source(match[2], match[3], tuple(match[4].split()), options.get("signed-by", ""))
+
+
+def deb822(text: str) -> Iterator[Source]:
+    """The sources in a *.sources file; a key written into the file itself is not taken over."""
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for stanza in re.split(r"\n\s*\n", plain):
+        fields: dict[str, str] = {}
+        key = ""
+        for line in stanza.splitlines():
+            if line[:1].isspace():
+                fields[key] = f"{fields.get(key, '')} {line.strip()}"
+            else:
+                key, _, value = line.partition(":")
+                key = key.strip().lower()
+                fields[key] = value.strip()
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
+            continue
+        keyring = fields.get("signed-by", "")
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                components = tuple(fields.get("components", "").split())
+                yield Source(uri, suite, components, keyring if keyring.startswith("/") else "")
+
+
+def sources(root: Path) -> tuple[Source, ...]:
+    """Every archive that apt of the machine under `root` takes packages from."""
+    apt = root / "etc" / "apt"
+    lists = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
+    found: list[Source] = []
+    for path in lists:
+        found += one_line(_read(path))
+    for path in sorted((apt / "sources.list.d").glob("*.sources")):
+        found += deb822(_read(path))
+    return tuple(found)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def own_suite(root: Path) -> str:
+    """The release that this machine runs, such as `bookworm`; empty when it is none of Debian's."""
+    text = _read(root / "etc" / "os-release")
+    release = dict(line.partition("=")[::2] for line in text.splitlines())
+    return (
+        release.get("VERSION_CODENAME", "").strip('"') if release.get("ID", "").strip('"') == "debian" else ""
+    )
+
+
+def of_suite(found: Iterable[Source], suite: str, own: str) -> tuple[Source, ...]:
+    """The sources of one release, deduced from those of the machine's own where it has no others.
+
+    Only the component `main` is taken: all that the images need lies there.
+    """
+
+    def pick(release: str) -> list[Source]:
+        names = {release + pocket: suite + pocket for pocket in POCKETS}
+        return [
+            Source(each.uri, names[each.suite], ("main",), each.keyring)
+            for each in found
+            if each.suite in names and "main" in each.components
+        ]
+
+    found = tuple(found)
+    return tuple(dict.fromkeys(pick(suite) or (pick(own) if own else [])))
+
+
+def base_name(suite: str) -> str:
+    """The image that `make_base` makes."""
+    return f"raylab/base:{suite}"
+
+
+def command(suite: str, archive: Path, source_list: Path, keyrings: Iterable[str]) -> list[str]:
+    """mmdebstrap's command line."""
+    argv = ["mmdebstrap", "--variant=minbase", f"--include={INCLUDE}"]
+    argv += [f"--dpkgopt=path-exclude={path}" for path in EXCLUDED]
+    for keyring in keyrings:
+        argv += [f"--keyring={keyring}", f"--setup-hook=copy-in {keyring} /etc/apt/trusted.gpg.d"]
+    return [*argv, suite, str(archive), str(source_list)]
+
+
+def suite_here(suite: str, host: Host) -> str:
+    """The release to make: the one asked for, else this machine's. Raises UnsupportedError."""
+    own = own_suite(host.root)
+    chosen = suite or own
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", chosen or "-"):
+        raise UnsupportedError(
+            f"--suite {suite}: no name of a release"
+            if chosen
+            else "images build --offline: this is not Debian",
+            "name a Debian release that this machine's apt sources have: --suite bookworm",
+        )
+    if host.which("mmdebstrap") is None:
+        raise UnsupportedError(
+            "images build --offline: mmdebstrap, which makes the base image, is not installed",
+            "`sudo apt-get install mmdebstrap`",
+        )
+    if host.uid() != 0:
+        raise UnsupportedError(
+            "images build --offline: only root can make a base image with mmdebstrap",
+            "call it with sudo; the images are then there for every user of the engine",
+        )
+    if not of_suite(sources(host.root), chosen, own):
+        raise UnsupportedError(
+            f"images build --offline: no apt source of this machine has Debian {chosen}",
+            "see /etc/apt/sources.list and sources.list.d, or choose another with --suite",
+        )
+    return chosen
+
+
+def make_base(suite: str, engine: Engine, progress: Progress, host: Host) -> str:
+    """Make the base image of a release, unless it is there; returns its name. Takes about half a minute.
+
+    Raises UnsupportedError, SetupError.
+    """
+    suite = suite_here(suite, host)
+    name = base_name(suite)
+    if there := engine.inspect([name]).get(name):
+        progress.line(f"{name} of {there.created[:10]} is taken; `docker image rm {name}` has it made anew")
+        return name
+    chosen = of_suite(sources(host.root), suite, own_suite(host.root))
+    keyrings = sorted({each.keyring for each in chosen if each.keyring not in ("", DEBIAN_KEYRING)})
+    progress.line(f"{name}: made of Debian's packages, from the apt sources of this machine")
+    try:
+        with tempfile.TemporaryDirectory(prefix="raylab-base-") as folder:
+            source_list, archive = Path(folder, "sources.list"), Path(folder, "base.tar")
+            lines = [f"deb {each.uri} {each.suite} {' '.join(each.components)}\n" for each in chosen]
+            source_list.write_text("".join(lines), encoding="utf-8")
+            argv = command(suite, archive, source_list, keyrings)
+            engine.call(
+                argv, f"making {name}", progress, lambda line: progress.update(f"{name}: {line[:60]}")
+            )
+            engine.docker("import", str(archive), name, what=f"importing {name}", progress=progress)
+    except OSError as error:
+        raise SetupError(
+            f"{error.filename or tempfile.gettempdir()}: {error.strerror}", "make room there, or set TMPDIR"
+        ) from error
+    return name

@@ -1,0 +1,193 @@
+"""Builds the project's images, with what this machine knows of proxies, certificates and package sources."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab import __version__
+from lab.environment import ROOT, pip
+from lab.environment.progress import Progress
+from lab.errors import SetupError
+from lab.runtime.compose.images import context
+from lab.runtime.compose.images.base import Host, make_base
+from lab.runtime.compose.images.engine import Engine
+from lab.runtime.compose.images.model import PROMETHEUS_STANDIN, S3_STANDIN
+
+TORCH_INDEXES: Mapping[str, str] = {
+    "cpu": pip.CPU_INDEX,
+    "cuda": "https://download.pytorch.org/whl/cu130",
+    "rocm": "https://download.pytorch.org/whl/rocm7.2",
+}
+"""Where each build of torch 2.13.0 comes from. cu126 has it for drivers before 580 and GPUs before Turing."""
+
+EXTRA_PACKAGES: Mapping[str, str] = {"rocm": "rocm-smi"}
+"""Debian packages that only this variant needs."""
+
+STEP = re.compile(r"^#\d+ \[(?:(?P<stage>[\w-]+) )?\s*(?P<at>\d+/\d+)\] (?P<what>.+)")
+SAID = re.compile(r"^#\d+ [\d.]+ +(?P<text>.+)")
+
+
+@dataclass(frozen=True)
+class Built:
+    """One image that was built."""
+
+    name: str
+    size: int
+    """Bytes."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """One image to build."""
+
+    target: str
+    """Stage of the Dockerfile."""
+    name: str
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a build asks of this machine; tests put in their own."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    host: Host = field(default_factory=Host)
+    root: Path = Path(ROOT)
+    python: str = sys.executable
+
+
+def targets(variant: str, *, offline: bool) -> tuple[Target, ...]:
+    """What is built: the lab's image and, offline, before it the stand-ins, which show soon what is wrong."""
+    lab = Target("lab", f"raylab/ray:{__version__}-{variant}", variant)
+    if not offline:
+        return (lab,)
+    return (Target("prometheus-standin", PROMETHEUS_STANDIN), Target("s3-standin", S3_STANDIN), lab)
+
+
+def build(
+    variant: str,
+    *,
+    offline: bool = False,
+    suite: str = "",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    machine: Machine | None = None,
+) -> tuple[Built, ...]:
+    """Build the images of a variant (`cpu`, `cuda`, `rocm`): minutes the first time, then only what changed.
+
+    `offline` needs no image registry: the base and the stand-ins are made of the packages of Debian `suite`.
+
+    Raises UnsupportedError (no engine, no buildx, no mmdebstrap), SetupError.
+    """
+    engine, progress, machine = engine or Engine(), progress or Progress(), machine or Machine()
+    try:
+        engine.docker("buildx", "version", what="asking for buildx")
+        base = make_base(suite, engine, progress, machine.host) if offline else ""
+        settings = _pip_settings(engine, machine)
+        built = []
+        with _context(machine, settings, variant, progress) as folder:
+            for target in targets(variant, offline=offline):
+                built.append(_build(target, base, folder, settings, engine, progress, machine))
+        return tuple(built)
+    finally:
+        progress.clear()
+
+
+def _pip_settings(engine: Engine, machine: Machine) -> context.PipSettings:
+    """pip's configuration on this machine; an environment without pip has none."""
+    argv = [machine.python, "-m", "pip", "config", "list"]
+    try:
+        return context.pip_settings("\n".join(engine.call(argv, "asking pip for its configuration")))
+    except SetupError:
+        return context.pip_settings("")
+
+
+@contextmanager
+def _context(
+    machine: Machine, settings: context.PipSettings, variant: str, progress: Progress
+) -> Iterator[Path]:
+    """The folder that a build gets as its context."""
+    pins = {"torch": context.torch_version(machine.root)}
+    for name in ("image", "standin"):
+        pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix="raylab-build-") as folder:
+        found = context.wheels(settings.find_links, pins, variant)
+        for wheel in context.stage(Path(folder), found, machine.root):
+            progress.line(f"taken from this machine: {wheel}")
+        yield Path(folder)
+
+
+def _build(
+    target: Target,
+    base: str,
+    folder: Path,
+    settings: context.PipSettings,
+    engine: Engine,
+    progress: Progress,
+    machine: Machine,
+) -> Built:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="raylab-secret-") as secrets:
+        argv = command(target, base, folder, settings, Path(secrets), machine)
+        engine.docker(
+            *argv,
+            what=f"building {target.name}",
+            progress=progress,
+            on_line=lambda line: _show(line, target.name, progress),
+        )
+    info = engine.inspect([target.name])[target.name]
+    seconds = time.monotonic() - started
+    progress.line(f"{target.name}: {info.size / 1e9:.2f} GB, built in {seconds:.0f} s")
+    return Built(target.name, info.size, seconds)
+
+
+def command(
+    target: Target, base: str, folder: Path, settings: context.PipSettings, secrets: Path, machine: Machine
+) -> list[str]:
+    """The arguments of `docker` that build a target; what is secret is written into `secrets`."""
+    argv = [
+        "buildx",
+        "build",
+        "--progress",
+        "plain",
+        "--load",
+        "--file",
+        str(folder / "docker" / "Dockerfile"),
+    ]
+    argv += ["--target", target.target, "--tag", target.name]
+    arguments = {
+        "VERSION": __version__,
+        "CONTENT": context.content(target.target, target.variant, machine.root),
+    }
+    if base:
+        arguments["BASE_IMAGE"] = base
+    if target.target == "lab":
+        arguments["TORCH_INDEX"] = machine.environ.get(pip.TORCH_INDEX) or TORCH_INDEXES[target.variant]
+        if extra := EXTRA_PACKAGES.get(target.variant):
+            arguments["EXTRA_PACKAGES"] = extra
+    for name, value in arguments.items():
+        argv += ["--build-arg", f"{name}={value}"]
+    for name in context.proxies(machine.environ):
+        argv += ["--build-arg", name]
+    if bundle := context.certificate(machine.environ, settings):
+        argv += ["--secret", f"id=ca,src={bundle}"]
+    if config := settings.config():
+        (secrets / "pip.conf").write_text(config, encoding="utf-8")
+        argv += ["--secret", f"id=pip-conf,src={secrets / 'pip.conf'}"]
+    return [*argv, str(folder)]
+
+
+def _show(line: str, name: str, progress: Progress) -> None:
+    if step := STEP.match(line):
+        progress.update(f"{name}: step {step['at']} {step['what'][:50]}")
+    elif said := SAID.match(line):
+        progress.update(f"{name}: {said['text'][:70]}")

@@ -1,0 +1,134 @@
+"""What the output of Docker, of a build and of mmdebstrap means when they fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lab.environment import pip
+from lab.errors import LabError, SetupError, UnsupportedError
+
+CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
+    (
+        r"permission denied while trying to connect",
+        UnsupportedError,
+        "you may not use the Docker Engine of this machine",
+        "`sudo usermod -aG docker $USER`, then log in anew; or call labctl with sudo",
+    ),
+    (
+        r"Cannot connect to the Docker daemon|Is the docker daemon running"
+        r"|failed to connect to the docker API",
+        UnsupportedError,
+        "no Docker Engine answers",
+        "start it: `sudo systemctl start docker`, or Docker Desktop",
+    ),
+    (
+        r"'buildx' is not a docker command|unknown command: docker buildx"
+        r"|unknown flag: --(?:secret|progress)",
+        UnsupportedError,
+        "Docker has no buildx here, which builds the images",
+        "install the package docker-buildx-plugin (Debian and Ubuntu: docker-buildx)",
+    ),
+    (
+        r"No space left on device|disk quota exceeded",
+        SetupError,
+        "the disk is full",
+        "`docker system df` says what takes room; the build needs about 8 GB with PyTorch's CPU build",
+    ),
+    (
+        r"toomanyrequests|429 Too Many Requests|pull rate limit",
+        SetupError,
+        "the registry has had too many requests from here",
+        "wait an hour, or `docker login`, then repeat",
+    ),
+    (
+        r"x509: |tls: failed to verify certificate",
+        SetupError,
+        "the Docker Engine does not trust the registry's certificate",
+        "put your CA's certificate into the machine's trust store (Debian: /usr/local/share/ca-certificates"
+        " and `sudo update-ca-certificates`) and `sudo systemctl restart docker`",
+    ),
+    (
+        r"unauthorized|denied: requested access|pull access denied|403 Forbidden.*registry|no basic auth",
+        SetupError,
+        "the registry refuses this image",
+        "`docker login`, or another image by its variable (see `labctl images list`)",
+    ),
+    (
+        r"manifest unknown|manifest for \S+ not found|\S+@sha256:\w+: not found",
+        SetupError,
+        "the registry does not have this image",
+        "choose another by its variable (see `labctl images list`), or `labctl images load FILE`",
+    ),
+    (
+        r"dial tcp.*(?:no such host|timeout|refused|unreachable|server misbehaving)"
+        r"|TLS handshake timeout|Client\.Timeout exceeded|proxyconnect"
+        r"|failed to resolve source metadata|registry\S*.*(?:EOF|connection reset)",
+        SetupError,
+        "no image registry can be reached from here",
+        "`labctl images build --offline` makes images from Debian's and Python's packages; or on a machine"
+        " with internet `labctl images save FILE`, here `labctl images load FILE`",
+    ),
+    (
+        r"THESE PACKAGES DO NOT MATCH THE HASHES",
+        SetupError,
+        "a package is not the one that requirements/*.txt pins",
+        "something on the way changes packages: ask who runs the package index or the proxy",
+    ),
+    (
+        r"No matching distribution found for (?P<what>torch\S*)",
+        SetupError,
+        "no package {what} where PyTorch is taken from",
+        "set LABCTL_TORCH_INDEX to an index that has it, or PIP_FIND_LINKS to a folder with its wheel",
+    ),
+    (
+        r"No matching distribution found for (?P<what>\S+)",
+        SetupError,
+        "no package {what} for the image's Python",
+        "see `pip config list`: the package index must have every package of requirements/image.txt",
+    ),
+    (
+        r"Failed to fetch|Temporary failure resolving|Unable to connect to|Could not resolve",
+        SetupError,
+        "Debian's packages cannot be fetched",
+        "check that `sudo apt-get update` works on this machine, then repeat",
+    ),
+    (
+        r"Unable to locate package (?P<what>\S+)",
+        SetupError,
+        "the package sources of the base image have no {what}",
+        "check /etc/apt on this machine, then repeat with another --suite",
+    ),
+    (
+        r"Release file.*(?:expired|not valid yet)|signatures? (?:couldn't|could not) be verified|NO_PUBKEY",
+        SetupError,
+        "apt does not trust the package sources of this machine",
+        "check that `sudo apt-get update` works on this machine (clock, keys), then repeat",
+    ),
+    (
+        r"invalid tar header|unexpected EOF|archive/tar",
+        SetupError,
+        "the image archive is damaged",
+        "copy it again, then repeat",
+    ),
+)
+"""Pattern in the output, error, what is wrong, what to do; the first that matches counts, then pip's own."""
+
+NOISE = re.compile(r"^#\d+ (?:[\d.]+ )?|^-+$|^ *>>> |^\s*\d+ \| ")
+
+
+def failed(what: str, lines: Sequence[str]) -> LabError:
+    """The error to raise when doing `what` failed with these last lines of output."""
+    text = "\n".join(lines)
+    for pattern, error, message, hint in CAUSES:
+        if match := re.search(pattern, text, re.IGNORECASE):
+            named = {k: (v or "").strip() for k, v in match.groupdict().items()}
+            return error(f"{what}: {message.format(**named)}", hint)
+    message, hint = pip.cause([NOISE.sub("", line) for line in lines])
+    return SetupError(f"{what}: {message}", hint)
+
+
+def last_words(lines: Sequence[str], count: int = 8) -> list[str]:
+    """The last lines of an output that say something, without what the build puts before them."""
+    said = [NOISE.sub("", line).rstrip() for line in lines]
+    return [line for line in said if line][-count:]

@@ -1,0 +1,175 @@
+"""Which images a lab runs on here: what is there, what stands in, what has to be fetched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lab.environment.progress import Progress
+from lab.errors import LabError, SetupError
+from lab.runtime.compose.images import context, model
+from lab.runtime.compose.images.build import Machine, build
+from lab.runtime.compose.images.engine import Engine, ImageInfo
+from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
+from lab.topology import GRAFANA, LabSpec, Vendor
+
+WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
+
+
+def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: Engine) -> tuple[ImageNeed, ...]:
+    """The same images, with what the engine knows of each."""
+    names = dict.fromkeys(name for need in needs for name in (need.name, model.kept_name(need.name)))
+    there = engine.inspect(tuple(names))
+
+    def seen(need: ImageNeed) -> ImageNeed:
+        name = next((n for n in (need.name, model.kept_name(need.name)) if n in there), "")
+        if not name:
+            return need
+        info = there[name]
+        return replace(need, present=True, local_name=name, size=info.size, stale=_stale(need, vendor, info))
+
+    return tuple(seen(need) for need in needs)
+
+
+def _stale(need: ImageNeed, vendor: Vendor, info: ImageInfo) -> bool:
+    if not need.own:
+        return False
+    target = "lab" if need.variable == model.LAB_IMAGE else need.name.partition("/")[2].partition(":")[0]
+    return info.labels.get(model.CONTENT_LABEL, "") != context.content(target, model.variant(vendor))
+
+
+def needs(
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+) -> tuple[ImageNeed, ...]:
+    """The images of a lab with these GPUs, then the stand-ins. Raises UnsupportedError without an engine."""
+    environ = os.environ if environ is None else environ
+    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or Engine())
+
+
+def resolve(
+    spec: LabSpec, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+) -> ResolvedImages:
+    """What a lab runs on with the images that are here; fetches nothing.
+
+    Raises UnsupportedError when no engine answers.
+    """
+    found = {need.variable: need for need in needs(spec.gpu.vendor, environ, engine)}
+    lab, store = found[model.LAB_IMAGE], found[model.S3_IMAGE]
+    prometheus, grafana = found[model.PROMETHEUS_IMAGE], found[model.GRAFANA_IMAGE]
+    s3_standin, prometheus_standin = found[model.S3_STANDIN_IMAGE], found[model.PROMETHEUS_STANDIN_IMAGE]
+    images = {model.LAB_IMAGE: lab.local_name or lab.name}
+    files: tuple[str, ...] = ()
+    left_out: list[str] = []
+    notes: list[str] = []
+    missing = [] if lab.present else [lab]
+    prometheus_variable = model.PROMETHEUS_IMAGE
+    if store.present or not (store.stand_in and s3_standin.present):
+        images[model.S3_IMAGE] = store.local_name or store.name
+        missing += [] if store.present else [store]
+    else:
+        files = (model.OFFLINE_FILE,)
+        images[model.S3_STANDIN_IMAGE] = s3_standin.local_name
+        prometheus_variable = model.PROMETHEUS_STANDIN_IMAGE
+        notes.append(f"S3 server: moto ({s3_standin.name}), standing in for MinIO, whose image is not here")
+    if prometheus.present or not (prometheus.stand_in and prometheus_standin.present):
+        images[prometheus_variable] = prometheus.local_name or prometheus.name
+        missing += [] if prometheus.present else [prometheus]
+    else:
+        images[prometheus_variable] = prometheus_standin.local_name
+        notes.append(f"prometheus: Debian's ({prometheus_standin.name}), standing in for {prometheus.name}")
+    images[model.GRAFANA_IMAGE] = grafana.local_name or grafana.name
+    if not grafana.present or files:
+        left_out.append(GRAFANA)
+        why = "is not here" if not grafana.present else "is used only together with MinIO"
+        notes.append(f"grafana: left out ({grafana.name} {why})")
+    used = [lab] + ([s3_standin] if files else []) + ([prometheus_standin] if not prometheus.present else [])
+    for need in used:
+        if need.present and need.stale:
+            notes.append(f"{need.name} was built from other requirements than this checkout's: `{need.how}`")
+    return ResolvedImages(tuple(images.items()), files, tuple(left_out), tuple(notes), tuple(missing))
+
+
+def missing(
+    spec: LabSpec, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+) -> tuple[ImageNeed, ...]:
+    """The images without which this lab cannot start here. Empty when it can."""
+    return resolve(spec, environ, engine).missing
+
+
+def ensure(
+    spec: LabSpec,
+    environ: Mapping[str, str] | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    machine: Machine | None = None,
+) -> ResolvedImages:
+    """Fetch what this lab lacks: pull what is published, build what is ours. Then as `resolve`.
+
+    Grafana is left out when it cannot be had. Raises SetupError, with every way to get what is missing;
+    UnsupportedError when no engine answers.
+    """
+    engine, progress = engine or Engine(), progress or Progress()
+    resolved = resolve(spec, environ, engine)
+    fetch = list(resolved.missing)
+    if GRAFANA in resolved.left_out and not resolved.files:
+        fetch += [n for n in needs(spec.gpu.vendor, environ, engine) if n.role == GRAFANA and not n.present]
+    for need in fetch:
+        try:
+            if need.own:
+                build(model.variant(spec.gpu.vendor), engine=engine, progress=progress, machine=machine)
+            else:
+                engine.pull(need.name, progress)
+        except SetupError as error:
+            if need.role == GRAFANA:
+                progress.line(f"{error.message}; going on without Grafana")
+                continue
+            raise lacking(need, error) from error
+    return resolve(spec, environ, engine) if fetch else resolved
+
+
+def lacking(need: ImageNeed, why: LabError) -> SetupError:
+    """The error that says which image is missing, why it did not come, and every way to get it."""
+    return SetupError(
+        f"the image {need.name} ({need.role}) is missing: {why.message}", f"get it with {WAYS}; {why.hint}"
+    )
+
+
+def pull(
+    vendor: Vendor,
+    environ: Mapping[str, str] | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> tuple[ImageNeed, ...]:
+    """Pull every image of a lab that is not built here and not there yet; returns them as they are then.
+
+    Raises SetupError, UnsupportedError.
+    """
+    engine, progress = engine or Engine(), progress or Progress()
+    environ = os.environ if environ is None else environ
+    wanted = [need for need in look(model.wanted(vendor, environ), vendor, engine) if not need.own]
+    try:
+        for need in wanted:
+            if not need.present:
+                engine.pull(need.name, progress)
+    finally:
+        progress.clear()
+    return look([replace(need, present=False) for need in wanted], vendor, engine)
+
+
+def to_save(
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+) -> tuple[ImageNeed, ...]:
+    """The images that a lab runs on here, stand-ins in place of what is not; absent ones are among them."""
+    found = needs(vendor, environ, engine)
+    by_name = {need.name: need for need in found}
+    chosen = []
+    for need in found:
+        if need.variable in (model.S3_STANDIN_IMAGE, model.PROMETHEUS_STANDIN_IMAGE):
+            continue
+        stand_in = by_name.get(need.stand_in)
+        if not need.present and stand_in is not None and stand_in.present:
+            chosen.append(stand_in)
+        elif need.present or need.role != GRAFANA:
+            chosen.append(need)
+    return tuple(chosen)

@@ -1,0 +1,140 @@
+"""Which images a lab needs, as plain data. The Compose files say which; this module reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from lab import __version__
+from lab.environment import ROOT
+from lab.runtime.compose.gpus import VARIANTS
+from lab.topology import GRAFANA, PROMETHEUS, STORE, Vendor
+
+COMPOSE = Path(ROOT) / "compose"
+
+LAB_IMAGE = "LAB_IMAGE"
+S3_IMAGE = "LAB_S3_IMAGE"
+PROMETHEUS_IMAGE = "LAB_PROMETHEUS_IMAGE"
+GRAFANA_IMAGE = "LAB_GRAFANA_IMAGE"
+S3_STANDIN_IMAGE = "LAB_S3_STANDIN_IMAGE"
+PROMETHEUS_STANDIN_IMAGE = "LAB_PROMETHEUS_STANDIN_IMAGE"
+
+OFFLINE_FILE = "offline.yaml"
+"""The Compose file that puts the stand-ins in place."""
+
+S3_STANDIN = f"raylab/s3-standin:{__version__}"
+PROMETHEUS_STANDIN = f"raylab/prometheus-standin:{__version__}"
+
+CONTENT_LABEL = "io.raylab.content"
+"""Label of an image of ours: what it was built from, see context.content."""
+
+DEFAULT = re.compile(r"\$\{(LAB_\w*IMAGE):-([^}]+)\}")
+
+
+@dataclass(frozen=True)
+class ImageNeed:
+    """One image that a lab needs."""
+
+    name: str
+    """As the engine is told, with its digest where the lab pins one."""
+    role: str
+    variable: str
+    """The variable of the Compose files that chooses it."""
+    own: bool = False
+    """Whether this project builds it; others are pulled."""
+    present: bool = False
+    local_name: str = ""
+    """The name under which the engine has it; that of an image out of an archive is `kept_name(name)`."""
+    size: int = 0
+    """Bytes, 0 when absent."""
+    stale: bool = False
+    """Built from other requirements than this checkout's."""
+    stand_in: str = ""
+    """The image that may take its place; empty when none can."""
+
+    @property
+    def how(self) -> str:
+        """The command that gets it."""
+        return "labctl images build" if self.own else "labctl images pull"
+
+
+@dataclass(frozen=True)
+class ResolvedImages:
+    """What a lab runs on here: nothing of it is fetched any more."""
+
+    images: tuple[tuple[str, str], ...]
+    """(variable, image) for the Compose env file."""
+    files: tuple[str, ...] = ()
+    """Files of compose/ that have to be added."""
+    left_out: tuple[str, ...] = ()
+    """Services that are not started for want of their image."""
+    notes: tuple[str, ...] = ()
+    missing: tuple[ImageNeed, ...] = ()
+    """Without these there is no lab."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables as a dictionary."""
+        return dict(self.images)
+
+
+def variant(vendor: Vendor) -> str:
+    """The build of PyTorch for this vendor's GPUs: `cpu`, `cuda` or `rocm`."""
+    return VARIANTS.get(vendor, "cpu")
+
+
+def lab_image(vendor: Vendor) -> str:
+    """The image that the lab's own services run on."""
+    return f"raylab/ray:{__version__}-{variant(vendor)}"
+
+
+@cache
+def defaults(file: str = "lab.yaml") -> Mapping[str, str]:
+    """Variable -> image, as a Compose file says where the variable is not set."""
+    return dict(DEFAULT.findall((COMPOSE / file).read_text(encoding="utf-8")))
+
+
+def wanted(vendor: Vendor, environ: Mapping[str, str]) -> tuple[ImageNeed, ...]:
+    """The images of a lab with these GPUs, not yet looked for. A variable in `environ` comes first.
+
+    An image that the user chose has no stand-in.
+    """
+
+    def need(variable: str, role: str, stand_in: str = "") -> ImageNeed:
+        chosen = environ.get(variable, "")
+        name = chosen or (lab_image(vendor) if variable == LAB_IMAGE else defaults()[variable])
+        own = variable == LAB_IMAGE and not chosen
+        return ImageNeed(name, role, variable, own=own, stand_in="" if chosen else stand_in)
+
+    return (
+        need(LAB_IMAGE, "Ray's nodes, Jupyter, set-up, metrics"),
+        need(S3_IMAGE, STORE, S3_STANDIN),
+        need(PROMETHEUS_IMAGE, PROMETHEUS, PROMETHEUS_STANDIN),
+        need(GRAFANA_IMAGE, GRAFANA),
+    )
+
+
+def stand_ins() -> tuple[ImageNeed, ...]:
+    """The images of ours that may stand in for others."""
+    return (
+        ImageNeed(S3_STANDIN, f"stands in for {STORE}", S3_STANDIN_IMAGE, own=True),
+        ImageNeed(PROMETHEUS_STANDIN, f"stands in for {PROMETHEUS}", PROMETHEUS_STANDIN_IMAGE, own=True),
+    )
+
+
+def kept_name(name: str) -> str:
+    """The name under which a pinned image travels in an archive.
+
+    Docker drops digests when it loads an archive, so an image pinned by digest would not be found again. Its
+    first 12 digits in a tag of our own keep apart what a renewed pin means from what lies there.
+    """
+    reference, _, digest = name.partition("@sha256:")
+    if not digest:
+        return name
+    repository, separator, tag = reference.rpartition(":")
+    if not separator or "/" in tag:
+        repository, tag = reference, "pinned"
+    return f"raylab/kept/{repository}:{tag[:100]}-{digest[:12]}"
