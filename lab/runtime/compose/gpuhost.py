@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +89,17 @@ def problem(vendor: Vendor, host: GpuHost) -> tuple[str, str]:
     return "", ""
 
 
+def amd_for_containers(root: Path = Path("/")) -> Detection:
+    """AMD's GPUs whatever groups this user is in: a container gets the groups that it needs."""
+    return amd_gpus(root, accessible=Path.exists)
+
+
 def detectors(
     ask: Callable[[], GpuHost] | None = None,
     nvidia: Detector = nvidia_gpus,
-    amd: Detector | None = None,
+    amd: Detector = amd_for_containers,
 ) -> tuple[Detector, Detector]:
-    """Detectors of the GPUs (NVIDIA's, AMD's) that containers can get. Asks the engine only when there are.
-
-    Which groups this user is in does not matter to a container: it gets the groups that it needs.
-    """
+    """Detectors of the GPUs (NVIDIA's, AMD's) that containers can get; they ask the engine once."""
     host = cache(ask or gather)
 
     def reachable(vendor: Vendor, detect: Detector) -> Detection:
@@ -107,19 +109,15 @@ def detectors(
         why, todo = problem(vendor, host())
         return Detection(problem=why, hint=todo) if why else found
 
-    return (
-        lambda: reachable(Vendor.NVIDIA, nvidia),
-        lambda: reachable(Vendor.AMD, amd or partial(amd_gpus, accessible=Path.exists)),
-    )
+    return (lambda: reachable(Vendor.NVIDIA, nvidia), lambda: reachable(Vendor.AMD, amd))
 
 
 def listed(
     ask: Callable[[], GpuHost] | None = None,
     nvidia: Detector = nvidia_gpus,
-    amd: Detector | None = None,
+    amd: Detector = amd_for_containers,
 ) -> tuple[Detection, Detection]:
     """All GPUs (NVIDIA's, AMD's) of this machine, with what keeps containers from them, if anything does."""
-    amd = amd or partial(amd_gpus, accessible=Path.exists)
     found = nvidia(), amd()
     reachable = [detect() for detect in detectors(ask, lambda: found[0], lambda: found[1])]
     both = [
