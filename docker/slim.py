@@ -28,7 +28,7 @@ UNUSED = (
     "pyarrow/src",
     "numpy/_core/include",
     "jupyterlab/galata",  # JupyterLab's browser tests
-    "jupyterlab/staging",  # for building JupyterLab anew
+    "jupyterlab/staging/*",  # for building JupyterLab anew
     "**/*.a",
     "**/*.js.map",
     "**/*.pyi",
@@ -37,7 +37,10 @@ UNUSED = (
 )
 """Patterns in site-packages, each never used while a lab runs."""
 
-KEPT = ("torch/bin/torch_shm_manager",)  # data loaders start it
+KEPT = (
+    "torch/bin/torch_shm_manager",  # data loaders start it
+    "jupyterlab/staging/package.json",  # JupyterLab reads it as it starts
+)
 """What one of those patterns matches, and is used all the same."""
 
 TESTS_OF = (
