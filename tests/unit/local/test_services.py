@@ -118,6 +118,16 @@ def test_a_worker_sees_its_own_gpu_and_the_others_none(vendor: Vendor, variable:
     assert "--num-gpus=0" in commands[W1].argv
 
 
+def test_nodes_are_told_that_workers_share_a_gpu() -> None:
+    commands = every(plan(Vendor.NVIDIA, {W0: "GPU-1", W1: "GPU-1"}))
+    assert {commands[name].environment["RAYLAB_GPU_SHARED"] for name in (HEAD, W0, W1)} == {"1"}
+    assert commands[W0].environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert commands[W1].environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+    own = every(plan(Vendor.NVIDIA, {W0: "GPU-1", W1: "GPU-2"}))
+    assert not any("RAYLAB_GPU_SHARED" in command.environment for command in own.values())
+
+
 def test_jupyter_reads_its_token_from_the_secret_file_and_no_settings_of_the_users_own_jupyter() -> None:
     jupyter = plan().command(JUPYTER).environment
     names = {name for name in jupyter if name.startswith("JUPYTER_")}
