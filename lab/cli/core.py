@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -118,6 +119,14 @@ class Core:
         from lab.checks import run_checks
 
         return run_checks(name, runtime)
+
+    def store_checks(
+        self, url: str, bucket: str, file: Path | None, name: str, runtime: str
+    ) -> tuple[Check, ...]:
+        """What `doctor --s3` finds; the key of the lab `name` serves for the lab's own store."""
+        from lab.checks.store import endpoints_of, store_checks
+
+        return store_checks(url, bucket, file, endpoints=lambda: endpoints_of(name, runtime))
 
     def test(self, arguments: Sequence[str], say: Callable[[str], None], *, to_stderr: bool) -> int:
         """Run labctl's own tests; returns their exit code. `to_stderr` keeps stdout for a JSON document."""

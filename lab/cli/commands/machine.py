@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from lab.cli import documents, render
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
-from lab.errors import CheckError
-from lab.topology import check_lab_name
+from lab.errors import CheckError, UsageError
+from lab.topology import BUCKET, check_lab_name
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -17,11 +19,29 @@ ALIASES = ("labctl.py", "./labctl.py")
 
 
 @click.command(cls=LabCommand)
+@click.option(
+    "--s3", "url", metavar="URL", help="Check an S3 server instead: what Ray and the lab ask of it."
+)
+@click.option(
+    "--s3-credentials",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Its key: JSON or an AWS credentials file. [default: AWS_* variables, or the lab's key]",
+)
+@click.option(
+    "--bucket", metavar="BUCKET", help=f"A bucket of it that may be written to. [default: {BUCKET}]"
+)
 @pass_app
-def doctor(app: App) -> None:
+def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
     check_lab_name(app.settings.name)
-    checks = app.core.checks(app.settings.name, app.settings.runtime)
+    if url is None and (file is not None or bucket is not None):
+        option = "--bucket" if file is None else "--s3-credentials"
+        raise UsageError(f"{option} belongs to --s3", "labctl doctor --s3 URL")
+    if url is not None:
+        checks = app.core.store_checks(url, bucket or BUCKET, file, app.settings.name, app.settings.runtime)
+    else:
+        checks = app.core.checks(app.settings.name, app.settings.runtime)
     failed = [check for check in checks if check.outcome == "failed"]
     if app.out.json_wanted:
         app.out.document({"ok": not failed, "checks": [documents.check(check) for check in checks]})

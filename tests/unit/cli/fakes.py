@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from click.testing import CliRunner, Result
@@ -368,6 +369,12 @@ class FakeCore(Core):
 
     def checks(self, name: str, runtime: str) -> tuple[Check, ...]:
         self.requests.append((name, runtime))
+        return self.found
+
+    def store_checks(
+        self, url: str, bucket: str, file: Path | None, name: str, runtime: str
+    ) -> tuple[Check, ...]:
+        self.requests.append((url, bucket, file, name, runtime))
         return self.found
 
     def test(self, arguments: Sequence[str], say: Callable[[str], None], *, to_stderr: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,28 @@ def test_doctor_as_json(labctl: Labctl, checks: tuple[Check, ...], code: int) ->
     document = labctl.json("doctor", code=code)
     assert document["ok"] is (code == 0)
     assert document["checks"][0] == {"name": "python", "outcome": "passed", "detail": "3.11.9", "hint": ""}
+
+
+def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
+    labctl.core.found = (GOOD,)
+    url = "http://127.0.0.1:9000"
+    labctl.ok("doctor", "--s3", url)
+    labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--name", "other")
+    assert labctl.core.requests == [
+        (url, "ray", None, "raylab", "auto"),
+        (url, "b", Path("key.json"), "other", "auto"),
+    ]
+
+
+def test_doctor_fails_when_the_s3_server_does(labctl: Labctl) -> None:
+    labctl.core.found = (GOOD, Check("copy", "failed", "HTTP 501", "another store"))
+    assert labctl("doctor", "--s3", "http://127.0.0.1:9000").exit_code == 15
+
+
+@pytest.mark.parametrize("option", ["--bucket", "--s3-credentials"])
+def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -> None:
+    result = labctl("doctor", option, "x")
+    assert (result.exit_code, f"{option} belongs to --s3" in result.stderr) == (2, True)
 
 
 def test_test_passes_its_options_on(labctl: Labctl) -> None:
