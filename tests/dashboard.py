@@ -1,0 +1,68 @@
+"""The Lab dashboard's queries, and Prometheus' answers to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.conftest import ROOT
+
+DASHBOARD = ROOT / "compose" / "grafana" / "dashboards" / "lab.json"
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a panel or an annotation asks."""
+
+    title: str
+    expr: str
+    annotation: bool
+
+
+def queries() -> tuple[Query, ...]:
+    """Every query of the dashboard."""
+    document = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    panels = [
+        Query(panel["title"], target["expr"], False)
+        for panel in document["panels"]
+        for target in panel["targets"]
+    ]
+    annotations = [Query(each["name"], each["expr"], True) for each in document["annotations"]["list"]]
+    return (*panels, *annotations)
+
+
+class Prometheus:
+    """A running Prometheus."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **parameters: object) -> Any:
+        """The data of an answer of its HTTP API."""
+        import urllib3
+
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        with urllib3.PoolManager(retries=False, timeout=10.0) as pool:
+            answer = pool.request("GET", f"{self.url}{path}{query}")
+        document = json.loads(answer.data)
+        assert document["status"] == "success", document
+        return document["data"]
+
+    def series(self, expr: str) -> list[dict[str, Any]]:
+        """What a query gives now."""
+        return list(self.get("/api/v1/query", query=expr)["result"])
+
+    def over(self, expr: str, start: float, end: float, step: float = 5.0) -> list[dict[str, Any]]:
+        """What a query gave between two times, in seconds since the epoch."""
+        found = self.get("/api/v1/query_range", query=expr, start=start, end=end, step=step)
+        return list(found["result"])
+
+    def targets(self) -> dict[str, list[str]]:
+        """What it scrapes: job -> a word on the health of each target."""
+        found: dict[str, list[str]] = {}
+        for target in self.get("/api/v1/targets")["activeTargets"]:
+            health = "up" if target["health"] == "up" else f"{target['scrapeUrl']}: {target['lastError']}"
+            found.setdefault(target["scrapePool"], []).append(health)
+        return found

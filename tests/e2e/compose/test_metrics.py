@@ -1,0 +1,20 @@
+"""Prometheus of a lab of containers, and its configuration as Prometheus' own tool reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.compose.bench import ContainerBench
+from tests.e2e.metrics import MetricsTests
+
+
+class TestMetrics(MetricsTests):
+    @pytest.fixture
+    def shell(self, box: ContainerBench) -> ContainerBench:
+        return box
+
+
+def test_promtool_accepts_the_configuration(box: ContainerBench) -> None:
+    assert "SUCCESS" in box.exec(
+        "prometheus", "promtool", "check", "config", "/etc/prometheus/prometheus.yml"
+    )

@@ -1,0 +1,89 @@
+"""What Prometheus knows of a lab: `MetricsTests` holds for every runtime; a test module of each gives its lab."""
+
+from __future__ import annotations
+
+import time
+
+from lab.topology import HEAD, STORE, worker
+from tests.dashboard import Prometheus, queries
+from tests.e2e.harness import PATIENCE, Shell
+from tests.waiting import eventually
+
+SETTLE_SECONDS = 60.0
+"""Patience for what Prometheus sees with its next questions, 5 s apart, on a busy machine."""
+
+CONTRADICTORY = "max(raylab_node_info) by (instance) * 0 + count(raylab_node_info) by (instance) > 1"
+"""Two services at one address: then joins would fail."""
+
+
+class MetricsTests:
+    def test_every_query_of_the_dashboard_has_data_and_every_target_is_up(self, shell: Shell) -> None:
+        prometheus = Prometheus(shell.lab.endpoints().prometheus)
+        begin = time.time()
+        job = shell.digits(epochs=40)
+        target = shell.where(job)
+        shell.labctl("fault-inject", target, "--fault", "stop", "--no-wait", "--json")
+        shell.succeeds(job)
+
+        def without_data() -> list[str]:
+            found = {
+                query.title: prometheus.over(query.expr, begin, time.time())
+                if query.annotation
+                else prometheus.series(query.expr)
+                for query in queries()
+            }
+            return [title for title, series in found.items() if not series]
+
+        eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
+        assert without_data() == []
+        assert prometheus.series(CONTRADICTORY) == []
+
+        def value(expr: str) -> float:
+            (only,) = prometheus.series(expr)
+            return float(only["value"][1])
+
+        # What it shows is what happened, seen with a kept lab's own eyes.
+        history = shell.lab.history(job)
+        run = history.runs[-1]
+        by_run = f'{{job="{job}",run="{run.name}"}}'
+        eventually(
+            lambda: value(f"raylab_run_epoch{by_run}") == 40, SETTLE_SECONDS, "the last epoch is shown"
+        )
+        assert value(f"raylab_checkpoints{by_run}") == len(run.checkpoints)
+        assert value(f"raylab_attempts{by_run}") == len(run.attempts) == 2
+        assert value("sum(raylab_node_alive)") == 3
+        assert {s["metric"]["service"] for s in prometheus.series("raylab_node_info")} == {
+            *(HEAD, worker(0), worker(1))
+        }
+        assert value(f'raylab_job_info{{job="{job}",status="SUCCEEDED"}}') == 1
+        assert value("minio_cluster_usage_total_bytes") > 0
+        active = f'raylab_fault_active{{kind="stop",target="{target}"}}'
+        (fault,) = prometheus.over(active, begin, time.time())
+        shown = [float(sample) for _, sample in fault["values"]]
+        assert max(shown) == 1
+        eventually(lambda: value(active) == 0, SETTLE_SECONDS, "the fault is over")
+
+        def unhealthy() -> dict[str, list[str]]:
+            return {pool: found for pool, found in prometheus.targets().items() if set(found) != {"up"}}
+
+        eventually(lambda: not unhealthy(), PATIENCE, "every target is up")
+        assert set(prometheus.targets()) == {"ray", "minio", "raylab", "prometheus"}
+        assert len(prometheus.targets()["ray"]) >= 3
+
+    def test_a_store_that_hangs_is_told_and_costs_no_other_figure(self, shell: Shell) -> None:
+        prometheus = Prometheus(shell.lab.endpoints().prometheus)
+
+        def up(source: str) -> bool:
+            return bool(prometheus.series(f'raylab_source_up{{source="{source}"}} == 1'))
+
+        eventually(lambda: up("ray") and up("store"), SETTLE_SECONDS, "both sources are up")
+        runtime = shell.runtime()
+        runtime.pause(STORE)
+        try:
+            eventually(lambda: not up("store"), SETTLE_SECONDS, "the store is told to be silent")
+            assert up("ray")
+            assert prometheus.series('up{job="raylab"} == 1')
+            assert prometheus.series("raylab_node_alive")
+        finally:
+            runtime.resume(STORE)
+        eventually(lambda: up("store"), SETTLE_SECONDS, "the store is back")

@@ -1,0 +1,33 @@
+"""Prometheus of a lab of plain processes, and its configuration as Prometheus' own tool reads it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.e2e.harness import Bench
+from tests.e2e.metrics import MetricsTests
+
+
+@pytest.fixture(autouse=True)
+def needs_prometheus() -> None:
+    """The local runtime runs Prometheus where it is installed."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("needs Prometheus: the command `prometheus` is not installed")
+
+
+class TestMetrics(MetricsTests):
+    @pytest.fixture
+    def shell(self, bench: Bench) -> Bench:
+        return bench
+
+
+def test_promtool_accepts_the_configuration(bench: Bench) -> None:
+    config = str(bench.folder / "prometheus.yml")
+    ended = subprocess.run(
+        ("promtool", "check", "config", config), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "SUCCESS" in ended.stdout
