@@ -25,7 +25,7 @@ from lab.workloads import find_workload, workloads
 from tests.conftest import ROOT
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "workspace/README.md", *(
-    f"docs/{name}.md" for name in ("commands", "gpus", "recovery", "troubleshooting")
+    f"docs/{name}.md" for name in ("commands", "gpus", "metrics", "recovery", "troubleshooting")
 ))  # fmt: skip
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"^(?:labctl|python3? labctl\.py)(?= |$)")
