@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lab.checks import Check
     from lab.demo import DemoRequest, DemoResult
+    from lab.environment.progress import Progress
     from lab.faults import FaultKind
     from lab.gpus import Detection, Detector
     from lab.gpus.view import WorkerView
     from lab.lab import Lab
     from lab.recovery import FaultRequest, Moment, Outcome
     from lab.runtime.base import OnProgress
-    from lab.topology import GpuPlan, LabSpec
+    from lab.runtime.compose.images import Archive, Built, ImageNeed
+    from lab.topology import GpuPlan, LabSpec, Vendor
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,58 @@ class Core:
         from lab.demo import run_demo
 
         return run_demo(lab, spec, request, on_progress, on_moment)
+
+    def image_vendor(self, choice: str) -> Vendor:
+        """For which GPUs images are meant: `auto` is those of this machine. Raises nothing."""
+        from lab.topology import Vendor
+
+        if choice != "auto":
+            return Vendor(choice)
+        return next((found.gpus[0].vendor for found in self.gpus("compose") if found.gpus), Vendor.NONE)
+
+    def images(self, vendor: Vendor) -> tuple[ImageNeed, ...]:
+        """The images of a lab with these GPUs, then the stand-ins. Raises UnsupportedError."""
+        from lab.runtime.compose import images
+
+        return images.needs(vendor)
+
+    def image_notes(self, vendor: Vendor) -> tuple[str, ...]:
+        """What stands in, is left out or is out of date in a lab that is started now."""
+        from lab.runtime.compose import images
+
+        return images.resolve(vendor).notes
+
+    def missing_images(self, vendor: Vendor) -> tuple[ImageNeed, ...]:
+        """The images without which a lab with these GPUs cannot start."""
+        from lab.runtime.compose import images
+
+        return images.missing(vendor)
+
+    def pull_images(self, vendor: Vendor, progress: Progress) -> tuple[ImageNeed, ...]:
+        """Fetch what others publish. Raises SetupError, UnsupportedError."""
+        from lab.runtime.compose import images
+
+        return images.pull(vendor, progress=progress)
+
+    def build_images(
+        self, vendor: Vendor, offline: bool, suite: str, progress: Progress
+    ) -> tuple[Built, ...]:
+        """Build our own. Raises SetupError, UnsupportedError."""
+        from lab.runtime.compose import images
+
+        return images.build(images.variant(vendor), offline=offline, suite=suite, progress=progress)
+
+    def save_images(self, path: Path, vendor: Vendor, progress: Progress) -> Archive:
+        """Write what a lab runs on here into a file. Raises RefusedError, SetupError."""
+        from lab.runtime.compose import images
+
+        return images.save(path, images.to_save(vendor), progress=progress)
+
+    def load_images(self, path: Path, progress: Progress) -> Archive:
+        """Take in the images of a file. Raises NotFoundError, UsageError, SetupError."""
+        from lab.runtime.compose import images
+
+        return images.load(path, progress=progress)
 
     def checks(self, name: str, runtime: str) -> tuple[Check, ...]:
         """What `doctor` finds."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lab.jobs import Job
     from lab.lab import Placement
     from lab.receipt import FaultRecord
+    from lab.runtime.compose.images import ImageNeed
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
     from lab.workloads import Workload
 
@@ -32,6 +33,20 @@ def service(status: ServiceStatus) -> Document:
         "url": text.without_secrets(status.url),
         "pid": status.pid,
         "container": status.container,
+    }
+
+
+def image(need: ImageNeed) -> Document:
+    """One image that a lab needs. Its size in bytes, 0 when it is absent."""
+    return {
+        "name": need.name,
+        "role": need.role,
+        "variable": need.variable,
+        "present": need.present,
+        "out_of_date": need.stale,
+        "local_name": need.local_name,
+        "size": need.size,
+        "get": need.how,
     }
 
 

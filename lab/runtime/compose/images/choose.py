@@ -17,6 +17,11 @@ from lab.topology import GRAFANA, LabSpec, Vendor
 WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
 
 
+def vendor_of(spec: LabSpec | Vendor) -> Vendor:
+    """Whose GPUs a lab has."""
+    return spec if isinstance(spec, Vendor) else spec.gpu.vendor
+
+
 def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: Engine) -> tuple[ImageNeed, ...]:
     """The same images, with what the engine knows of each."""
     names = dict.fromkeys(name for need in needs for name in (need.name, model.kept_name(need.name)))
@@ -48,13 +53,13 @@ def needs(
 
 
 def resolve(
-    spec: LabSpec, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> ResolvedImages:
     """What a lab runs on with the images that are here; fetches nothing.
 
     Raises UnsupportedError when no engine answers.
     """
-    found = {need.variable: need for need in needs(spec.gpu.vendor, environ, engine)}
+    found = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
     lab, store = found[model.LAB_IMAGE], found[model.S3_IMAGE]
     prometheus, grafana = found[model.PROMETHEUS_IMAGE], found[model.GRAFANA_IMAGE]
     s3_standin, prometheus_standin = found[model.S3_STANDIN_IMAGE], found[model.PROMETHEUS_STANDIN_IMAGE]
@@ -91,14 +96,14 @@ def resolve(
 
 
 def missing(
-    spec: LabSpec, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images without which this lab cannot start here. Empty when it can."""
     return resolve(spec, environ, engine).missing
 
 
 def ensure(
-    spec: LabSpec,
+    spec: LabSpec | Vendor,
     environ: Mapping[str, str] | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
@@ -113,11 +118,11 @@ def ensure(
     resolved = resolve(spec, environ, engine)
     fetch = list(resolved.missing)
     if GRAFANA in resolved.left_out and not resolved.files:
-        fetch += [n for n in needs(spec.gpu.vendor, environ, engine) if n.role == GRAFANA and not n.present]
+        fetch += [n for n in needs(vendor_of(spec), environ, engine) if n.role == GRAFANA and not n.present]
     for need in fetch:
         try:
             if need.own:
-                build(model.variant(spec.gpu.vendor), engine=engine, progress=progress, machine=machine)
+                build(model.variant(vendor_of(spec)), engine=engine, progress=progress, machine=machine)
             else:
                 engine.pull(need.name, progress)
         except SetupError as error:

@@ -58,6 +58,8 @@ class ImageNeed:
     @property
     def how(self) -> str:
         """The command that gets it."""
+        if self.variable in (S3_STANDIN_IMAGE, PROMETHEUS_STANDIN_IMAGE):
+            return "labctl images build --offline"
         return "labctl images build" if self.own else "labctl images pull"
 
 

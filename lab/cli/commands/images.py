@@ -1,0 +1,144 @@
+"""images: what a lab of containers runs on, and how it gets here, with a registry and without."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from lab.cli import documents, render, text
+from lab.cli.context import GPUS, App, LabGroup, pass_app
+from lab.environment.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lab.runtime.compose.images import ImageNeed
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+
+def gpu_option(function: F) -> F:
+    """The option --gpu of these commands."""
+    return click.option(
+        "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
+        help="For which GPUs: NVIDIA and AMD need images of their own.",
+    )(function)  # fmt: skip
+
+
+@click.group(cls=LabGroup)
+def images() -> None:
+    """The container images of a lab: see them, get them, take them elsewhere."""
+
+
+def follow(app: App) -> Progress:
+    """How a long operation is followed: on stderr, with --quiet not at all."""
+    return Progress(lambda _: None) if app.out.quiet else Progress()
+
+
+def state(need: ImageNeed) -> str:
+    """Whether the image is there, in a word or two."""
+    if not need.present:
+        return "absent"
+    return "out of date" if need.stale else "present"
+
+
+def show(app: App, needs: tuple[ImageNeed, ...]) -> None:
+    """Print images as a table or as JSON."""
+    if app.out.json_wanted:
+        app.out.document({"images": [documents.image(need) for need in needs]})
+        return
+    rows = [
+        (
+            state(need),
+            text.size(need.size) if need.present else "",
+            need.role,
+            re.sub(r"(@sha256:\w{12})\w+", r"\1...", need.name),
+            "" if need.present and not need.stale else need.how,
+        )
+        for need in needs
+    ]
+    app.out.show(render.table(("STATE", "SIZE", "FOR", "IMAGE", "GET IT WITH"), rows))
+
+
+@images.command("list")
+@gpu_option
+@pass_app
+def list_(app: App, gpu: str) -> None:
+    """List the images that a lab needs, and which of them are here."""
+    vendor = app.core.image_vendor(gpu)
+    show(app, app.core.images(vendor))
+    if not app.out.json_wanted:
+        for note in app.core.image_notes(vendor):
+            app.out.line(f"note: {note}")
+
+
+@images.command()
+@gpu_option
+@pass_app
+def pull(app: App, gpu: str) -> None:
+    """Fetch the images that others publish: MinIO, Prometheus, Grafana."""
+    show(app, app.core.pull_images(app.core.image_vendor(gpu), follow(app)))
+
+
+@images.command()
+@gpu_option
+@click.option(
+    "--offline", is_flag=True,
+    help="Without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
+)  # fmt: skip
+@click.option(
+    "--suite", default="", metavar="NAME", help="Debian release for --offline.  [default: this machine's]"
+)
+@pass_app
+def build(app: App, gpu: str, offline: bool, suite: str) -> None:
+    """Build the project's own images. What did not change is not built again."""
+    if suite and not offline:
+        raise click.UsageError("--suite says which Debian --offline takes; without --offline it has no use")
+    built = app.core.build_images(app.core.image_vendor(gpu), offline, suite, follow(app))
+    if app.out.json_wanted:
+        app.out.document({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]})
+        return
+    rows = [(text.size(b.size), text.seconds(b.seconds), b.name) for b in built]
+    app.out.show(render.table(("SIZE", "TOOK", "IMAGE"), rows))
+
+
+@images.command()
+@click.argument("file", type=click.Path(path_type=Path), help="The file to write.")
+@gpu_option
+@pass_app
+def save(app: App, file: Path, gpu: str) -> None:
+    """Write every image that a lab runs on here into one FILE; a name that ends in .gz compresses it."""
+    archive = app.core.save_images(file, app.core.image_vendor(gpu), follow(app))
+    if app.out.json_wanted:
+        app.out.document({"file": archive.path, "size": archive.size, "images": list(archive.images)})
+        return
+    for name in archive.images:
+        app.out.line(name)
+    app.out.line(f"{archive.path}: {text.count(len(archive.images), 'image')}, {text.size(archive.size)}")
+
+
+@images.command()
+@click.argument("file", type=click.Path(path_type=Path), help="A file that `images save` wrote.")
+@gpu_option
+@pass_app
+def load(app: App, file: Path, gpu: str) -> None:
+    """Take in the images of FILE, and say whether a lab has all it needs now."""
+    archive = app.core.load_images(file, follow(app))
+    vendor = app.core.image_vendor(gpu)
+    lacking = app.core.missing_images(vendor)
+    if app.out.json_wanted:
+        names = [need.name for need in lacking]
+        app.out.document({"images": list(archive.images), "complete": not lacking, "missing": names})
+        return
+    for name in archive.images:
+        app.out.line(f"loaded {name}")
+    for need in lacking:
+        app.out.line(f"still missing: {need.name} ({need.role}): {need.how}")
+    if not lacking:
+        app.out.line("the lab has every image that it needs")
+
+
+COMMANDS = (images,)
