@@ -56,11 +56,13 @@ def _one(name: str, found: Mapping[Vendor, Detection]) -> Gpu:
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        reasons = "; ".join(d.problem for d in found.values() if d.problem and not d.gpus)
-        there = ", ".join(_shown(gpu) for gpu in gpus)
         brands = " or ".join(BRANDS[vendor] for vendor in found)
-        detail = f"this machine has {there}" if there else f"no {brands} GPU was found ({reasons})"
-        raise GpuError(f"--gpus {name}: there is no such {brands} GPU", f"{detail}; {SEE}")
+        if not gpus:
+            reasons = "; ".join(d.problem for d in found.values() if d.problem)
+            hints = "; ".join(d.hint for d in found.values() if d.hint)
+            raise GpuError(f"--gpus {name}: this machine has no {brands} GPU ({reasons})", hints or SEE)
+        there = ", ".join(_shown(gpu) for gpu in gpus)
+        raise GpuError(f"--gpus {name}: there is no such {brands} GPU", f"there are {there}; {SEE}")
     same = "; ".join(_shown(gpu) for gpu in matches)
     if len({gpu.vendor for gpu in matches}) > 1:
         raise UsageError(

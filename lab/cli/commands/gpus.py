@@ -64,7 +64,6 @@ def gpus(app: App, request: GpuRequest, workers: int | None) -> None:
         if running:
             _show_views(app, views, running.gpu)
         if error is not None:
-            app.out.line()
             app.out.complain(error)
     if error is not None:
         raise click.exceptions.Exit(error.exit_code)

@@ -57,7 +57,7 @@ def make(
     share: bool = False,
 ) -> GpuPlan:
     def seen(found: tuple[Gpu, ...], problem: str) -> Callable[[], Detection]:
-        return lambda: Detection(found, "" if found else problem)
+        return lambda: Detection(found) if found else Detection(problem=problem, hint="load it")
 
     return gpus.plan(
         choice,
@@ -117,13 +117,7 @@ def test_the_index_of_a_gpu_with_several_slices_is_ambiguous() -> None:
         (("0", "1", "2"), {"share": True}, UsageError, "names 3 GPUs for 2 workers", "--workers 3"),
         (("0", "1"), {"amd": MI300}, UsageError, "both vendors have such a GPU", "--gpu nvidia or --gpu amd"),
         (("GPU-8", "renderD128"), {"amd": MI300}, UsageError, "GPUs of both vendors", "--gpu nvidia"),
-        (
-            ("0", "1"),
-            {"nvidia": ()},
-            GpuError,
-            "no such NVIDIA or AMD GPU",
-            "no NVIDIA driver; no AMD driver",
-        ),
+        (("0", "1"), {"nvidia": ()}, GpuError, "no NVIDIA or AMD GPU (no NVIDIA driver; no AMD", "load it"),
         (("renderD128", "0"), {"choice": "nvidia", "amd": MI300}, GpuError, "no such NVIDIA GPU", ""),
         (("0", "1"), {"choice": "simulated"}, UsageError, "--gpus makes no sense", "--gpu nvidia"),
     ],
