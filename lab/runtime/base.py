@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from lab.errors import UnsupportedError
 from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress
 
 OnProgress = Callable[[Progress], None]
@@ -49,6 +50,16 @@ class Runtime(ABC):
         Raises PortTakenError, ServiceError, WaitTimeoutError, StoreError, GpuError, UnsupportedError;
         RefusedError when the lab is up with another spec.
         """
+
+    def prepare(self, spec: LabSpec) -> tuple[str, ...]:
+        """Do what `up` does before anything starts; returns the command that starts the lab by hand.
+
+        Raises UnsupportedError where there is none, else what `up` raises.
+        """
+        del spec
+        raise UnsupportedError(
+            f"the {self.kind} runtime has no command to start a lab by hand", "use --runtime compose"
+        )
 
     @abstractmethod
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:

@@ -43,18 +43,28 @@ def registry_answers() -> bool:
         return False
 
 
+def missing_image() -> str:
+    """An image that a lab without GPUs needs and that is not here, or nothing. Raises LabError."""
+    from lab.runtime.compose.images import missing
+    from lab.topology import Vendor
+
+    return next((need.name for need in missing(Vendor.NONE)), "")
+
+
 def choose(
     kind: str,
     lab: str,
     *,
     folder: Path | None = None,
     engine: Engine | None = None,
+    missing_image: Callable[[], str] = missing_image,
     can_fetch: Callable[[], bool] = registry_answers,
 ) -> Choice:
     """The runtime `kind` (one of KINDS) for the lab of this name.
 
     `auto` takes the runtime on which the lab is up; else containers where they can run, else processes.
-    `folder` is the lab's, `can_fetch` says whether missing images could be fetched.
+    `folder` is the lab's. `missing_image` names an image that is not here, `can_fetch` tells whether it could be
+    had.
 
     Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here, RefusedError when
     the lab is up on the other runtime.
@@ -75,7 +85,7 @@ def choose(
         return Choice(_local(lab, folder), "local", "auto: the lab is up as plain processes")
     if _up_in_containers(folder, lab, engine):
         return Choice(_compose(lab, folder, engine), "compose", "auto: the lab is up in containers")
-    problem = _why_no_containers(engine, can_fetch)
+    problem = _why_no_containers(engine, missing_image, can_fetch)
     if not problem:
         return Choice(_compose(lab, folder, engine), "compose", "auto: Docker can run the lab")
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
@@ -130,18 +140,17 @@ def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
         return False
 
 
-def _why_no_containers(engine: Engine | None, can_fetch: Callable[[], bool]) -> str:
+def _why_no_containers(
+    engine: Engine | None, missing_image: Callable[[], str], can_fetch: Callable[[], bool]
+) -> str:
     """Why `auto` does not choose containers, or nothing."""
-    from lab.runtime.compose.choice import resolve
     from lab.runtime.compose.engine import Engine
-    from lab.topology import Vendor
 
-    asked = engine or Engine()
     try:
-        asked.check()
+        (engine or Engine()).check()
+        missing = missing_image()
     except LabError as error:
         return error.message
-    missing = resolve(Vendor.NONE, os.environ, asked.has_image).missing
     if missing and not can_fetch():
-        return f"Docker answers, but the image {missing[0].name} is not here and no registry answers"
+        return f"Docker answers, but the image {missing} is not here and no registry answers"
     return ""

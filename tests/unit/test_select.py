@@ -3,25 +3,105 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
-from lab.errors import UnsupportedError, UsageError
-from lab.runtime.select import choose
+from lab.errors import RefusedError, UnsupportedError, UsageError
+from lab.runtime.local import state as local_state
+from lab.runtime.local.processes import Identity, boot_id, start_time
+from lab.runtime.select import Choice, choose
+from lab.topology import LabSpec
+from tests.unit.runtime.compose.fake_docker import FakeDocker, lab_state
+
+LAB = "other"
 
 
-@pytest.mark.parametrize(("kind", "why"), [("local", "asked for"), ("auto", "auto: ")])
-def test_labs_run_on_the_local_runtime(kind: str, why: str) -> None:
-    choice = choose(kind, "other")
-
-    assert (choice.kind, choice.runtime.kind, choice.runtime.lab) == ("local", "local", "other")
-    assert why in choice.why
+@pytest.fixture
+def docker() -> FakeDocker:
+    return FakeDocker()
 
 
-def test_compose_is_refused_as_long_as_it_is_not_built() -> None:
-    with pytest.raises(UnsupportedError, match="compose runtime is not built yet") as caught:
-        choose("compose", "raylab")
-    assert "--runtime local" in caught.value.hint
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / LAB
+
+
+def chosen(kind: str, folder: Path, docker: FakeDocker, *, missing: str = "", fetch: bool = False) -> Choice:
+    return choose(
+        kind,
+        LAB,
+        folder=folder,
+        engine=docker.engine(),
+        missing_image=lambda: missing,
+        can_fetch=lambda: fetch,
+    )
+
+
+def up_locally(folder: Path) -> None:
+    me = psutil.Process()
+    began = start_time(me.pid)
+    leader = Identity(me.pid, began, began)
+    ports = dict.fromkeys(local_state.PORTS, 1)
+    made = local_state.LabState(
+        LabSpec(LAB), ports, psutil.boot_time(), boot_id(), "moto", leaders={"minio": leader}
+    )
+    local_state.save(folder, made)
+
+
+@pytest.mark.parametrize("kind", ["local", "compose"])
+def test_the_runtime_that_is_asked_for_is_taken(kind: str, folder: Path, docker: FakeDocker) -> None:
+    choice = chosen(kind, folder, docker)
+
+    assert (choice.kind, choice.runtime.kind, choice.runtime.lab) == (kind, kind, LAB)
+    assert choice.why == "asked for"
+
+
+def test_containers_are_taken_where_docker_answers_and_the_images_are_here(
+    folder: Path, docker: FakeDocker
+) -> None:
+    choice = chosen("auto", folder, docker)
+
+    assert (choice.kind, choice.why) == ("compose", "auto: Docker can run the lab")
+
+
+def test_without_docker_the_lab_runs_as_processes_and_the_reason_is_said(
+    folder: Path, docker: FakeDocker
+) -> None:
+    docker.down = True
+
+    choice = chosen("auto", folder, docker)
+
+    assert (choice.kind, choice.why) == ("local", "auto: the Docker Engine is not running")
+
+
+@pytest.mark.parametrize(("fetch", "kind"), [(False, "local"), (True, "compose")])
+def test_images_that_are_missing_must_be_obtainable(
+    folder: Path, docker: FakeDocker, fetch: bool, kind: str
+) -> None:
+    choice = chosen("auto", folder, docker, missing="raylab/ray:1", fetch=fetch)
+
+    assert choice.kind == kind
+    assert fetch or "the image raylab/ray:1 is not here and no registry answers" in choice.why
+
+
+def test_a_lab_that_is_up_as_processes_stays_there(folder: Path, docker: FakeDocker) -> None:
+    up_locally(folder)
+
+    assert chosen("auto", folder, docker).why == "auto: the lab is up as plain processes"
+    with pytest.raises(RefusedError, match=r"lab other is up on the local runtime") as caught:
+        chosen("compose", folder, docker)
+    assert "--name" in caught.value.hint
+
+
+def test_a_lab_that_is_up_in_containers_stays_there(folder: Path, docker: FakeDocker) -> None:
+    lab_state(folder, LAB)
+    docker.add(LAB, folder, "minio")
+
+    assert chosen("auto", folder, docker).why == "auto: the lab is up in containers"
+    with pytest.raises(RefusedError, match=r"lab other is up on the compose runtime"):
+        chosen("local", folder, docker)
 
 
 def test_an_unknown_runtime_lists_the_known_ones() -> None:
@@ -30,9 +110,11 @@ def test_an_unknown_runtime_lists_the_known_ones() -> None:
     assert caught.value.hint == "known: auto, local, compose"
 
 
-@pytest.mark.parametrize("kind", ["local", "auto"])
-def test_windows_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_windows_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, docker: FakeDocker
+) -> None:
+    docker.down = True
     monkeypatch.setattr(sys, "platform", "win32")
 
     with pytest.raises(UnsupportedError, match="needs Linux or macOS"):
-        choose(kind, "raylab")
+        chosen("auto", folder, docker)

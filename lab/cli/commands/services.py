@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from lab.topology import (
     GRAFANA,
     HEAD,
     JUPYTER,
+    METRICS,
     PORT_NAMES,
     PROMETHEUS,
     STORE,
@@ -44,6 +46,7 @@ WHAT = {
     PROMETHEUS: "metrics of the cluster",
     GRAFANA: "charts of the metrics",
     JUPYTER: "notebooks",
+    METRICS: "the lab's own metrics, for Prometheus",
 }
 
 
@@ -58,13 +61,31 @@ WHAT = {
     "--port", "ports", multiple=True, metavar="NAME=PORT",
     help=f"A fixed port instead of a free one, repeatable. Names: {', '.join(PORT_NAMES)}.",
 )  # fmt: skip
+@click.option(
+    "--dry-run", is_flag=True,
+    help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
+)  # fmt: skip
 @pass_app
-def up(app: App, request: GpuRequest, workers: int, cpus_per_worker: int, ports: tuple[str, ...]) -> None:
+def up(
+    app: App,
+    request: GpuRequest,
+    workers: int,
+    cpus_per_worker: int,
+    ports: tuple[str, ...],
+    dry_run: bool,
+) -> None:
     """Start the lab and wait until every service is healthy.
 
     A lab that is up stays as it is. Ctrl-C leaves nothing running that this call started.
     """
     lab, spec = prepare(app, request, workers, cpus_per_worker, values.ports(ports))
+    if dry_run:
+        command = lab.runtime.prepare(spec)
+        if app.out.json_wanted:
+            app.out.document({"name": app.settings.name, "command": list(command)})
+        else:
+            app.out.line(shlex.join(command))
+        return
     status = lab.up(spec, ProgressLines(app.out).progress)
     if app.out.json_wanted:
         app.out.document(documents.lab(status))
@@ -212,7 +233,7 @@ def services(app: App, show_secrets: bool) -> None:
 
 
 def _service(name: str, state: str, url: str, endpoints: Endpoints | None, reveal: bool) -> dict[str, Any]:
-    from lab.secrets import JUPYTER_FILE, STORE_FILE
+    from lab.secrets import GRAFANA_FILE, JUPYTER_FILE, STORE_FILE
 
     what = "Ray node that trains" if is_worker(name) else WHAT.get(name, "")
     row: dict[str, Any] = {"service": name, "state": state, "what": what, "url": text.without_secrets(url)}
@@ -220,7 +241,7 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
     if endpoints is None:
         return row
     token_file = endpoints.ray_token_file
-    beside = {STORE: STORE_FILE, JUPYTER: JUPYTER_FILE}
+    beside = {STORE: STORE_FILE, JUPYTER: JUPYTER_FILE, GRAFANA: GRAFANA_FILE}
     if name == HEAD:
         row["secret_file"] = token_file
     elif name in beside and token_file:

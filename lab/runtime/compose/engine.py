@@ -130,10 +130,6 @@ class Engine:
         """Ids of the project's networks."""
         return self._named("network", project)
 
-    def has_image(self, reference: str) -> bool:
-        """Whether this image is here."""
-        return self._answer("image", "inspect", "--format", "{{.Id}}", reference).returncode == 0
-
     def last_lines(self, container: str, count: int, since: float = 0.0) -> str:
         """The end of a container's output, both streams together, from `since` (seconds since the epoch)."""
         argv = [*self._argv("logs", "--tail", str(count), "--since", f"{since:.6f}"), container]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.cluster import Node, RayApi
@@ -12,10 +12,21 @@ from lab.runtime.compose.project import PORT_OF
 from lab.runtime.local.ports import LOOPBACK
 from lab.runtime.local.readiness import http_status
 from lab.secrets import Secrets
-from lab.topology import GRAFANA, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_node
+from lab.topology import GRAFANA, HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_node
 
 START_TOLERANCE_SECONDS = 1.0
 """The engine may lie in a virtual machine whose clock is a little off."""
+
+
+Http = Callable[[str, Mapping[str, str]], "int | None"]
+"""The HTTP status of a GET with these headers, or None when nothing answers."""
+ListNodes = Callable[[str, str], Sequence[Node]]
+"""The cluster's nodes, from the dashboard's URL and the token. Raises ClusterError."""
+
+
+def ray_nodes(dashboard: str, token: str) -> Sequence[Node]:
+    """The cluster's nodes. Raises ClusterError."""
+    return RayApi(dashboard, token).nodes()
 
 
 @dataclass(frozen=True)
@@ -26,17 +37,19 @@ class View:
     offline: bool
     secrets: Secrets | None
     """None when they cannot be read: then a service that wants one can only be seen to run."""
+    http: Http = http_status
+    list_nodes: ListNodes = ray_nodes
 
     def url(self, service: str) -> str:
         """The loopback URL of a service, or empty when it publishes no port."""
         name = PORT_OF.get(service, "")
         return f"http://{LOOPBACK}:{self.ports[name]}" if name in self.ports else ""
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> Sequence[Node]:
         """The cluster's nodes. Raises ClusterError."""
         if self.secrets is None:
             return ()
-        return RayApi(f"http://{LOOPBACK}:{self.ports['dashboard']}", self.secrets.ray_token).nodes()
+        return self.list_nodes(self.url(HEAD), self.secrets.ray_token)
 
 
 def nodes_or_problem(view: View) -> tuple[Sequence[Node], str]:
@@ -117,7 +130,7 @@ def _serves(view: View, service: str, container: Container, nodes: Sequence[Node
         JUPYTER: "/api/status",
     }[service]
     url = view.url(service) + path
-    status = http_status(url, headers)
+    status = view.http(url, headers)
     if status == 200:
         return ""
     return f"{url} does not answer" if status is None else f"{url} answers HTTP {status}"

@@ -18,14 +18,17 @@ from lab.errors import (
     NotFoundError,
     RefusedError,
     ServiceError,
+    SetupError,
 )
 from lab.home import home, lock, make_private
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
-from lab.runtime.compose import choice, project, readiness, reserve, state
+from lab.runtime.compose import project, readiness, reserve, state
 from lab.runtime.compose.boot import START_SECONDS, Boot, Target, by_service
 from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
-from lab.runtime.compose.readiness import View
+from lab.runtime.compose.images.model import ResolvedImages
+from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
+from lab.runtime.local.readiness import http_status
 from lab.secrets import RAY_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -45,6 +48,29 @@ STOP_SECONDS = 5
 LOCK_PATIENCE_SECONDS = START_SECONDS
 
 
+FindImages = Callable[[LabSpec, Mapping[str, str]], ResolvedImages]
+"""The images for a lab; the mapping has the variables that choose others than the pinned ones."""
+
+
+def get_images(spec: LabSpec, environment: Mapping[str, str]) -> ResolvedImages:
+    """The images for a lab; what is missing is pulled or built. Raises SetupError, UnsupportedError."""
+    from lab.runtime.compose.images import ensure
+
+    return ensure(spec, environment)
+
+
+def find_images(spec: LabSpec, environment: Mapping[str, str]) -> ResolvedImages:
+    """The images for a lab, of those that are here. Raises SetupError when one is missing."""
+    from lab.runtime.compose.images import resolve
+
+    found = resolve(spec, environment)
+    if found.missing:
+        names = ", ".join(need.name for need in found.missing)
+        ways = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
+        raise SetupError(f"images of the lab are missing: {names}", f"get them with {ways}")
+    return found
+
+
 class ComposeRuntime(Runtime):
     """One lab of containers. What it was started with is in files below `home()/<lab>`."""
 
@@ -57,6 +83,10 @@ class ComposeRuntime(Runtime):
         *,
         engine: Engine | None = None,
         environment: Mapping[str, str] | None = None,
+        get_images: FindImages = get_images,
+        find_images: FindImages = find_images,
+        http: Http = http_status,
+        list_nodes: ListNodes = ray_nodes,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -69,6 +99,8 @@ class ComposeRuntime(Runtime):
         self._folder = (folder or home() / lab).absolute()
         self._engine = engine or Engine()
         self._environment = os.environ if environment is None else environment
+        self._get_images, self._find_images = get_images, find_images
+        self._http, self._list_nodes = http, list_nodes
         self._clock, self._sleep = clock, sleep
         self._project = project.project_name(lab)
 
@@ -83,7 +115,7 @@ class ComposeRuntime(Runtime):
             current = state.load(self._folder)
             fresh = current is None or not any(c.alive for c in containers.values())
             if current is None or fresh:
-                current = self._reserve(spec, containers)
+                current = self._reserve(spec, containers, self._get_images)
                 containers = {}
             else:
                 reserve.check_same(current, spec)
@@ -107,7 +139,7 @@ class ComposeRuntime(Runtime):
             containers = self._own()
             current = state.load(self._folder)
             if current is None or not any(c.alive for c in containers.values()):
-                current = self._reserve(spec, containers)
+                current = self._reserve(spec, containers, self._find_images)
             else:
                 reserve.check_same(current, spec)
         return project.command_line(current, self._folder)
@@ -154,7 +186,7 @@ class ComposeRuntime(Runtime):
         secrets, problem = self._secrets()
         if problem:
             notes = (problem,)
-        view = View(current.ports, current.offline, secrets)
+        view = self._view_with(current, secrets)
         nodes, why = self._nodes(view, containers)
         found = tuple(
             readiness.service_status(view, name, containers.get(name), nodes, why) for name in names
@@ -178,7 +210,7 @@ class ComposeRuntime(Runtime):
         secrets, problem = self._secrets()
         if secrets is None:
             raise ServiceError(problem, "`labctl down`, then `labctl up` makes new ones")
-        view = View(current.ports, current.offline, secrets)
+        view = self._view_with(current, secrets)
         return Endpoints(
             dashboard=view.url(HEAD),
             gcs=f"{HEAD}:6379",
@@ -263,9 +295,11 @@ class ComposeRuntime(Runtime):
 
     # Inside
 
-    def _reserve(self, spec: LabSpec, leftovers: Mapping[str, Container]) -> ComposeState:
+    def _reserve(
+        self, spec: LabSpec, leftovers: Mapping[str, Container], find_images: FindImages
+    ) -> ComposeState:
         """Decide everything for a lab of which nothing runs, and write it down."""
-        chosen = choice.require(choice.resolve(spec.gpu.vendor, self._environment, self._engine.has_image))
+        chosen = find_images(spec, self._environment)
         user = reserve.container_user(self._engine)
         workspace = Path(self._environment.get("LAB_WORKSPACE", project.WORKSPACE))
         note = reserve.workspace_note(user, workspace)
@@ -307,7 +341,10 @@ class ComposeRuntime(Runtime):
         return Boot(self._engine, target, self._clock, self._sleep)
 
     def _view(self, current: ComposeState) -> View:
-        return View(current.ports, current.offline, self._secrets()[0])
+        return self._view_with(current, self._secrets()[0])
+
+    def _view_with(self, current: ComposeState, secrets: Secrets | None) -> View:
+        return View(current.ports, current.offline, secrets, self._http, self._list_nodes)
 
     def _secrets(self) -> tuple[Secrets | None, str]:
         """The lab's secrets, or why they cannot be read; new ones would open nothing."""

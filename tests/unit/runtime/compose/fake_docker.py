@@ -1,0 +1,275 @@
+"""A Docker Engine in memory, with a clock, a Ray cluster in its containers, and a journal of what is done."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lab.cluster import Node
+from lab.errors import ClusterError, EngineError, LabError
+from lab.runtime.compose import project, state
+from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
+from lab.runtime.compose.images.model import ResolvedImages
+from lab.runtime.compose.project import SETUP
+from lab.runtime.compose.runtime import ComposeRuntime
+from lab.runtime.compose.state import ComposeState
+from lab.runtime.fake import FakeClock
+from lab.topology import (
+    GRAFANA,
+    HEAD,
+    GpuAssignment,
+    GpuPlan,
+    LabSpec,
+    Vendor,
+    is_node,
+    is_worker,
+    worker,
+)
+
+if TYPE_CHECKING:
+    from python_on_whales import DockerClient
+
+STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
+SLOW_SECONDS = 2.0
+"""How long a service takes until it serves."""
+
+
+def spec(name: str = "lab", workers: int = 2) -> LabSpec:
+    """A lab with simulated GPUs."""
+    gpus = tuple(GpuAssignment(worker(index)) for index in range(workers))
+    return LabSpec(name, GpuPlan(Vendor.SIMULATED, gpus, "test"), workers, 2)
+
+
+def lab_state(folder: Path, name: str = "lab", **changes: Any) -> ComposeState:
+    """What an `up` with the stand-ins has written into `folder`."""
+    wanted = spec(name)
+    ports = {port: 20_000 + number for number, port in enumerate(project.PORTS) if port != GRAFANA}
+    files = project.files(wanted, ["offline.yaml"])
+    made = replace(ComposeState(wanted, ports, files, {}, (GRAFANA,)), **changes)
+    state.save(folder, made)
+    return made
+
+
+@dataclass
+class FakeDocker:
+    """What a test arranges and reads."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    down: bool = False
+    old_compose: bool = False
+    images: ResolvedImages = STAND_INS
+    missing: LabError | None = None
+    """Raised instead of finding images."""
+    containers: dict[tuple[str, str], Container] = field(default_factory=dict)
+    """(project, service) -> container."""
+    volumes: set[str] = field(default_factory=set)
+    networks: set[str] = field(default_factory=set)
+    journal: list[tuple[str, ...]] = field(default_factory=list)
+    logs: dict[str, str] = field(default_factory=dict)
+    dies: dict[str, Container] = field(default_factory=dict)
+    """Service -> how it ends as soon as it is started."""
+    refuses: dict[str, BaseException] = field(default_factory=dict)
+    """Service -> what `docker start` fails with."""
+    never: set[str] = field(default_factory=set)
+    """Services that run but never serve."""
+    ghosts: Sequence[Node] = ()
+    """What Ray says instead of the truth."""
+    ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def engine(self) -> Engine:
+        """The engine, as labctl sees it."""
+        return FakeEngine(self)
+
+    def runtime(self, folder: Path, name: str = "lab") -> ComposeRuntime:
+        """A runtime over it, in which time passes only by sleeping."""
+        return ComposeRuntime(
+            name,
+            folder,
+            engine=self.engine(),
+            environment={},
+            get_images=self.find_images,
+            find_images=self.find_images,
+            http=self.http,
+            list_nodes=self.list_nodes,
+            clock=self.clock,
+            sleep=self.clock.sleep,
+        )
+
+    def find_images(self, spec: LabSpec, environment: Mapping[str, str]) -> ResolvedImages:
+        """The images of a lab."""
+        del spec, environment
+        if self.missing is not None:
+            raise self.missing
+        return self.images
+
+    def add(self, lab: str, folder: Path | str, service: str, status: str = "paused", **labels: str) -> None:
+        """A container of a lab."""
+        marks = labels or {LAB_LABEL: lab, FOLDER_LABEL: str(folder)}
+        self.containers[project.project_name(lab), service] = Container(
+            f"{next(self.ids):064x}", service, status, started_at=self.clock(), labels=marks
+        )
+
+    def find(self, service: str, lab: str = "lab") -> Container:
+        """A service's container."""
+        return self.containers[project.project_name(lab), service]
+
+    def change(self, container: str, **changes: Any) -> None:
+        """Let a container be different."""
+        for key, found in self.containers.items():
+            if found.id == container:
+                self.containers[key] = replace(found, **changes)
+
+    def done(self, *verbs: str) -> list[tuple[str, ...]]:
+        """What was done, with services for containers' ids."""
+        return [call for call in self.journal if not verbs or call[0] in verbs]
+
+    def serves(self, container: Container) -> bool:
+        """Whether what runs in it has had the time it needs."""
+        ready = self.clock() >= container.started_at + SLOW_SECONDS
+        return container.state == "running" and ready and container.service not in self.never
+
+    def http(self, url: str, headers: Mapping[str, str]) -> int | None:
+        """A GET of a published port."""
+        del headers
+        port = int(url.split("/")[2].rpartition(":")[2])
+        for container in self.containers.values():
+            folder = Path(container.labels.get(FOLDER_LABEL, ""))
+            found = state.load(folder) if container.state == "running" else None
+            name = project.PORT_OF.get(container.service, "")
+            if found is not None and found.ports.get(name) == port:
+                return 200 if self.serves(container) else None
+        return None
+
+    def list_nodes(self, dashboard: str, token: str) -> Sequence[Node]:
+        """What Ray says: a worker joins when the head serves."""
+        del token
+        if self.http(dashboard, {}) != 200:
+            raise ClusterError(f"Ray's dashboard at {dashboard} does not answer")
+        if self.ghosts:
+            return self.ghosts
+        head = next(c for c in self.containers.values() if c.service == HEAD)
+        nodes = []
+        for container in self.containers.values():
+            name = container.service
+            joined = not is_worker(name) or container.started_at >= head.started_at
+            if is_node(name) and joined and self.serves(container):
+                started = container.started_at + 0.5
+                nodes.append(Node(f"node-{name}", name, True, name == HEAD, {}, started, None, ""))
+        return nodes
+
+
+class FakeEngine(Engine):
+    """The engine over a FakeDocker."""
+
+    def __init__(self, fake: FakeDocker) -> None:
+        super().__init__(("true",))
+        self.fake = fake
+
+    def check(self) -> None:
+        self.check_engine()
+        if self.fake.old_compose:
+            raise EngineError("Compose 2.6.0 is too old: 2.20 is needed", "update it")
+
+    def check_engine(self) -> None:
+        if self.fake.down:
+            raise EngineError("the Docker Engine is not running", "start it")
+
+    def rootless(self) -> bool:
+        return False
+
+    def containers(self, project: str) -> tuple[Container, ...]:
+        self.check_engine()
+        return tuple(c for (owner, _), c in self.fake.containers.items() if owner == project)
+
+    def volumes(self, project: str) -> tuple[str, ...]:
+        return tuple(name for name in self.fake.volumes if name.startswith(f"{project}_"))
+
+    def networks(self, project: str) -> tuple[str, ...]:
+        return tuple(name for name in self.fake.networks if name.startswith(f"{project}_"))
+
+    def last_lines(self, container: str, count: int, since: float = 0.0) -> str:
+        del count, since
+        service = next(c.service for c in self.fake.containers.values() if c.id == container)
+        return self.fake.logs.get(service, "")
+
+    @contextlib.contextmanager
+    def client(
+        self, files: Sequence[Path] = (), env_file: Path | None = None, project: str | None = None
+    ) -> Iterator[DockerClient]:
+        del files, project
+        yield cast("DockerClient", FakeClient(self.fake, env_file))
+
+
+class FakeClient:
+    """As much of python-on-whales' client as the runtime uses."""
+
+    def __init__(self, fake: FakeDocker, env_file: Path | None) -> None:
+        self.fake, self.env_file = fake, env_file
+        self.compose = self.container = self.network = self.volume = self
+
+    def create(self, *, no_recreate: bool, no_build: bool) -> None:
+        assert no_recreate
+        assert no_build
+        assert self.env_file is not None
+        folder = self.env_file.parent
+        current = state.load(folder)
+        assert current is not None
+        lab = current.spec.name
+        self.fake.journal.append(("create",))
+        owner = project.project_name(lab)
+        self.fake.networks.add(f"{owner}_lab")
+        self.fake.volumes.add(f"{owner}_objects")
+        for service in (*project.services(current), SETUP):
+            if (owner, service) not in self.fake.containers:
+                self.fake.add(lab, folder, service, "created")
+
+    def start(self, container: str) -> None:
+        service = self._note("start", container)
+        if service in self.fake.refuses:
+            raise self.fake.refuses.pop(service)
+        self.fake.change(container, state="running", started_at=self.fake.clock(), exit_code=0)
+        if service == SETUP:
+            self.fake.change(container, state="exited")
+        if service in self.fake.dies:
+            end = self.fake.dies.pop(service)
+            self.fake.change(
+                container, state=end.state, exit_code=end.exit_code, out_of_memory=end.out_of_memory
+            )
+
+    def kill(self, containers: str | list[str]) -> None:
+        for container in [containers] if isinstance(containers, str) else containers:
+            self._note("kill", container)
+            self.fake.change(container, state="exited", exit_code=137)
+
+    def stop(self, containers: str | list[str], time: int) -> None:
+        for container in [containers] if isinstance(containers, str) else containers:
+            self._note("stop", container, str(time))
+            self.fake.change(container, state="exited", exit_code=0)
+
+    def pause(self, container: str) -> None:
+        self._note("pause", container)
+        self.fake.change(container, state="paused")
+
+    def unpause(self, container: str) -> None:
+        self._note("unpause", container)
+        self.fake.change(container, state="running")
+
+    def remove(self, names: str | list[str], force: bool = False) -> None:
+        for name in [names] if isinstance(names, str) else names:
+            if name in self.fake.networks | self.fake.volumes:
+                self.fake.journal.append(("remove", name))
+                self.fake.networks.discard(name)
+                self.fake.volumes.discard(name)
+                continue
+            assert force
+            self._note("remove", name)
+            self.fake.containers = {k: c for k, c in self.fake.containers.items() if c.id != name}
+
+    def _note(self, verb: str, container: str, *rest: str) -> str:
+        service = next(c.service for c in self.fake.containers.values() if c.id == container)
+        self.fake.journal.append((verb, service, *rest))
+        return service

@@ -1,0 +1,320 @@
+"""The compose runtime over an engine in memory: booting, repairing, taking back, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.errors import (
+    EngineError,
+    LabDownError,
+    LabError,
+    PortTakenError,
+    RefusedError,
+    ServiceError,
+    SetupError,
+    WaitTimeoutError,
+)
+from lab.runtime.compose import state
+from lab.runtime.compose.boot import START_SECONDS
+from lab.runtime.compose.engine import Container
+from lab.runtime.compose.project import SETUP
+from lab.runtime.compose.runtime import ComposeRuntime
+from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, Progress, State
+from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
+
+WORKER, OTHER = "ray-worker-0", "ray-worker-1"
+ALL = {STORE, PROMETHEUS, HEAD, METRICS, JUPYTER, WORKER, OTHER}
+
+
+@pytest.fixture
+def docker() -> FakeDocker:
+    return FakeDocker()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "lab"
+
+
+@pytest.fixture
+def runtime(docker: FakeDocker, folder: Path) -> ComposeRuntime:
+    return docker.runtime(folder)
+
+
+@pytest.fixture
+def up(runtime: ComposeRuntime, docker: FakeDocker) -> ComposeRuntime:
+    runtime.up(spec())
+    docker.journal.clear()
+    return runtime
+
+
+def started(docker: FakeDocker) -> list[str]:
+    return [call[1] for call in docker.done("start")]
+
+
+# Booting
+
+
+def test_store_then_set_up_then_head_then_workers(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    assert runtime.up(spec()).healthy
+    order = started(docker)
+    assert set(order) == {*ALL, SETUP}
+    assert order.index(STORE) < order.index(SETUP) < order.index(HEAD) < order.index(WORKER)
+    assert docker.find(HEAD).started_at - docker.find(STORE).started_at >= 2.0, "the store was waited for"
+    assert docker.find(WORKER).started_at - docker.find(HEAD).started_at >= 2.0, "the head was waited for"
+
+
+def test_every_service_is_reported_healthy_once(runtime: ComposeRuntime) -> None:
+    steps: list[Progress] = []
+    runtime.up(spec(), steps.append)
+    healthy = [step.service for step in steps if step.state is State.HEALTHY]
+    assert sorted(healthy) == sorted(ALL)
+
+
+def test_a_lab_that_is_whole_is_left_alone(up: ComposeRuntime, docker: FakeDocker) -> None:
+    assert up.up(spec()).healthy
+    assert docker.journal == []
+
+
+def test_what_is_down_paused_or_removed_is_repaired_and_the_rest_stays(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    up.kill(WORKER)
+    up.pause(OTHER)
+    del docker.containers["raylab-lab", JUPYTER]
+    docker.journal.clear()
+    assert up.up(spec()).healthy
+    assert set(started(docker)) == {WORKER, OTHER, JUPYTER}
+
+
+def test_a_set_up_that_failed_is_repeated(up: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.change(docker.find(SETUP).id, exit_code=13)
+    assert "s3-setup failed with exit code 13" in " ".join(up.status().notes)
+    up.up(spec())
+    assert started(docker) == [SETUP]
+
+
+def test_leftovers_of_an_up_that_died_make_room(
+    runtime: ComposeRuntime, docker: FakeDocker, folder: Path
+) -> None:
+    for service in (STORE, HEAD, "ray-worker-2"):
+        docker.add("lab", folder, service, "exited")
+    old = {c.id for c in docker.containers.values()}
+    assert runtime.up(spec()).healthy
+    assert not old & {c.id for c in docker.containers.values()}
+
+
+def test_other_settings_are_refused_while_the_lab_is_up(up: ComposeRuntime, docker: FakeDocker) -> None:
+    with pytest.raises(RefusedError, match="up with other settings"):
+        up.up(spec(workers=1))
+    with pytest.raises(RefusedError, match="s3 on port"):
+        up.up(replace(spec(), ports=(("s3", 12345),)))
+    assert docker.journal == []
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (Container("", "", "exited", exit_code=3), "its container has ended with exit code 3"),
+        (Container("", "", "exited", exit_code=137, out_of_memory=True), "it reached its memory limit"),
+    ],
+)
+def test_a_service_that_ends_is_an_error_with_its_last_lines_and_nothing_is_left(
+    runtime: ComposeRuntime, docker: FakeDocker, folder: Path, end: Container, words: str
+) -> None:
+    docker.dies[JUPYTER] = end
+    docker.logs[JUPYTER] = "one\n\x1b[31mtwo\x1b[0m\n"
+    with pytest.raises(ServiceError, match=words) as caught:
+        runtime.up(spec())
+    assert caught.value.message.endswith("Its last lines:\n  one\n  two")
+    assert docker.containers == {}
+    assert docker.networks == set()
+    assert docker.volumes, "volumes stay"
+    assert state.load(folder) is None
+
+
+def test_a_set_up_that_fails_is_an_error_like_any_other(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.dies[SETUP] = Container("", "", "exited", exit_code=13)
+    docker.logs[SETUP] = "the root key is refused"
+    with pytest.raises(
+        ServiceError, match=r"s3-setup failed: .* exit code 13.*(\n.*)+the root key is refused"
+    ):
+        runtime.up(spec())
+
+
+def test_a_service_that_never_serves_is_given_up(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.never.add(HEAD)
+    begin = docker.clock()
+    with pytest.raises(WaitTimeoutError, match=r"ray-head is running: .* after 180 s"):
+        runtime.up(spec())
+    assert docker.clock() - begin == pytest.approx(START_SECONDS, abs=10)
+
+
+def test_a_port_that_was_taken_meanwhile_is_named(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.refuses[STORE] = EngineError(
+        "docker failed: Bind for 127.0.0.1:1 failed: port is already allocated"
+    )
+    with pytest.raises(PortTakenError, match=r"minio cannot serve: its port \d+ \(s3\) was taken meanwhile"):
+        runtime.up(spec())
+
+
+@pytest.mark.parametrize("failure", [EngineError("docker failed: no"), KeyboardInterrupt()])
+def test_a_repair_that_fails_leaves_what_ran_before(
+    up: ComposeRuntime, docker: FakeDocker, failure: BaseException
+) -> None:
+    up.kill(WORKER)
+    up.kill(JUPYTER)
+    docker.refuses[WORKER] = failure
+    with pytest.raises((LabError, KeyboardInterrupt)):
+        up.up(spec())
+    states = {c.service: c.state for c in docker.containers.values() if c.service != SETUP}
+    assert {name for name, found in states.items() if found == "running"} == ALL - {WORKER, JUPYTER}
+    assert states[JUPYTER] == "exited", "this `up` had started it"
+
+
+# Before anything starts
+
+
+def test_an_engine_that_does_not_run_is_found_before_anything_is_made(
+    runtime: ComposeRuntime, docker: FakeDocker, folder: Path
+) -> None:
+    docker.down = True
+    with pytest.raises(EngineError, match="not running"):
+        runtime.up(spec())
+    assert not folder.exists()
+
+
+def test_without_its_images_nothing_is_made(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.missing = SetupError("the image raylab/ray:1-cpu is missing")
+    with pytest.raises(SetupError, match="raylab/ray:1-cpu"):
+        runtime.up(spec())
+    assert docker.journal == []
+
+
+def test_a_project_of_that_name_that_is_no_lab_is_never_touched(
+    runtime: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.add("lab", "", "web", "running", theirs="1")
+    for action in (lambda: runtime.up(spec()), runtime.down, lambda: runtime.down(volumes=True)):
+        with pytest.raises(RefusedError, match="project raylab-lab exists already and is not a lab's"):
+            action()
+    assert docker.journal == []
+    assert not runtime.status().up
+
+
+def test_a_lab_of_another_home_is_never_touched(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.add("lab", "/elsewhere/lab", STORE, "running")
+    with pytest.raises(RefusedError, match="is the lab of /elsewhere/lab"):
+        runtime.down()
+    assert docker.journal == []
+
+
+def test_a_dry_run_starts_nothing_and_gives_the_command(
+    runtime: ComposeRuntime, docker: FakeDocker, folder: Path
+) -> None:
+    command = runtime.prepare(spec())
+    assert command[:4] == ("docker", "compose", "--env-file", str(folder / "compose.env"))
+    assert [Path(c).name for c in command if c.endswith("yaml")] == [
+        "lab.yaml",
+        "gpu-simulated.yaml",
+        "offline.yaml",
+    ]
+    assert command[-3:] == ("up", "--detach", "--wait")
+    assert f"LAB_FOLDER='{folder}'" in (folder / "compose.env").read_text()
+    assert (folder / "secrets" / "ray.token").stat().st_mode & 0o777 == 0o600
+    assert docker.journal == []
+    assert not runtime.status().up
+
+
+# One service
+
+
+def test_a_node_whose_container_runs_but_that_ray_has_buried_is_restarted(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.never.add(WORKER)
+    found = up.status().service(WORKER)
+    assert found is not None
+    assert (found.state, found.detail) == (State.RUNNING, "its node is not alive in Ray")
+    docker.never.clear()
+    docker.change(docker.find(HEAD).id, started_at=docker.clock())  # a new head knows no old node
+    docker.clock.sleep(3)
+    up.start(WORKER)
+    assert docker.done() == [("kill", WORKER), ("start", WORKER)]
+
+
+def test_a_node_counts_only_when_it_joined_after_its_container_was_started(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.clock.sleep(60)
+    nodes = docker.list_nodes(up.endpoints().dashboard, "")
+    docker.change(docker.find(WORKER).id, started_at=docker.clock())
+    docker.ghosts = nodes
+    found = up.status().service(WORKER)
+    assert found is not None
+    assert found.state is State.RUNNING
+
+
+def test_a_paused_service_is_killed_where_it_is_asked_to_stop(up: ComposeRuntime, docker: FakeDocker) -> None:
+    up.pause(WORKER)
+    up.stop(WORKER)
+    assert docker.done() == [("pause", WORKER), ("kill", WORKER)]
+
+
+def test_how_a_container_ended_is_said(up: ComposeRuntime, docker: FakeDocker) -> None:
+    up.kill(WORKER)
+    docker.change(docker.find(OTHER).id, state="exited", exit_code=143)
+    details = {s.service: s.detail for s in up.status().services}
+    assert details[WORKER] == "its container was killed (SIGKILL)"
+    assert details[OTHER] == "its container was ended (SIGTERM)"
+
+
+def test_nothing_is_executed_in_a_service_that_does_not_run(up: ComposeRuntime) -> None:
+    up.pause(WORKER)
+    with pytest.raises(LabDownError, match="ray-worker-0 is paused"):
+        up.execute(WORKER, ["true"])
+
+
+def test_the_status_says_when_the_engine_does_not_answer(up: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.down = True
+    status = up.status()
+    assert not status.up
+    assert "the Docker Engine is not running" in status.notes[0]
+
+
+# Down
+
+
+def test_down_asks_services_to_end_but_kills_nodes_and_keeps_what_is_stored(
+    up: ComposeRuntime, docker: FakeDocker, folder: Path
+) -> None:
+    up.kill(OTHER)
+    docker.journal.clear()
+    assert set(up.down()) == ALL - {OTHER}
+    assert sorted(docker.done("kill")) == [("kill", HEAD), ("kill", WORKER)]
+    assert docker.done("stop")[-1] == ("stop", STORE, "5")
+    assert (docker.containers, docker.networks) == ({}, set())
+    assert docker.volumes == {"raylab-lab_objects"}
+    assert (folder / "secrets").is_dir()
+    assert not (folder / "compose.env").exists()
+
+
+def test_down_with_volumes_keeps_nothing(up: ComposeRuntime, docker: FakeDocker, folder: Path) -> None:
+    up.down(volumes=True)
+    assert docker.volumes == set()
+    assert not folder.exists()
+
+
+def test_down_needs_no_file_of_the_lab(up: ComposeRuntime, docker: FakeDocker, folder: Path) -> None:
+    (folder / "compose.json").write_text("{")
+    assert set(up.down()) == ALL
+    assert docker.containers == {}
+
+
+def test_objects_of_the_local_runtime_survive_down_with_volumes(up: ComposeRuntime, folder: Path) -> None:
+    (folder / "objects").mkdir()
+    up.down(volumes=True)
+    assert (folder / "objects").is_dir()
