@@ -1,0 +1,48 @@
+"""What must be true of the object store of any lab that is up."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.objectstore import AccessDeniedError, ObjectStore, setup
+from lab.objectstore.client import Client
+from lab.objectstore.conformance import QUESTIONS
+from lab.secrets import load_or_make
+from tests.e2e.harness import Shell
+
+
+def check_conformance(bench: Shell) -> None:
+    """`doctor --s3` finds nothing wrong with it, asked with the lab's own key; Ray's file system included."""
+    url = bench.lab.endpoints().s3
+    told = bench.labctl("doctor", "--s3", url, "--json").document
+    found = {check["name"]: check for check in told["checks"]}
+    assert {name for name, check in found.items() if check["outcome"] != "passed"} == set(), told
+    assert {question.name for question in QUESTIONS} <= set(found)
+    refused = bench.labctl("doctor", "--s3", url, "--bucket", "not-the-labs", code=15)
+    assert "AccessDenied" in str(refused)
+
+
+def check_keys(bench: Shell) -> None:
+    """The key of jobs reaches the bucket `ray` alone; the set-up can run again and changes nothing."""
+    endpoints = bench.lab.endpoints()
+    secrets = load_or_make(bench.folder / "secrets")
+    assert endpoints.credentials == secrets.store
+    root = Client(endpoints.s3, secrets.root)
+    training = ObjectStore(endpoints.s3, secrets.store)
+    assert root.ask("PUT", "others").status == 200
+    try:
+        assert root.ask("PUT", "others/private", body=b"private").status == 200
+        stranger = training.in_bucket("others")
+        for denied in (stranger.list, lambda: stranger.get("private"), lambda: stranger.put("a", b"")):
+            with pytest.raises(AccessDeniedError):
+                denied()
+        with pytest.raises(AccessDeniedError):
+            training.ensure_bucket("mine")
+        listed = Client(endpoints.s3, secrets.store).ask("GET", "")
+        assert ("<Name>ray<" in listed.text, "<Name>others<" in listed.text) == (True, False)
+    finally:
+        root.ask("DELETE", "others/private")
+        assert root.ask("DELETE", "others").status == 204
+    done = setup.run(endpoints.s3, secrets.root, secrets.store)
+    assert done[0] == "bucket ray: there already"
+    assert done[-1].startswith("training key: tried out")
