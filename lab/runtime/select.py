@@ -63,8 +63,8 @@ def choose(
     """The runtime `kind` (one of KINDS) for the lab of this name.
 
     `auto` takes the runtime on which the lab is up; else containers where they can run, else processes.
-    `folder` is the lab's. `missing_image` names an image that is not here, `can_fetch` tells whether it could be
-    had.
+    `folder` is the lab's. `missing_image` names an image that is not here, `can_fetch` says whether it could
+    be had.
 
     Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here, RefusedError when
     the lab is up on the other runtime.
@@ -135,9 +135,10 @@ def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
     if not (folder / FILE).exists():
         return False
     try:
-        return _compose(lab, folder, engine).status().up
+        _compose(lab, folder, engine).spec()
     except LabError:
         return False
+    return True
 
 
 def _why_no_containers(

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -77,8 +78,10 @@ class Engine:
 
     def check(self) -> None:
         """Raises EngineError unless an engine answers and Compose is there and new enough."""
-        self.check_engine()
-        found = self._answer("compose", "version", "--short")
+        with ThreadPoolExecutor(1) as pool:  # each takes a fifth of a second
+            asked = pool.submit(self._answer, "compose", "version", "--short")
+            self.check_engine()
+            found = asked.result()
         if found.returncode:
             raise EngineError(
                 "Docker is here, but not its Compose plugin (`docker compose`)",

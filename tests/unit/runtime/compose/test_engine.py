@@ -1,0 +1,165 @@
+"""What is asked of `docker`, how its answers are read, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import EngineError, WaitTimeoutError
+from lab.runtime.compose.engine import Engine, clean_environment, seconds
+
+Answers = dict[str, tuple[int, str, str]]
+
+
+def engine(answers: Answers) -> Engine:
+    """An engine whose `docker` answers by the beginning of its arguments: exit code, stdout, stderr."""
+
+    def run(argv: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        words = " ".join(argv[1:])
+        code, out, err = next((a for key, a in answers.items() if words.startswith(key)), (0, "", ""))
+        return subprocess.CompletedProcess(argv, code, out, err)
+
+    return Engine((sys.executable,), run)
+
+
+FINE: Answers = {"version": (0, "20.10.24\n", ""), "compose version": (0, "2.26.1-4\n", "")}
+
+
+@pytest.mark.parametrize("version", ["2.20.0", "v2.26.1-4", "5.0.1"])
+def test_an_engine_with_a_usable_compose_is_accepted(version: str) -> None:
+    engine({**FINE, "compose version": (0, version, "")}).check()
+
+
+@pytest.mark.parametrize(
+    ("answers", "message", "hint"),
+    [
+        ({"compose version": (1, "", "docker: 'compose' is not a docker command.")}, "not its Compose plugin",
+         "docker-compose-plugin"),
+        ({"compose version": (0, "2.6.0", "")}, r"Compose 2\.6\.0 is too old: 2\.20 is needed", "update"),
+        ({"version": (1, "", "Cannot connect to the Docker daemon. Is the docker daemon running?")},
+         "the Docker Engine is not running", "systemctl start docker"),
+        ({"version": (1, "", "permission denied while trying to connect to the docker API at unix:///x.sock")},
+         "this user may not use the Docker Engine", "usermod"),
+        ({"version": (1, "", "something new")}, "docker failed: something new", "doctor"),
+    ],
+)  # fmt: skip
+def test_what_keeps_docker_from_being_used_is_said_with_its_cure(
+    answers: Answers, message: str, hint: str
+) -> None:
+    with pytest.raises(EngineError, match=message) as caught:
+        engine({**FINE, **answers}).check()
+    assert hint in caught.value.hint
+
+
+def test_a_missing_docker_is_said() -> None:
+    with pytest.raises(EngineError, match="the command `no-such-docker` is not installed"):
+        Engine(("no-such-docker",)).check_engine()
+
+
+def test_an_engine_that_hangs_is_an_error() -> None:
+    def run(argv: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(argv, 30)
+
+    hanging = Engine((sys.executable,), run)
+    with pytest.raises(EngineError, match="does not answer within"):
+        hanging.check_engine()
+    with pytest.raises(WaitTimeoutError, match="`sleep 9` has not ended after 1 s"):
+        hanging.execute("c", ["sleep", "9"], 1)
+
+
+ROW = {
+    "Id": "abc",
+    "RestartCount": 2,
+    "State": {
+        "Status": "exited",
+        "ExitCode": 137,
+        "OOMKilled": True,
+        "Error": "",
+        "StartedAt": "2026-11-21T00:33:26.531790123Z",
+        "Health": {"Status": "unhealthy", "Log": [{"Output": "a\n"}, {"Output": "node x is\nnot alive\n"}]},
+    },
+    "Config": {"Image": "x:1", "Labels": {"com.docker.compose.service": "ray-head", "io.raylab.lab": "lab"}},
+}
+
+
+def test_a_container_is_read_from_inspect() -> None:
+    asked = engine({"ps": (0, "abc\n", ""), "inspect": (0, json.dumps([ROW]), "")})
+    (found,) = asked.containers("raylab-lab")
+    assert (found.id, found.service, found.state, found.exit_code) == ("abc", "ray-head", "exited", 137)
+    assert found.out_of_memory
+    assert not found.alive
+    assert (found.health, found.health_output, found.restarts) == ("unhealthy", "node x is not alive", 2)
+    assert found.started_at == pytest.approx(1795221206.53179)
+
+
+def test_a_container_that_goes_between_two_questions_is_left_out() -> None:
+    gone = (1, json.dumps([ROW]), "Error: No such container: def")
+    assert len(engine({"ps": (0, "abc def", ""), "inspect": gone}).containers("p")) == 1
+
+
+@pytest.mark.parametrize("text", ["", "0001-01-01T00:00:00Z", "yesterday"])
+def test_a_container_that_never_started_has_no_time(text: str) -> None:
+    assert seconds(text) == 0.0
+
+
+def test_times_with_an_offset_are_the_same_moment() -> None:
+    assert seconds("2026-11-21T01:00:00.5+01:00") == seconds("2026-11-21T00:00:00.5Z")
+
+
+# python-on-whales, with a program in docker's place
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
+    script = tmp_path / "docker.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "with open(sys.argv[0] + '.log', 'a') as log:\n"
+        "    names = [n for n in os.environ if n.startswith(('LAB_', 'COMPOSE_'))]\n"
+        "    log.write(json.dumps({'argv': sys.argv[1:], 'names': names}) + '\\n')\n"
+        "sys.exit('port is already allocated' if 'start' in sys.argv else 0)\n"
+    )
+
+    def read() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in Path(f"{script}.log").read_text().splitlines()]
+
+    return read
+
+
+def test_compose_gets_files_and_env_file_but_none_of_the_callers_variables(
+    tmp_path: Path, recorded: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_NAME", "theirs")
+    monkeypatch.setenv("COMPOSE_FILE", "theirs.yaml")
+    asked = Engine((sys.executable, str(tmp_path / "docker.py")))
+    with asked.client([Path("/a/lab.yaml"), Path("/b.json")], Path("/c.env")) as client:
+        client.compose.create(no_recreate=True, no_build=True)
+    with asked.client() as client:
+        client.container.kill("abc")
+        client.container.pause("abc")
+    create, kill, pause = recorded()
+    assert create["argv"] == [
+        *("compose", "--file", "/a/lab.yaml", "--file", "/b.json", "--env-file", "/c.env"),
+        *("create", "--no-build", "--no-recreate"),
+    ]
+    assert kill["argv"] == ["container", "kill", "abc"]
+    assert pause["argv"] == ["pause", "abc"]
+    assert create["names"] == []
+    assert os.environ["LAB_NAME"] == "theirs", "the caller has it again"
+    assert not [name for name in clean_environment() if name.startswith("LAB_")]
+
+
+def test_what_the_engine_refuses_is_said_in_its_words(
+    tmp_path: Path, recorded: Callable[[], list[dict[str, Any]]]
+) -> None:
+    asked = Engine((sys.executable, str(tmp_path / "docker.py")))
+    with pytest.raises(EngineError, match="port is already allocated"), asked.client() as client:
+        client.container.start("abc")
+    assert len(recorded()) == 1

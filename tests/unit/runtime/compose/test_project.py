@@ -1,0 +1,189 @@
+"""A lab as a Compose project: what is generated, and that the files in compose/ say what the code says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import __version__, knobs
+from lab.runtime.compose import project, state
+from lab.runtime.compose.engine import LEAST_COMPOSE
+from lab.runtime.compose.project import COMPOSE, SETUP
+from lab.runtime.compose.state import ComposeState
+from lab.runtime.local.services import CALLBACKS
+from lab.topology import GRAFANA, HEAD, STORE, GpuPlan, LabSpec, Vendor, is_node, worker
+from tests.docker import needs_docker
+from tests.unit.runtime.compose.fake_docker import lab_state, spec
+
+
+def made(lab: LabSpec, *added: str, left_out: tuple[str, ...] = ()) -> ComposeState:
+    ports = dict.fromkeys(project.PORTS, 20_000)
+    return ComposeState(lab, ports, project.files(lab, added), {"LAB_IMAGE": "x:1"}, left_out)
+
+
+def test_the_default_lab_is_the_project_raylab_and_others_carry_their_name() -> None:
+    assert [project.project_name(name) for name in ("raylab", "other")] == ["raylab", "raylab-other"]
+
+
+def test_the_usual_lab_needs_no_override() -> None:
+    assert project.override(made(spec())) == {}
+
+
+def test_one_worker_leaves_the_second_out() -> None:
+    assert project.override(made(spec(workers=1))) == {"services": {worker(1): {"profiles": ["left-out"]}}}
+
+
+def test_what_has_no_image_is_left_out() -> None:
+    assert project.override(made(spec(), left_out=(GRAFANA,)))["services"] == {
+        GRAFANA: {"profiles": ["left-out"]}
+    }
+    assert GRAFANA not in project.services(made(spec(), left_out=(GRAFANA,)))
+
+
+@pytest.mark.parametrize("stock", [False, True])
+def test_more_workers_are_like_the_first_but_for_their_name(stock: bool) -> None:
+    third = project.override(made(replace(spec(workers=3), stock_ray=stock)))["services"][worker(2)]
+    assert third["extends"] == {"file": str(COMPOSE / "lab.yaml"), "service": worker(0)}
+    assert "--node-name=ray-worker-2" in third["command"]
+    assert "--num-gpus=1" in third["command"]
+    assert third["environment"]["RAYLAB_SERVICE_NAME"] == worker(2)
+    assert ("RAY_health_check_period_ms" in third["environment"]) is stock
+
+
+def test_an_env_file_keeps_values_as_they_are() -> None:
+    assert "LAB_NAME='a $b #c'\n" in project.env_text({"LAB_NAME": "a $b #c"})
+
+
+def test_of_the_callers_variables_memory_and_workspace_are_taken_over(tmp_path: Path) -> None:
+    chosen = {"LAB_NODE_MEMORY": "6g", "LAB_NAME": "theirs", "PATH": "/bin"}
+    env = project.env(made(spec()), tmp_path, (1000, 1000), chosen)
+    assert (env["LAB_NODE_MEMORY"], env["LAB_NAME"]) == ("6g", "lab")
+    assert "PATH" not in env
+
+
+def test_a_state_survives_its_file(tmp_path: Path) -> None:
+    written = lab_state(tmp_path, notes=("a note",), images={"LAB_IMAGE": "x:1"})
+    assert state.load(tmp_path) == written
+
+
+def test_version_and_defaults_of_the_files_are_those_of_the_code() -> None:
+    text = (COMPOSE / "lab.yaml").read_text()
+    assert set(re.findall(r"raylab/ray:([\d.]+)-cpu", text)) == {__version__}
+    assert f"RAY_TRAIN_CALLBACKS: {CALLBACKS}" in text
+    assert f"--num-cpus=${{LAB_CPUS_PER_WORKER:-{LabSpec.cpus_per_worker}}}" in text
+    assert project.worker_command(worker(0), 0)[6] in text
+
+
+def test_the_example_of_an_env_file_has_the_defaults_of_the_files() -> None:
+    files = "".join(path.read_text() for path in COMPOSE.glob("*.yaml"))
+    example = (COMPOSE / ".env.example").read_text()
+    for name, value in re.findall(r"^(LAB_\w+)=(.+)$", example, re.MULTILINE):
+        assert f"${{{name}:-{value}}}" in files, name
+    assert set(re.findall(r"\$\{(LAB_\w+)", files)) - set(re.findall(r"(LAB_\w+)=", example)) <= {
+        "LAB_FOLDER",
+        "LAB_S3_STANDIN_IMAGE",
+        "LAB_PROMETHEUS_STANDIN_IMAGE",
+    }
+
+
+# What Compose makes of them
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Any:
+    """Reads a lab's project back through the real `docker compose config`."""
+    needs_docker()
+
+    def read(current: ComposeState) -> Mapping[str, Any]:
+        env_file = tmp_path / "compose.env"
+        env_file.write_text(project.env_text(project.env(current, tmp_path, (1000, 1000), {})))
+        added = project.override(current)
+        (tmp_path / "compose.override.json").write_text(json.dumps(added))
+        command = project.command_line(current, tmp_path)
+        argv = [*command[: command.index("up")], "config", "--format", "json"]
+        env = {name: value for name, value in os.environ.items() if not name.startswith("LAB_")}
+        ended = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr
+        answer: Mapping[str, Any] = json.loads(ended.stdout)
+        return answer
+
+    return read
+
+
+def test_every_service_is_hardened_and_published_on_loopback_only(config: Any) -> None:
+    for name, service in config(made(spec(workers=3)))["services"].items():
+        assert service["init"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["user"] == "1000:1000", name
+        assert int(service["mem_limit"]) > 0, name
+        assert service["pids_limit"] > 0, name
+        assert service["logging"]["options"]["max-size"], name
+        assert service["labels"]["io.raylab.lab"] == "lab", name
+        assert "container_name" not in service, name
+        assert ":latest" not in service["image"], name
+        assert re.search(r":[^:/]+", service["image"]), f"{name} has no version"
+        assert {port["host_ip"] for port in service.get("ports", ())} <= {"127.0.0.1"}, name
+        assert not [v for v in service.get("volumes", ()) if "docker.sock" in str(v.get("source"))], name
+        mounted = [
+            v for v in service.get("volumes", ()) if v["type"] == "bind" and v["target"] != "/workspace"
+        ]
+        assert all(volume["read_only"] for volume in mounted), name
+        assert service["restart"] == ("no" if is_node(name) else "on-failure:3"), name
+        assert ("healthcheck" in service) is (name != SETUP), name
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("stock", [False, True])
+def test_the_nodes_have_the_settings_that_the_code_says(config: Any, workers: int, stock: bool) -> None:
+    services = config(made(replace(spec(workers=workers), stock_ray=stock)))["services"]
+    nodes = [name for name in services if is_node(name)]
+    assert nodes == [HEAD, *(worker(index) for index in range(workers))]
+    wanted = knobs.environment() | (knobs.stock_environment() if stock else {})
+    for name in nodes:
+        environment = services[name]["environment"]
+        assert {key: environment.get(key) for key in wanted} == wanted, name
+        assert environment["RAYLAB_SERVICE_NAME"] == name
+        assert environment["RAYLAB_GPU"] == "simulated"
+    for name in nodes[1:]:
+        assert services[name]["command"] == [
+            *(part if "LAB_CPUS" not in part else "--num-cpus=2" for part in project.worker_command(name, 1))
+        ]
+        assert services[name]["depends_on"][HEAD]["condition"] == "service_healthy"
+
+
+def test_a_lab_without_gpus_offers_none(config: Any) -> None:
+    plain = replace(spec(), gpu=GpuPlan(Vendor.NONE))
+    for index in range(2):
+        command = config(made(plain))["services"][worker(index)]["command"]
+        assert "--num-gpus=0" in command
+
+
+def test_root_of_the_store_is_known_to_the_store_and_its_set_up_only(config: Any) -> None:
+    for files in ((), ("offline.yaml",)):
+        services = config(made(spec(), *files))["services"]
+        knowing = {
+            name
+            for name, service in services.items()
+            if any(str(s["source"]).startswith("s3-root") for s in service.get("secrets", ()))
+        }
+        assert knowing == {STORE, SETUP}
+
+
+def test_offline_has_no_grafana(config: Any) -> None:
+    services = config(made(spec(), "offline.yaml", left_out=(GRAFANA,)))["services"]
+    assert GRAFANA not in services
+    assert services[STORE]["image"] == f"raylab/s3-standin:{__version__}"
+
+
+def test_the_least_compose_version_is_stated_in_the_docs() -> None:
+    least = ".".join(map(str, LEAST_COMPOSE))
+    assert f"Compose {least} or newer" in (project.ROOT / "docs" / "commands.md").read_text()
