@@ -3,6 +3,9 @@ PYTHON ?= python3
 UV ?= uv
 # Two packages of one lock must not disagree: later groups are compiled against the earlier ones.
 LOCK = cd requirements && $(UV) pip compile --universal --python-version 3.10 --no-header --no-annotate --quiet
+# What images hold: for their one Python and system, each package with its hashes.
+IMAGE_LOCK = cd requirements && $(UV) pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+             --generate-hashes --no-header --no-annotate --quiet
 # What torch's CUDA build brings along on Linux. It depends on which build of torch is installed, so pip
 # resolves it together with torch; in the lock it would force CUDA on every machine.
 CUDA = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc \
@@ -38,6 +41,8 @@ lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv
 	$(LOCK) cli.in -o cli.txt $(UPGRADE)
 	$(LOCK) local.in -o local.txt $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(LOCK) test.in -o test.txt $(UPGRADE)
+	$(IMAGE_LOCK) image.in -o image.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)
+	$(IMAGE_LOCK) standin.in -o standin.txt $(UPGRADE)
 
 upgrade: ## like lock, but take the newest versions (needs uv)
 	$(MAKE) lock UPGRADE=--upgrade

@@ -22,6 +22,8 @@ from lab.runtime.compose.images.model import ImageNeed, kept_name
 LEVEL = 1
 """gzip's level: the images are mostly machine code; more takes many times as long for a tenth less."""
 
+CHUNK = 1 << 20
+
 GZIP_SUFFIXES = (".gz", ".tgz")
 
 
@@ -117,6 +119,8 @@ def read(path: Path) -> tuple[str, ...]:
                 if member.name == "manifest.json" and (content := archive.extractfile(member)):
                     entries = json.load(content)
                     names = [name for entry in entries for name in entry.get("RepoTags") or ()]
+            while archive.fileobj is not None and archive.fileobj.read(CHUNK):
+                pass  # what follows the last member carries the checksum of a compressed file
     except FileNotFoundError:
         raise NotFoundError(f"no file {path}", "name the file that `labctl images save` wrote") from None
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, AttributeError) as error:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lab.environment.progress import Progress
 from lab.errors import LabError, SetupError
 from lab.runtime.compose.images import context, model
-from lab.runtime.compose.images.build import Machine, build
+from lab.runtime.compose.images.building import Machine, build
 from lab.runtime.compose.images.engine import Engine, ImageInfo
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
 from lab.topology import GRAFANA, LabSpec, Vendor

@@ -1,0 +1,198 @@
+"""Which images a lab runs on, from what the engine has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.environment import ROOT
+from lab.errors import SetupError, UnsupportedError
+from lab.runtime.compose.images import choose, context, model
+from lab.runtime.compose.images.engine import Engine
+from lab.topology import GpuPlan, LabSpec, Vendor
+from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
+
+SPEC = LabSpec()
+LAB = model.lab_image(Vendor.NONE)
+MINIO = model.defaults()[model.S3_IMAGE]
+PROMETHEUS = model.defaults()[model.PROMETHEUS_IMAGE]
+GRAFANA = model.defaults()[model.GRAFANA_IMAGE]
+PUBLISHED = (MINIO, PROMETHEUS, GRAFANA)
+STANDINS = (model.S3_STANDIN, model.PROMETHEUS_STANDIN)
+CURRENT = {model.CONTENT_LABEL: context.content("lab", "cpu")}
+
+
+def test_a_lab_with_all_its_images_needs_nothing_else() -> None:
+    docker = FakeDocker(LAB, *PUBLISHED, labels=CURRENT)
+    resolved = choose.resolve(SPEC, {}, docker.engine)
+    assert resolved.env == {
+        "LAB_IMAGE": LAB,
+        "LAB_S3_IMAGE": MINIO,
+        "LAB_PROMETHEUS_IMAGE": PROMETHEUS,
+        "LAB_GRAFANA_IMAGE": GRAFANA,
+    }
+    assert (resolved.files, resolved.left_out, resolved.notes, resolved.missing) == ((), (), (), ())
+    assert len(docker.journal) == 1
+
+
+def test_stand_ins_take_the_places_of_what_is_not_here_and_say_so() -> None:
+    resolved = choose.resolve(SPEC, {}, FakeDocker(LAB, *STANDINS, labels=CURRENT).engine)
+    assert resolved.files == ("offline.yaml",)
+    assert resolved.left_out == ("grafana",)
+    assert resolved.env["LAB_S3_STANDIN_IMAGE"] == model.S3_STANDIN
+    assert resolved.env["LAB_PROMETHEUS_STANDIN_IMAGE"] == model.PROMETHEUS_STANDIN
+    assert not resolved.missing
+    assert "standing in for MinIO" in resolved.notes[0]
+    assert any(note.startswith("grafana: left out") for note in resolved.notes)
+
+
+def test_only_the_image_that_is_missing_gets_a_stand_in() -> None:
+    resolved = choose.resolve(SPEC, {}, FakeDocker(LAB, MINIO, GRAFANA, *STANDINS, labels=CURRENT).engine)
+    assert (resolved.files, resolved.left_out) == ((), ())
+    assert resolved.env["LAB_S3_IMAGE"] == MINIO
+    assert resolved.env["LAB_PROMETHEUS_IMAGE"] == model.PROMETHEUS_STANDIN
+
+
+def test_an_image_that_the_user_chose_has_no_stand_in() -> None:
+    chosen = {"LAB_S3_IMAGE": "example.org/silo:1"}
+    missing = choose.missing(SPEC, chosen, FakeDocker(LAB, PROMETHEUS, *STANDINS).engine)
+    assert [need.name for need in missing] == ["example.org/silo:1"]
+
+
+def test_images_out_of_an_archive_are_found_under_the_name_they_travelled_with() -> None:
+    kept = [model.kept_name(name) for name in PUBLISHED]
+    resolved = choose.resolve(SPEC, {}, FakeDocker(LAB, *kept, labels=CURRENT).engine)
+    assert resolved.env["LAB_S3_IMAGE"] == model.kept_name(MINIO)
+    assert not resolved.missing
+
+
+def test_a_name_to_travel_with_tells_pins_apart() -> None:
+    one, other = f"quay.io/a/b:1@sha256:{'1' * 64}", f"quay.io/a/b:1@sha256:{'2' * 64}"
+    assert model.kept_name(one) == "raylab/kept/quay.io/a/b:1-111111111111"
+    assert model.kept_name(other) != model.kept_name(one)
+    assert model.kept_name(f"host:5000/b@sha256:{'1' * 64}") == "raylab/kept/host:5000/b:pinned-111111111111"
+    assert model.kept_name("raylab/ray:1") == "raylab/ray:1"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "suffix"),
+    [(Vendor.NVIDIA, "cuda"), (Vendor.AMD, "rocm"), (Vendor.SIMULATED, "cpu"), (Vendor.NONE, "cpu")],
+)
+def test_each_vendor_has_its_image_and_the_compose_files_name_the_same(vendor: Vendor, suffix: str) -> None:
+    file = {"cuda": "gpu-nvidia.yaml", "rocm": "gpu-amd.yaml"}.get(suffix, "lab.yaml")
+    assert model.lab_image(vendor).endswith(f"-{suffix}")
+    assert model.defaults(file)["LAB_IMAGE"] == model.lab_image(vendor)
+
+
+def test_the_offline_file_names_our_stand_ins() -> None:
+    named = model.defaults("offline.yaml")
+    assert named == {n.variable: n.name for n in model.stand_ins()}
+
+
+def test_an_image_of_other_requirements_is_used_but_said_to_be_out_of_date() -> None:
+    docker = FakeDocker(LAB, *PUBLISHED, labels={model.CONTENT_LABEL: "old"})
+    resolved = choose.resolve(SPEC, {}, docker.engine)
+    assert not resolved.missing
+    assert resolved.notes == (
+        f"{LAB} was built from other requirements than this checkout's: `labctl images build`",
+    )
+
+
+def test_what_is_missing_is_pulled_and_built() -> None:
+    docker = FakeDocker()
+    spec = LabSpec(gpu=GpuPlan(Vendor.SIMULATED))
+    resolved = choose.ensure(spec, {}, docker.engine, quiet())
+    assert {words[1] for words in docker.calls("pull")} == set(PUBLISHED)
+    assert len(docker.calls("buildx", "build")) == 1
+    assert (resolved.missing, resolved.left_out) == ((), ())
+
+
+def test_nothing_is_fetched_for_a_lab_that_has_its_images_or_its_stand_ins() -> None:
+    for there in ((LAB, *PUBLISHED), (LAB, *STANDINS)):
+        docker = FakeDocker(*there)
+        choose.ensure(SPEC, {}, docker.engine, quiet())
+        assert not docker.calls("pull")
+        assert not docker.calls("buildx")
+
+
+NO_REGISTRY = 'Error response from daemon: Get "https://quay.io/v2/": dial tcp: lookup quay.io: no such host'
+
+
+def test_an_image_that_cannot_be_had_is_named_with_every_way_to_get_it() -> None:
+    docker = FakeDocker(LAB, PROMETHEUS)
+    docker.answers["pull"] = (1, NO_REGISTRY)
+    said: list[str] = []
+    with pytest.raises(SetupError) as caught:
+        choose.ensure(SPEC, {}, docker.engine, quiet(said))
+    assert caught.value.message.startswith(f"the image {MINIO} (minio) is missing: ")
+    assert "no image registry can be reached" in caught.value.message
+    for way in ("images pull", "`build`", "build --offline", "load FILE"):
+        assert way in caught.value.hint
+    assert f"  | {NO_REGISTRY}" in said
+
+
+def test_a_lab_goes_on_without_grafana() -> None:
+    docker = FakeDocker(LAB, MINIO, PROMETHEUS)
+    docker.answers["pull"] = (1, NO_REGISTRY)
+    resolved = choose.ensure(SPEC, {}, docker.engine, quiet())
+    assert (resolved.left_out, resolved.missing) == (("grafana",), ())
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "no Docker Engine answers"),
+        (
+            "permission denied while trying to connect to the Docker daemon socket",
+            "you may not use the Docker",
+        ),
+    ],
+)
+def test_an_engine_that_does_not_answer_is_no_missing_image(output: str, message: str) -> None:
+    def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
+        assert callable(on_line)
+        on_line(output)
+        return 1
+
+    with pytest.raises(UnsupportedError, match=message):
+        choose.missing(SPEC, {}, Engine(run, {}))
+
+
+def test_without_docker_the_error_says_so() -> None:
+    def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
+        raise FileNotFoundError(argv[0])
+
+    with pytest.raises(UnsupportedError, match="`docker` is not installed"):
+        choose.missing(SPEC, {}, Engine(run, {}))
+
+
+def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:
+    saved = choose.to_save(Vendor.NONE, {}, FakeDocker(LAB, *STANDINS).engine)
+    assert [need.name for need in saved] == [LAB, *STANDINS]
+    absent = choose.to_save(Vendor.NONE, {}, FakeDocker(LAB).engine)
+    assert [need.present for need in absent] == [True, False, False]
+
+
+def test_only_what_others_publish_is_pulled() -> None:
+    docker = FakeDocker(MINIO)
+    pulled = choose.pull(Vendor.NONE, {}, docker.engine, quiet())
+    assert [words[1] for words in docker.calls("pull")] == [PROMETHEUS, GRAFANA]
+    assert [need.present for need in pulled] == [True, True, True]
+
+
+def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
+    for name in (*context.FILES, "lab/lab.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        source = Path(ROOT) / name
+        (tmp_path / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+
+    def contents() -> list[str]:
+        return [context.content(target, "cpu", tmp_path) for target in context.INPUTS]
+
+    before = contents()
+    (tmp_path / "lab/lab.py").write_text("changed")
+    assert contents() == before
+    (tmp_path / "requirements/image.txt").write_text("ray==1\n")
+    assert [a == b for a, b in zip(before, contents(), strict=True)] == [False, True, True]
+    assert context.content("lab", "cpu", tmp_path) != context.content("lab", "cuda", tmp_path)
