@@ -58,6 +58,8 @@ def store(lab: RunningLab) -> Check:
     if lab.store_error:
         return Check("object store", "failed", lab.store_error, "look at `labctl logs minio`")
     server = f" ({lab.store_server})" if lab.store_server else ""
+    if lab.store_server.startswith("moto"):
+        server = f" ({lab.store_server}, standing in for MinIO)"
     return Check("object store", "passed", f"an object was written, read and deleted{server}")
 
 

@@ -87,7 +87,8 @@ def test_a_node_list_that_cannot_be_had_fails_with_the_reason(seen: RunningLab) 
 
 
 def test_the_store_fails_with_what_went_wrong(seen: RunningLab) -> None:
-    assert "moto 5.2.5" in checks.store(seen).detail
+    assert "(moto 5.2.5, standing in for MinIO)" in checks.store(seen).detail
+    assert checks.store(replace(seen, store_server="MinIO")).detail.endswith("deleted (MinIO)")
     answer = checks.store(replace(seen, store_error="the disk is full"))
     assert (answer.outcome, answer.detail) == ("failed", "the disk is full")
 
