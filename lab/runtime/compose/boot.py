@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ START_SECONDS = 180.0
 """Deadline for one service to become healthy. Measured on 2 busy cores: head 20 s, worker 12 s."""
 
 POLL_SECONDS = 0.4
+AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
+"""Workers that start at the same time: a raylet that has not joined after 30 s gives up (Ray 2.60, node.py)."""
+
 LAST_LINES = 12
 """How much of a log an error shows."""
 
@@ -63,10 +67,13 @@ class Boot:
         """
         begin = self._clock()
         self._before = self._containers()
+        workers = [name for name in services if is_worker(name) and name in todo]
+        groups = [workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE)]
         stages = (
             ([STORE, PROMETHEUS, GRAFANA], [STORE]),
             ([HEAD, METRICS, JUPYTER], [HEAD]),
-            ([name for name in services if is_worker(name)], list(services)),
+            *((group, group) for group in groups),
+            ([], list(services)),
         )
         try:
             if set(services) - set(self._before) or SETUP not in self._before:

@@ -17,7 +17,7 @@ from lab.errors import (
     SetupError,
     WaitTimeoutError,
 )
-from lab.runtime.compose import state
+from lab.runtime.compose import boot, state
 from lab.runtime.compose.boot import START_SECONDS
 from lab.runtime.compose.engine import Container
 from lab.runtime.compose.project import SETUP
@@ -65,6 +65,16 @@ def test_store_then_set_up_then_head_then_workers(runtime: ComposeRuntime, docke
     assert order.index(STORE) < order.index(SETUP) < order.index(HEAD) < order.index(WORKER)
     assert docker.find(HEAD).started_at - docker.find(STORE).started_at >= 2.0, "the store was waited for"
     assert docker.find(WORKER).started_at - docker.find(HEAD).started_at >= 2.0, "the head was waited for"
+
+
+def test_many_workers_start_a_few_at_a_time(
+    runtime: ComposeRuntime, docker: FakeDocker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boot, "AT_ONCE", 2)
+    runtime.up(spec(workers=5))
+    starts = [docker.find(f"ray-worker-{index}").started_at for index in range(5)]
+    assert starts == sorted(starts)
+    assert starts[0] == starts[1] < starts[2] == starts[3] < starts[4]
 
 
 def test_every_service_is_reported_healthy_once(runtime: ComposeRuntime) -> None:
