@@ -17,14 +17,28 @@ from lab.runtime.local import ports
 from lab.runtime.local.causes import listing
 from lab.runtime.local.interrupts import held_back
 from lab.runtime.local.output import LINE_LENGTH
-from lab.topology import GRAFANA, HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, Progress, State, is_worker
+from lab.topology import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PROMETHEUS,
+    STORE,
+    Progress,
+    State,
+    is_node,
+    is_worker,
+)
 
 START_SECONDS = 180.0
 """Deadline for one service to become healthy. Measured on 2 busy cores: head 20 s, worker 12 s."""
 
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
-"""Workers that start at the same time: a raylet that has not joined after 30 s gives up (Ray 2.60, node.py)."""
+"""Workers that start at the same time: a raylet that has not joined after 30 s ends (Ray 2.60, node.py)."""
+
+_GAVE_UP = "The current node timed out during startup"
+"""What `ray start` says then; on a machine that is busy for a moment a second try is worth it."""
 
 LAST_LINES = 12
 """How much of a log an error shows."""
@@ -58,6 +72,8 @@ class Boot:
         """Services that this call started, in order."""
         self._healthy: set[str] = set()
         """Of these, those that have become healthy."""
+        self._again: set[str] = set()
+        """Nodes that were started a second time."""
         self._before: dict[str, Container] = {}
 
     def all(self, services: Sequence[str], todo: Collection[str], on_progress: OnProgress) -> None:
@@ -127,6 +143,12 @@ class Boot:
             containers = self._containers()
             started = dict.fromkeys([*waiting, *self._started])
             for name in started:
+                if self._gave_up(name, containers.get(name)):
+                    self._again.add(name)
+                    self.start(name)
+                    detail = "started again: the machine was too busy"
+                    on_progress(Progress(name, State.STARTING, detail, self._clock() - begin))
+                    containers = self._containers()
                 self._check_alive(name, containers.get(name))
             nodes, problem = nodes_or_problem(self._target.view)
             details = {}
@@ -170,6 +192,12 @@ class Boot:
         if found.exit_code:
             raise self._failed(SETUP, found)
         self._started.remove(SETUP)
+
+    def _gave_up(self, service: str, container: Container | None) -> bool:
+        """Whether a node ended because Ray did not wait long enough for it, for the first time."""
+        if container is None or container.state != "exited" or service in self._again:
+            return False
+        return is_node(service) and any(_GAVE_UP in line for line in self._lines(container))
 
     def _check_alive(self, service: str, container: Container | None) -> None:
         if container is None:

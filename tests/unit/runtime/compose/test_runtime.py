@@ -77,6 +77,15 @@ def test_many_workers_start_a_few_at_a_time(
     assert starts[0] == starts[1] < starts[2] == starts[3] < starts[4]
 
 
+def test_a_node_that_ray_did_not_wait_for_gets_a_second_try(
+    runtime: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.dies[WORKER] = Container("", "", "exited", exit_code=1)
+    docker.logs[WORKER] = "Exception: The current node timed out during startup. This could happen because"
+    assert runtime.up(spec()).healthy
+    assert started(docker).count(WORKER) == 2
+
+
 def test_every_service_is_reported_healthy_once(runtime: ComposeRuntime) -> None:
     steps: list[Progress] = []
     runtime.up(spec(), steps.append)
