@@ -42,24 +42,26 @@ class MetricsTests:
             (only,) = prometheus.series(expr)
             return float(only["value"][1])
 
-        history = shell.lab.history(job)
-        run = history.runs[-1]
+        def becomes(expr: str, wanted: float) -> None:
+            eventually(lambda: value(expr) == wanted, SETTLE_SECONDS, f"{expr} is {wanted:g}")
+
+        run = shell.lab.history(job).runs[-1]
         by_run = f'{{job="{job}",run="{run.name}"}}'
-        epoch = f"raylab_run_epoch{by_run}"
-        eventually(lambda: value(epoch) == 40, SETTLE_SECONDS, "the last epoch is shown")
-        assert value(f"raylab_checkpoints{by_run}") == len(run.checkpoints)
-        assert value(f"raylab_attempts{by_run}") == len(run.attempts) == 2
-        assert value("sum(raylab_node_alive)") == 3
-        assert {s["metric"]["service"] for s in prometheus.series("raylab_node_info")} == {
-            *(HEAD, worker(0), worker(1))
-        }
-        assert value(f'raylab_job_info{{job="{job}",status="SUCCEEDED"}}') == 1
+        assert len(run.attempts) == 2
+        becomes(f"raylab_run_epoch{by_run}", 40)
+        becomes(f"raylab_checkpoints{by_run}", len(run.checkpoints))
+        becomes(f"raylab_attempts{by_run}", 2)
+        becomes(f'raylab_job_info{{job="{job}",status="SUCCEEDED"}}', 1)
+        becomes("count(raylab_node_info)", 3)
+        becomes("sum(raylab_node_alive)", 3)
+        services = {each["metric"]["service"] for each in prometheus.series("raylab_node_info")}
+        assert services == {HEAD, worker(0), worker(1)}
         assert value("minio_cluster_usage_total_bytes") > 0
         active = f'raylab_fault_active{{kind="stop",target="{target}"}}'
         (fault,) = prometheus.over(active, begin, time.time())
         shown = [float(sample) for _, sample in fault["values"]]
         assert max(shown) == 1
-        eventually(lambda: value(active) == 0, SETTLE_SECONDS, "the fault is over")
+        becomes(active, 0)
 
         def unhealthy() -> dict[str, list[str]]:
             return {pool: found for pool, found in prometheus.targets().items() if set(found) != {"up"}}
