@@ -26,13 +26,17 @@ class MetricsTests:
         shell.succeeds(job)
 
         def without_data() -> list[str]:
-            found = {
-                query.title: prometheus.over(query.expr, begin, time.time())
-                if query.annotation
-                else prometheus.series(query.expr)
+            now = time.time()
+            answers = (
+                (
+                    query,
+                    prometheus.over(query.expr, begin, now)
+                    if query.annotation
+                    else prometheus.series(query.expr),
+                )
                 for query in queries()
-            }
-            return [title for title, series in found.items() if not series]
+            )
+            return [f"{query.title}: {query.expr}" for query, series in answers if not series]
 
         eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
         assert without_data() == []
