@@ -21,6 +21,8 @@ USUAL = {
     "jupyter": 8888,
     "prometheus": 9090,
     "metrics": 9101,
+    "autoscaler-metrics": 44217,
+    "dashboard-metrics": 44227,
     "grafana": 3000,
 }
 """The port that people expect of each service; used when it is free."""

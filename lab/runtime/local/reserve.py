@@ -31,7 +31,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
     wanted = dict(spec.ports)
     prometheus = shutil.which("prometheus")
     names = ["dashboard", "gcs", "client", "s3", "jupyter"]
-    names += ["prometheus", "metrics"] if prometheus else []
+    names += ["prometheus", "metrics", "autoscaler-metrics", "dashboard-metrics"] if prometheus else []
     for name in wanted:
         if name not in names:
             raise _runs_none(name)

@@ -41,6 +41,12 @@ of the host's memory, would be counted once per node."""
 
 CALLBACKS = "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu"
 
+METRICS_PORTS = {
+    "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
+    "DASHBOARD_METRIC_PORT": "dashboard-metrics",
+}
+"""Ray's settings of what would else be fixed ports: two labs of one host must not show each other's metrics."""
+
 INHERITED = (
     "HOME",
     "USER",
@@ -243,6 +249,9 @@ class Plan:
         }
         if self.spec.gpu.shared:
             environment["RAYLAB_GPU_SHARED"] = "1"
+        for variable, port in METRICS_PORTS.items():
+            if port in self.ports:
+                environment[variable] = str(self.ports[port])
         if self.prometheus:
             environment["RAY_PROMETHEUS_HOST"] = self.url("prometheus")
             environment["RAY_PROMETHEUS_NAME"] = "Prometheus"

@@ -212,6 +212,14 @@ def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() 
     assert command.environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
 
 
+def test_the_heads_own_metrics_have_ports_that_no_other_lab_of_the_host_has() -> None:
+    ports = {**PORTS, "autoscaler-metrics": 8, "dashboard-metrics": 9}
+    environment = plan(prometheus="/bin/prometheus", ports=ports).command(HEAD).environment
+
+    assert (environment["AUTOSCALER_METRIC_PORT"], environment["DASHBOARD_METRIC_PORT"]) == ("8", "9")
+    assert "DASHBOARD_METRIC_PORT" not in plan().command(HEAD).environment
+
+
 def test_a_lab_that_was_started_without_a_port_for_its_metrics_goes_on_without_them() -> None:
     ports = {name: port for name, port in PORTS.items() if name != "metrics"}
     assert METRICS not in plan(prometheus="/bin/prometheus", ports=ports).services
