@@ -45,7 +45,7 @@ METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
     "DASHBOARD_METRIC_PORT": "dashboard-metrics",
 }
-"""Ray's settings of what would else be fixed ports: two labs of one host must not show each other's metrics."""
+"""Ray's settings for what else are fixed ports: labs of one host must not show each other's metrics."""
 
 INHERITED = (
     "HOME",
