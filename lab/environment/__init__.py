@@ -42,6 +42,7 @@ MODULES: dict[str, dict[str, str]] = {
     "local": {
         "flask": "flask",
         "flask_cors": "flask-cors",
+        "ipywidgets": "ipywidgets",
         "jupyterlab": "jupyterlab",
         "moto": "moto[s3]",
         "pytorch_lightning": "pytorch-lightning",

@@ -32,7 +32,7 @@ NO_DEVICE = {
 )  # fmt: skip
 @pass_app
 def gpus(app: App, request: GpuRequest, workers: int | None) -> None:
-    """Show the GPUs of this machine, and which one each worker gets.
+    """Show the GPUs, and which one each worker gets.
 
     Of a lab that is up, asks every worker which GPU it really sees. Exits with 17 when one sees none, another
     than planned, or the same as another worker; with 14 when there is no plan.

@@ -30,7 +30,7 @@ def gpu_option(function: F) -> F:
 
 @click.group(cls=LabGroup)
 def images() -> None:
-    """The container images of a lab: see them, get them, take them elsewhere."""
+    """List, get, save and load the images of containers."""
 
 
 def follow(app: App) -> Progress:
