@@ -144,6 +144,12 @@ class LabSpec:
         return essence(self) == essence(other)
 
     @property
+    def settings(self) -> str:
+        """What was asked for, in a few words."""
+        stock = ", stock Ray settings" if self.stock_ray else ""
+        return f"{self.workers} workers, {self.cpus_per_worker} CPUs each, GPU {self.gpu.vendor.value}{stock}"
+
+    @property
     def worker_services(self) -> tuple[str, ...]:
         """Names of the worker services, in order."""
         return tuple(worker(i) for i in range(self.workers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 KINDS = ("auto", "local", "compose")
 
-REGISTRY = ("registry-1.docker.io", 443)
+HTTPS_PORT = 443
 REGISTRY_SECONDS = 1.0
 
 
@@ -36,11 +37,12 @@ def registry_answers() -> bool:
     """Whether images can probably be fetched: a registry takes connections, or a proxy is set."""
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy")):
         return True
-    try:
-        with socket.create_connection(REGISTRY, REGISTRY_SECONDS):
+    from lab.runtime.compose.images.model import registries
+
+    for host in registries():
+        with contextlib.suppress(OSError), socket.create_connection((host, HTTPS_PORT), REGISTRY_SECONDS):
             return True
-    except OSError:
-        return False
+    return False
 
 
 def missing_image() -> str:

@@ -19,8 +19,9 @@ from typing import Any
 import psutil
 
 from lab.lab import Lab
+from lab.runtime import ports
 from lab.runtime.base import Runtime
-from lab.runtime.local import ports, state
+from lab.runtime.local import state
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.runtime import LocalRuntime
 from lab.topology import State

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.runtime import ports
 from lab.runtime.base import OnProgress
 from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.holdings import by_service
 from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
-from lab.runtime.local import ports
-from lab.runtime.local.causes import listing
-from lab.runtime.local.interrupts import held_back
-from lab.runtime.local.output import LINE_LENGTH
+from lab.runtime.interrupts import held_back
+from lab.runtime.lastlines import last_lines, listing
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -47,7 +47,6 @@ GIVE_UP_RESTARTS = 2
 """A service that was started again so often while it should become healthy will not."""
 
 _TAKEN = re.compile(r"port is already allocated|address already in use|ports are not available", re.I)
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,8 @@ class Boot:
         )
 
     def _lines(self, container: Container) -> tuple[str, ...]:
-        return last_lines(self._engine, container)
+        text = self._engine.last_lines(container.id, 5 * LAST_LINES, container.started_at)
+        return last_lines(text, LAST_LINES)
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))
@@ -246,16 +246,3 @@ class Boot:
             made = [c.id for name, c in containers.items() if name not in self._before]
             if made:
                 client.container.remove(made, force=True)
-
-
-def by_service(containers: Sequence[Container]) -> dict[str, Container]:
-    """Containers by their service."""
-    return {container.service: container for container in containers}
-
-
-def last_lines(engine: Engine, container: Container, count: int = LAST_LINES) -> tuple[str, ...]:
-    """The last lines that say something since the container was started, fit to be shown in a message."""
-    text = engine.last_lines(container.id, 5 * count, container.started_at)
-    shown = [_CONTROL.sub("", line).rstrip() for line in text.split("\n")]
-    lines = [line for line in shown if line.strip()][-count:]
-    return tuple(line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..." for line in lines)

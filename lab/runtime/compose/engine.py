@@ -178,7 +178,7 @@ class Engine:
                 compose_project_name=project,
             )
         except ClientNotFoundError as error:
-            raise self._missing() from error
+            raise missing_command(self.call[0]) from error
         except DockerException as error:
             raise self._no_answer(error.stderr or f"exit code {error.return_code}") from error
         finally:
@@ -204,7 +204,7 @@ class Engine:
         except subprocess.TimeoutExpired as error:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
         except OSError as error:
-            raise self._missing() from error
+            raise missing_command(self.call[0]) from error
         return found.returncode, found.stdout
 
     # Inside
@@ -214,7 +214,7 @@ class Engine:
 
     def _answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         if shutil.which(self.call[0]) is None:
-            raise self._missing()
+            raise missing_command(self.call[0])
         try:
             return self._run(
                 self._argv(*arguments),
@@ -232,16 +232,10 @@ class Engine:
                 "restart it: `sudo systemctl restart docker`, or Docker Desktop",
             ) from error
         except OSError as error:
-            raise self._missing() from error
+            raise missing_command(self.call[0]) from error
 
     def _named(self, kind: str, project: str) -> tuple[str, ...]:
         return tuple(self.ask(kind, "ls", "--quiet", "--filter", f"label={PROJECT_LABEL}={project}").split())
-
-    def _missing(self) -> EngineError:
-        return EngineError(
-            f"the command `{self.call[0]}` is not installed",
-            "install Docker (docs.docker.com/engine/install), or use --runtime local",
-        )
 
     @staticmethod
     def _no_answer(text: str) -> EngineError:
@@ -257,6 +251,14 @@ class Engine:
                 "start it: `sudo systemctl start docker`, or Docker Desktop; or use --runtime local",
             )
         return EngineError(f"docker failed: {words}", "`labctl doctor` looks at the engine")
+
+
+def missing_command(name: str) -> EngineError:
+    """The error when the command that stands for `docker` is not there."""
+    return EngineError(
+        f"the command `{name}` is not installed",
+        "install Docker (docs.docker.com/engine/install), or use --runtime local",
+    )
 
 
 def clean_environment() -> dict[str, str]:

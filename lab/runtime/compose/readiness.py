@@ -9,8 +9,8 @@ from lab.cluster import Node, RayApi
 from lab.errors import ClusterError
 from lab.runtime.compose.engine import Container
 from lab.runtime.compose.project import PORT_OF
-from lab.runtime.local.ports import LOOPBACK
-from lab.runtime.local.readiness import http_status
+from lab.runtime.http import http_status
+from lab.runtime.ports import LOOPBACK
 from lab.secrets import Secrets
 from lab.topology import GRAFANA, HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_node
 

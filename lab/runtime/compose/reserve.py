@@ -10,12 +10,11 @@ from pathlib import Path
 
 from lab.errors import RefusedError, ServiceError, UnsupportedError
 from lab.home import lock, write_private
+from lab.runtime import ports
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.runtime.local import ports
-from lab.runtime.local.reserve import describe
 from lab.secrets import hand_over, load_or_make
 from lab.topology import DEFAULT_LAB, GRAFANA, LabSpec
 
@@ -84,8 +83,8 @@ def check_same(current: ComposeState, spec: LabSpec) -> None:
     name = current.spec.name
     if not current.spec.same_lab(spec):
         raise RefusedError(
-            f"lab {name} is up with other settings ({describe(current.spec)})",
-            f"keep them, or `labctl down` first to start it with {describe(spec)}",
+            f"lab {name} is up with other settings ({current.spec.settings})",
+            f"keep them, or `labctl down` first to start it with {spec.settings}",
         )
     for port, wanted in spec.ports:
         used = current.ports.get(port)

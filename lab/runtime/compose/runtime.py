@@ -23,12 +23,13 @@ from lab.errors import (
 from lab.home import home, lock, make_private
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
 from lab.runtime.compose import project, readiness, reserve, state
-from lab.runtime.compose.boot import START_SECONDS, Boot, Target, by_service
-from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
+from lab.runtime.compose.boot import START_SECONDS, Boot, Target
+from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.holdings import Holdings
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.runtime.local.readiness import http_status
+from lab.runtime.http import http_status
 from lab.secrets import RAY_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -41,9 +42,6 @@ from lab.topology import (
     State,
     is_node,
 )
-
-STOP_SECONDS = 5
-"""Grace of a service at `down`."""
 
 LOCK_PATIENCE_SECONDS = START_SECONDS
 
@@ -103,6 +101,7 @@ class ComposeRuntime(Runtime):
         self._http, self._list_nodes = http, list_nodes
         self._clock, self._sleep = clock, sleep
         self._project = project.project_name(lab)
+        self._holdings = Holdings(self._engine, self._project, self._folder, clock)
 
     # The whole lab
 
@@ -111,7 +110,7 @@ class ComposeRuntime(Runtime):
         self._engine.check()
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
-            containers = self._own()
+            containers = self._holdings.containers()
             current = state.load(self._folder)
             fresh = current is None or not any(c.alive for c in containers.values())
             if current is None or fresh:
@@ -136,7 +135,7 @@ class ComposeRuntime(Runtime):
         self._engine.check()
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
-            containers = self._own()
+            containers = self._holdings.containers()
             current = state.load(self._folder)
             if current is None or not any(c.alive for c in containers.values()):
                 current = self._reserve(spec, containers, self._find_images)
@@ -148,17 +147,17 @@ class ComposeRuntime(Runtime):
         """See Runtime.down. Goes by the labels of containers, so no file of the lab is needed."""
         if not self._folder.exists() and shutil.which(self._engine.call[0]) is None:
             return ()
-        containers = self._own()
+        containers = self._holdings.containers()
         if not (containers or self._folder.exists()):
             if volumes:
-                self._remove_volumes()
+                self._holdings.remove_volumes()
             return ()
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
-            stopped = self._stop_all(self._own(), on_progress)
+            stopped = self._holdings.stop(self._holdings.containers(), on_progress)
             self._clear()
             if volumes:
-                self._remove_volumes()
+                self._holdings.remove_volumes()
                 shutil.rmtree(self._folder / "secrets", ignore_errors=True)
         if volumes:
             left = {entry.name for entry in self._folder.iterdir()}
@@ -174,7 +173,7 @@ class ComposeRuntime(Runtime):
             current = state.load(self._folder)
             if current is None:
                 return nothing
-            containers = self._own()
+            containers = self._holdings.containers()
         except (ServiceError, EngineError, RefusedError) as error:
             hint = f"; {error.hint}" if error.hint else ""
             return LabStatus(self.lab, self.kind, False, (), nothing.gpu, (f"{error.message}{hint}",))
@@ -228,7 +227,7 @@ class ComposeRuntime(Runtime):
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """See Runtime.logs."""
         current = state.load(self._folder)
-        containers = self._own()
+        containers = self._holdings.containers()
         if current is None or not containers:
             raise self._down_error()
         if service != project.SETUP:
@@ -304,7 +303,7 @@ class ComposeRuntime(Runtime):
         workspace = Path(self._environment.get("LAB_WORKSPACE", project.WORKSPACE))
         note = reserve.workspace_note(user, workspace)
         if leftovers:  # of an `up` that died half-way, perhaps with other settings
-            self._remove(leftovers)
+            self._holdings.remove(leftovers)
         current = reserve.reserve(
             spec,
             self._folder,
@@ -363,33 +362,11 @@ class ComposeRuntime(Runtime):
             return (), f"{HEAD} is not running"
         return readiness.nodes_or_problem(view)
 
-    def _own(self) -> dict[str, Container]:
-        """The lab's containers. Raises RefusedError when the project is somebody else's."""
-        found = self._engine.containers(self._project)
-        for container in found:
-            self._check_own(container)
-        return by_service(found)
-
-    def _check_own(self, container: Container) -> None:
-        folder = container.labels.get(FOLDER_LABEL)
-        if LAB_LABEL in container.labels and folder == str(self._folder):
-            return
-        if LAB_LABEL not in container.labels:
-            whose = "is not a lab's"
-        elif folder:
-            whose = f"is the lab of {folder}"
-        else:
-            whose = "was started by `docker compose` without labctl's env file"
-        raise RefusedError(
-            f"the Compose project {self._project} exists already and {whose}",
-            f"choose another --name, or end it: docker compose --project-name {self._project} down",
-        )
-
     def _up(self) -> tuple[ComposeState, dict[str, Container]]:
         current = state.load(self._folder)
         if current is None:
             raise self._down_error()
-        containers = self._own()
+        containers = self._holdings.containers()
         names = project.services(current)
         if not any(containers[name].alive for name in names if name in containers):
             raise self._down_error()
@@ -417,44 +394,8 @@ class ComposeRuntime(Runtime):
             for _, line in cast("Iterable[tuple[str, bytes]]", chunks):
                 yield line.decode(errors="replace").rstrip("\r\n")
 
-    def _stop_all(self, containers: Mapping[str, Container], on_progress: OnProgress) -> tuple[str, ...]:
-        """Stop what runs: the nodes at once, the rest when asked, the store last."""
-        begin = self._clock()
-        alive = {name: c for name, c in containers.items() if c.alive and name != project.SETUP}
-        groups = (
-            [name for name in alive if is_node(name)],
-            [name for name in alive if not is_node(name) and name != STORE],
-            [name for name in alive if name == STORE],
-        )
-        with self._engine.client() as client:
-            for number, group in enumerate(groups):
-                for name in group:
-                    on_progress(Progress(name, State.RUNNING, "stopping", self._clock() - begin))
-                asked = [alive[n].id for n in group if number and alive[n].state == "running"]
-                if asked:
-                    client.container.stop(asked, time=STOP_SECONDS)
-                others = [alive[name].id for name in group if alive[name].id not in asked]
-                if others:
-                    client.container.kill(others)
-                for name in group:
-                    on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
-        return tuple(name for group in groups for name in group)
-
     def _clear(self) -> None:
         """Remove containers, networks and generated files; volumes and secrets stay."""
-        self._remove(self._own())
+        self._holdings.remove(self._holdings.containers())
         for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
             (self._folder / file).unlink(missing_ok=True)
-
-    def _remove(self, containers: Mapping[str, Container]) -> None:
-        with self._engine.client() as client:
-            if containers:
-                client.container.remove([c.id for c in containers.values()], force=True)
-            for network in self._engine.networks(self._project):
-                client.network.remove(network)
-
-    def _remove_volumes(self) -> None:
-        names = self._engine.volumes(self._project)
-        if names:
-            with self._engine.client() as client:
-                client.volume.remove(list(names))

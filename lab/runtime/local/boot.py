@@ -8,8 +8,9 @@ from types import MappingProxyType
 from lab.errors import ServiceError, WaitTimeoutError
 from lab.home import make_private, write_private
 from lab.runtime.base import OnProgress
+from lab.runtime.interrupts import held_back
+from lab.runtime.lastlines import listing
 from lab.runtime.local import causes, output, processes, readiness, services, state, temporary
-from lab.runtime.local.interrupts import held_back
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
@@ -117,7 +118,7 @@ class Boot:
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
                     f"{service} is not healthy after {START_SECONDS:g} s: {ready.detail}. "
-                    f"{causes.listing(self._last_lines(service))}",
+                    f"{listing(self._last_lines(service))}",
                     f"the whole log: {log}",
                 )
             self._sleep(POLL_SECONDS)

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from lab.errors import LabError, PortTakenError, ServiceError
-from lab.runtime.local import ports
+from lab.runtime import ports
+from lab.runtime.lastlines import listing
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE
 
 PORTS_OF: Mapping[str, tuple[str, ...]] = {
@@ -22,13 +23,6 @@ PORTS_OF: Mapping[str, tuple[str, ...]] = {
 
 _MISSING = re.compile(r"No module named '?([\w.]+)'?")
 _FULL = "No space left on device"
-
-
-def listing(lines: Sequence[str]) -> str:
-    """The end of a log as the end of a message."""
-    if not lines:
-        return "It wrote nothing."
-    return "Its last lines:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def ended(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-FOLLOW_SECONDS = 0.3
-LINE_LENGTH = 300
-"""Longest line of a log in an error message; C++ writes longer ones."""
+from lab.runtime import lastlines
 
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+FOLLOW_SECONDS = 0.3
 
 
 def lines(
@@ -53,7 +50,7 @@ def size(path: Path) -> int:
 def last_lines(path: Path, count: int, *, since: int = 0) -> tuple[str, ...]:
     """The last `count` lines that say something after the first `since` bytes, fit to be shown in a message.
 
-    Colours and control characters are taken out, long lines cut, empty lines left out.
+    See lab.runtime.lastlines.
     """
     try:
         with path.open("rb") as stream:
@@ -61,8 +58,4 @@ def last_lines(path: Path, count: int, *, since: int = 0) -> tuple[str, ...]:
             text = stream.read().decode("utf-8", errors="replace")
     except OSError:
         return ()
-    shown = (_CONTROL.sub("", line).rstrip() for line in text.split("\n"))
-    return tuple(
-        line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]}..."
-        for line in deque((line for line in shown if line.strip()), count)
-    )
+    return lastlines.last_lines(text, count)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError
+from lab.runtime.http import TIMEOUT_SECONDS, http_status
 from lab.runtime.local import processes
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_worker
-
-HTTP_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -21,20 +20,6 @@ class Readiness:
 
     ready: bool
     detail: str = ""
-
-
-def http_status(url: str, headers: Mapping[str, str] | None = None) -> int | None:
-    """The HTTP status of a GET, or None when nothing answers."""
-    import urllib3
-
-    try:
-        with urllib3.PoolManager(retries=False) as pool:
-            response = pool.request(
-                "GET", url, headers=headers, timeout=urllib3.Timeout(HTTP_TIMEOUT_SECONDS), redirect=False
-            )
-    except urllib3.exceptions.HTTPError:
-        return None
-    return int(response.status)
 
 
 def probe(plan: Plan, service: str, *, after: float, nodes: Sequence[Node] | None = None) -> Readiness:
@@ -57,7 +42,7 @@ def probe(plan: Plan, service: str, *, after: float, nodes: Sequence[Node] | Non
     if nodes is None:
         api = RayApi(plan.url("dashboard"), plan.secrets.ray_token)
         try:
-            api.get("/api/version", timeout=HTTP_TIMEOUT_SECONDS)
+            api.get("/api/version", timeout=TIMEOUT_SECONDS)
             nodes = api.nodes()
         except ClusterError as error:
             return Readiness(False, error.message)

@@ -10,7 +10,8 @@ import psutil
 
 from lab.errors import RefusedError, ServiceError, UnsupportedError
 from lab.home import lock
-from lab.runtime.local import ports, processes, state
+from lab.runtime import ports
+from lab.runtime.local import processes, state
 from lab.runtime.local.services import Layout
 from lab.runtime.local.state import LabState
 from lab.secrets import load_or_make
@@ -64,8 +65,8 @@ def check_same(current: LabState, spec: LabSpec) -> None:
     name = current.spec.name
     if not current.spec.same_lab(spec):
         raise RefusedError(
-            f"lab {name} is up with other settings ({describe(current.spec)})",
-            f"keep them, or `labctl down` first to start it with {describe(spec)}",
+            f"lab {name} is up with other settings ({current.spec.settings})",
+            f"keep them, or `labctl down` first to start it with {spec.settings}",
         )
     for port, wanted in spec.ports:
         used = current.ports.get(port)
@@ -76,12 +77,6 @@ def check_same(current: LabState, spec: LabSpec) -> None:
                 f"lab {name} is up with {port} on port {used}, not on {wanted}",
                 f"keep it, or `labctl down` first to start it with --port {port}={wanted}",
             )
-
-
-def describe(spec: LabSpec) -> str:
-    """A lab's settings in a few words."""
-    stock = ", stock Ray settings" if spec.stock_ray else ""
-    return f"{spec.workers} workers, {spec.cpus_per_worker} CPUs each, GPU {spec.gpu.vendor.value}{stock}"
 
 
 def _runs_none(name: str) -> UnsupportedError:

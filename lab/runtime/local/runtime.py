@@ -18,8 +18,9 @@ from lab import environment
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, ServiceError, WaitTimeoutError
 from lab.home import home, lock, make_private
+from lab.runtime import ports
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
-from lab.runtime.local import output, ports, processes, readiness, reserve, services, state, temporary
+from lab.runtime.local import output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import START_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import knobs
-from lab.runtime.local.ports import LOOPBACK, USUAL
 from lab.runtime.local.processes import MARK
+from lab.runtime.ports import LOOPBACK, USUAL
 from lab.secrets import JUPYTER_FILE, RAY_FILE, ROOT_PASSWORD_FILE, ROOT_USER_FILE, STORE_FILE, Secrets
 from lab.topology import (
     BUCKET,

@@ -16,7 +16,8 @@ import pytest
 
 from lab.errors import ClusterError
 from lab.objectstore import setup
-from lab.runtime.local import ports, processes, readiness, state
+from lab.runtime import ports
+from lab.runtime.local import processes, readiness, state
 from lab.runtime.local import runtime as runtime_module
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.readiness import Readiness

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
+from lab.runtime import lastlines
 from lab.runtime.local import output
 from lab.topology import HEAD, JUPYTER, STORE, worker
 from tests.unit.local.machine import SPEC, Machine
@@ -134,7 +135,7 @@ def test_the_last_lines_are_fit_to_be_read(tmp_path: Path) -> None:
 
     lines = output.last_lines(path, 3, since=4)
 
-    assert lines == ("(raylet) caf\ufffd", "y" * output.LINE_LENGTH + "...", "last")
+    assert lines == ("(raylet) caf\ufffd", "y" * lastlines.LINE_LENGTH + "...", "last")
     assert output.last_lines(path, 1) == ("last",)
     assert output.last_lines(tmp_path / "none", 3) == ()
     assert (output.size(path), output.size(tmp_path / "none")) == (len(path.read_bytes()), 0)

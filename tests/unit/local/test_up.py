@@ -21,8 +21,9 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.home import lock
-from lab.runtime.local import ports, state
-from lab.runtime.local.ports import is_free as really_free
+from lab.runtime import ports
+from lab.runtime.local import state
+from lab.runtime.ports import is_free as really_free
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, LabSpec, Progress, State, worker
 from tests.unit.local.machine import SPEC, FakeProcess, Machine
 

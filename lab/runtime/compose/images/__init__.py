@@ -3,13 +3,13 @@
 from lab.runtime.compose.images.archive import Archive, load, read, save
 from lab.runtime.compose.images.building import Built, build
 from lab.runtime.compose.images.choose import ensure, missing, needs, pull, resolve, to_save
-from lab.runtime.compose.images.engine import Engine
+from lab.runtime.compose.images.engine import ImageEngine
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages, variant
 
 __all__ = [
     "Archive",
     "Built",
-    "Engine",
+    "ImageEngine",
     "ImageNeed",
     "ResolvedImages",
     "build",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.environment.progress import Progress
 from lab.errors import SetupError, UnsupportedError
-from lab.runtime.compose.images.engine import Engine
+from lab.runtime.compose.images.engine import ImageEngine
 
 INCLUDE = "ca-certificates,python3,python3-venv"
 EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -160,7 +160,7 @@ def suite_here(suite: str, host: Host) -> str:
     return chosen
 
 
-def make_base(suite: str, engine: Engine, progress: Progress, host: Host) -> str:
+def make_base(suite: str, engine: ImageEngine, progress: Progress, host: Host) -> str:
     """Make the base image of a release, unless it is there; returns its name. Takes about half a minute.
 
     Raises UnsupportedError, SetupError.

@@ -18,7 +18,7 @@ from lab.environment.progress import Progress
 from lab.errors import SetupError
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
-from lab.runtime.compose.images.engine import Engine
+from lab.runtime.compose.images.engine import ImageEngine
 from lab.runtime.compose.images.model import PROMETHEUS_STANDIN, S3_STANDIN
 
 TORCH_INDEXES: Mapping[str, str] = {
@@ -78,7 +78,7 @@ def build(
     *,
     offline: bool = False,
     suite: str = "",
-    engine: Engine | None = None,
+    engine: ImageEngine | None = None,
     progress: Progress | None = None,
     machine: Machine | None = None,
 ) -> tuple[Built, ...]:
@@ -86,9 +86,9 @@ def build(
 
     `offline` needs no image registry: the base and the stand-ins are made of the packages of Debian `suite`.
 
-    Raises UnsupportedError (no engine, no buildx, no mmdebstrap), SetupError.
+    Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
     """
-    engine, progress, machine = engine or Engine(), progress or Progress(), machine or Machine()
+    engine, progress, machine = engine or ImageEngine(), progress or Progress(), machine or Machine()
     try:
         engine.docker("buildx", "version", what="asking for buildx")
         base = make_base(suite, engine, progress, machine.host) if offline else ""
@@ -102,7 +102,7 @@ def build(
         progress.clear()
 
 
-def _pip_settings(engine: Engine, machine: Machine) -> context.PipSettings:
+def _pip_settings(engine: ImageEngine, machine: Machine) -> context.PipSettings:
     """pip's configuration on this machine; an environment without pip has none."""
     argv = [machine.python, "-m", "pip", "config", "list"]
     try:
@@ -131,7 +131,7 @@ def _build(
     base: str,
     folder: Path,
     settings: context.PipSettings,
-    engine: Engine,
+    engine: ImageEngine,
     progress: Progress,
     machine: Machine,
 ) -> Built:

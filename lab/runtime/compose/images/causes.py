@@ -6,26 +6,26 @@ import re
 from collections.abc import Sequence
 
 from lab.environment import pip
-from lab.errors import LabError, SetupError, UnsupportedError
+from lab.errors import EngineError, LabError, SetupError
 
 CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
     (
         r"permission denied while trying to connect",
-        UnsupportedError,
+        EngineError,
         "you may not use the Docker Engine of this machine",
         "`sudo usermod -aG docker $USER`, then log in anew; or call labctl with sudo",
     ),
     (
         r"Cannot connect to the Docker daemon|Is the docker daemon running"
         r"|failed to connect to the docker API",
-        UnsupportedError,
+        EngineError,
         "no Docker Engine answers",
         "start it: `sudo systemctl start docker`, or Docker Desktop",
     ),
     (
         r"'buildx' is not a docker command|unknown command: docker buildx"
         r"|unknown flag: --(?:secret|progress)",
-        UnsupportedError,
+        EngineError,
         "Docker has no buildx here, which builds the images",
         "install the package docker-buildx-plugin (Debian and Ubuntu: docker-buildx)",
     ),

@@ -10,7 +10,7 @@ from lab.environment.progress import Progress
 from lab.errors import LabError, SetupError
 from lab.runtime.compose.images import context, model
 from lab.runtime.compose.images.building import Machine, build
-from lab.runtime.compose.images.engine import Engine, ImageInfo
+from lab.runtime.compose.images.engine import ImageEngine, ImageInfo
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
 from lab.topology import GRAFANA, LabSpec, Vendor
 
@@ -22,7 +22,7 @@ def vendor_of(spec: LabSpec | Vendor) -> Vendor:
     return spec if isinstance(spec, Vendor) else spec.gpu.vendor
 
 
-def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: Engine) -> tuple[ImageNeed, ...]:
+def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: ImageEngine) -> tuple[ImageNeed, ...]:
     """The same images, with what the engine knows of each."""
     names = dict.fromkeys(name for need in needs for name in (need.name, model.kept_name(need.name)))
     there = engine.inspect(tuple(names))
@@ -45,19 +45,19 @@ def _stale(need: ImageNeed, vendor: Vendor, info: ImageInfo) -> bool:
 
 
 def needs(
-    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
 ) -> tuple[ImageNeed, ...]:
-    """The images of a lab with these GPUs, then the stand-ins. Raises UnsupportedError without an engine."""
+    """The images of a lab with these GPUs, then the stand-ins. Raises EngineError without an engine."""
     environ = os.environ if environ is None else environ
-    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or Engine())
+    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or ImageEngine())
 
 
 def resolve(
-    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
 ) -> ResolvedImages:
     """What a lab runs on with the images that are here; fetches nothing.
 
-    Raises UnsupportedError when no engine answers.
+    Raises EngineError when no engine answers.
     """
     found = {need.variable: need for need in needs(vendor_of(spec), environ, engine)}
     lab, store = found[model.LAB_IMAGE], found[model.S3_IMAGE]
@@ -96,7 +96,7 @@ def resolve(
 
 
 def missing(
-    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images without which this lab cannot start here. Empty when it can."""
     return resolve(spec, environ, engine).missing
@@ -105,16 +105,16 @@ def missing(
 def ensure(
     spec: LabSpec | Vendor,
     environ: Mapping[str, str] | None = None,
-    engine: Engine | None = None,
+    engine: ImageEngine | None = None,
     progress: Progress | None = None,
     machine: Machine | None = None,
 ) -> ResolvedImages:
     """Fetch what this lab lacks: pull what is published, build what is ours. Then as `resolve`.
 
     Grafana is left out when it cannot be had. Raises SetupError, with every way to get what is missing;
-    UnsupportedError when no engine answers.
+    EngineError when no engine answers.
     """
-    engine, progress = engine or Engine(), progress or Progress()
+    engine, progress = engine or ImageEngine(), progress or Progress()
     resolved = resolve(spec, environ, engine)
     fetch = list(resolved.missing)
     if GRAFANA in resolved.left_out and not resolved.files:
@@ -143,14 +143,14 @@ def lacking(need: ImageNeed, why: LabError) -> SetupError:
 def pull(
     vendor: Vendor,
     environ: Mapping[str, str] | None = None,
-    engine: Engine | None = None,
+    engine: ImageEngine | None = None,
     progress: Progress | None = None,
 ) -> tuple[ImageNeed, ...]:
     """Pull every image of a lab that is not built here and not there yet; returns them as they are then.
 
-    Raises SetupError, UnsupportedError.
+    Raises SetupError, EngineError.
     """
-    engine, progress = engine or Engine(), progress or Progress()
+    engine, progress = engine or ImageEngine(), progress or Progress()
     environ = os.environ if environ is None else environ
     wanted = [need for need in look(model.wanted(vendor, environ), vendor, engine) if not need.own]
     try:
@@ -163,7 +163,7 @@ def pull(
 
 
 def to_save(
-    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images that a lab runs on here, stand-ins in place of what is not; absent ones are among them."""
     found = needs(vendor, environ, engine)

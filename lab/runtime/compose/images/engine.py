@@ -14,7 +14,7 @@ from typing import IO
 
 from lab.environment.process import Run, run_process
 from lab.environment.progress import Progress
-from lab.errors import UnsupportedError
+from lab.runtime.compose.engine import missing_command
 from lab.runtime.compose.images.causes import failed, last_words
 
 TAIL = 200
@@ -34,19 +34,12 @@ class ImageInfo:
     created: str = ""
 
 
-def no_docker() -> UnsupportedError:
-    """The error when the command `docker` is not there."""
-    return UnsupportedError(
-        "the command `docker` is not installed", "install Docker Engine (docs.docker.com/engine/install)"
-    )
-
-
 def open_stream(argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """A process whose output is read as bytes."""
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
 
 
-class Engine:
+class ImageEngine:
     """Images of the engine that `docker` talks to; raises the LabError that its output stands for."""
 
     def __init__(
@@ -78,7 +71,7 @@ class Engine:
         try:
             code = self._run(list(argv), self._environ, take, lambda: None, None)
         except FileNotFoundError:
-            raise no_docker() from None
+            raise missing_command(self._docker[0]) from None
         if code:
             for line in last_words(list(tail)) if progress else ():
                 assert progress is not None
@@ -102,7 +95,7 @@ class Engine:
         try:
             code = self._run(argv, self._environ, lines.append, lambda: None, None)
         except FileNotFoundError:
-            raise no_docker() from None
+            raise missing_command(self._docker[0]) from None
         others = [line for line in lines if not line.startswith("{")]
         unexpected = [line for line in others if line.strip() and "no such image" not in line.lower()]
         if code and unexpected:
@@ -131,7 +124,7 @@ class Engine:
             try:
                 process = self._stream([*self._docker, "save", *names], errors)
             except FileNotFoundError:
-                raise no_docker() from None
+                raise missing_command(self._docker[0]) from None
             output = process.stdout
             assert output is not None
 

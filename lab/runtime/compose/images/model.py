@@ -99,6 +99,12 @@ def defaults(file: str = "lab.yaml") -> Mapping[str, str]:
     return dict(DEFAULT.findall((COMPOSE / file).read_text(encoding="utf-8")))
 
 
+def registries() -> tuple[str, ...]:
+    """The registries that the pinned images name; Docker's own hub needs no name and is not among them."""
+    hosts = (image.partition("/")[0] for image in defaults().values())
+    return tuple(dict.fromkeys(host for host in hosts if "." in host))
+
+
 def wanted(vendor: Vendor, environ: Mapping[str, str]) -> tuple[ImageNeed, ...]:
     """The images of a lab with these GPUs, not yet looked for. A variable in `environ` comes first.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, cast
 
 from lab.environment.progress import Progress
-from lab.runtime.compose.images.engine import Engine
+from lab.runtime.compose.images.engine import ImageEngine
 
 
 class FakeDocker:
@@ -81,8 +81,8 @@ class FakeDocker:
         return cast("subprocess.Popen[bytes]", FakeProcess(self.archive, self.save_code))
 
     @property
-    def engine(self) -> Engine:
-        return Engine(self.run, {}, ("docker",), self.stream)
+    def engine(self) -> ImageEngine:
+        return ImageEngine(self.run, {}, ("docker",), self.stream)
 
     def calls(self, *start: str) -> list[tuple[str, ...]]:
         """The command lines that begin so."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import __version__
-from lab.errors import LabError, SetupError, UnsupportedError
+from lab.errors import EngineError, LabError, SetupError
 from lab.runtime.compose.images import building, context
 from lab.runtime.compose.images.base import Host
 from lab.runtime.compose.images.causes import failed
@@ -143,7 +143,7 @@ def test_a_torch_index_of_the_users_own_counts(tmp_path: Path) -> None:
 def test_without_buildx_the_error_says_what_to_install(tmp_path: Path) -> None:
     docker = FakeDocker()
     docker.answers["buildx version"] = (1, "docker: 'buildx' is not a docker command.")
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(EngineError) as caught:
         building.build("cpu", engine=docker.engine, progress=quiet(), machine=machine(tmp_path))
     assert "buildx" in caught.value.message
     assert "docker-buildx" in caught.value.hint
@@ -198,7 +198,7 @@ def test_a_build_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
         ),
         (
             "Cannot connect to the Docker daemon at unix:///x. Is it running?",
-            UnsupportedError,
+            EngineError,
             "no Docker",
             "start",
         ),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.environment import ROOT
-from lab.errors import SetupError, UnsupportedError
+from lab.errors import EngineError, SetupError
 from lab.runtime.compose.images import choose, context, model
-from lab.runtime.compose.images.engine import Engine
+from lab.runtime.compose.images.engine import ImageEngine
 from lab.topology import GpuPlan, LabSpec, Vendor
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
 
@@ -155,16 +155,16 @@ def test_an_engine_that_does_not_answer_is_no_missing_image(output: str, message
         on_line(output)
         return 1
 
-    with pytest.raises(UnsupportedError, match=message):
-        choose.missing(SPEC, {}, Engine(run, {}))
+    with pytest.raises(EngineError, match=message):
+        choose.missing(SPEC, {}, ImageEngine(run, {}))
 
 
 def test_without_docker_the_error_says_so() -> None:
     def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
         raise FileNotFoundError(argv[0])
 
-    with pytest.raises(UnsupportedError, match="`docker` is not installed"):
-        choose.missing(SPEC, {}, Engine(run, {}))
+    with pytest.raises(EngineError, match="`docker` is not installed"):
+        choose.missing(SPEC, {}, ImageEngine(run, {}))
 
 
 def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:
@@ -196,3 +196,7 @@ def test_the_content_of_an_image_is_what_goes_into_it(tmp_path: Path) -> None:
     (tmp_path / "requirements/image.txt").write_text("ray==1\n")
     assert [a == b for a, b in zip(before, contents(), strict=True)] == [False, True, True]
     assert context.content("lab", "cpu", tmp_path) != context.content("lab", "cuda", tmp_path)
+
+
+def test_the_registries_are_those_that_the_pinned_images_name() -> None:
+    assert model.registries() == ("quay.io",)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from lab.errors import PortTakenError
-from lab.runtime.local import ports
+from lab.runtime import ports
 
 
 @pytest.fixture

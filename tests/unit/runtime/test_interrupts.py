@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lab.runtime.local.interrupts import held_back
+from lab.runtime.interrupts import held_back
 
 
 class Arrived(BaseException):

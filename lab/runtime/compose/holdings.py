@@ -1,0 +1,90 @@
+"""What one lab has on the engine: containers, networks and volumes, and nobody else's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lab.errors import RefusedError
+from lab.runtime.base import OnProgress
+from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
+from lab.runtime.compose.project import SETUP
+from lab.topology import STORE, Progress, State, is_node
+
+STOP_SECONDS = 5
+"""Grace of a service at `down`."""
+
+
+def by_service(containers: tuple[Container, ...]) -> dict[str, Container]:
+    """Containers by their service."""
+    return {container.service: container for container in containers}
+
+
+class Holdings:
+    """One Compose project, as long as it is the lab's whose folder is given."""
+
+    def __init__(
+        self, engine: Engine, project: str, folder: Path, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._engine, self._project, self._folder, self._clock = engine, project, folder, clock
+
+    def containers(self) -> dict[str, Container]:
+        """The lab's containers by service. Raises RefusedError when the project is somebody else's."""
+        found = self._engine.containers(self._project)
+        for container in found:
+            self._check_own(container)
+        return by_service(found)
+
+    def stop(self, containers: Mapping[str, Container], on_progress: OnProgress) -> tuple[str, ...]:
+        """Stop what runs: the nodes at once, the rest when asked, the store last. Returns their names."""
+        begin = self._clock()
+        alive = {name: c for name, c in containers.items() if c.alive and name != SETUP}
+        groups = (
+            [name for name in alive if is_node(name)],
+            [name for name in alive if not is_node(name) and name != STORE],
+            [name for name in alive if name == STORE],
+        )
+        with self._engine.client() as client:
+            for number, group in enumerate(groups):
+                for name in group:
+                    on_progress(Progress(name, State.RUNNING, "stopping", self._clock() - begin))
+                asked = [alive[n].id for n in group if number and alive[n].state == "running"]
+                if asked:
+                    client.container.stop(asked, time=STOP_SECONDS)
+                others = [alive[name].id for name in group if alive[name].id not in asked]
+                if others:
+                    client.container.kill(others)
+                for name in group:
+                    on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
+        return tuple(name for group in groups for name in group)
+
+    def remove(self, containers: Mapping[str, Container]) -> None:
+        """Remove these containers and the project's networks."""
+        with self._engine.client() as client:
+            if containers:
+                client.container.remove([c.id for c in containers.values()], force=True)
+            for network in self._engine.networks(self._project):
+                client.network.remove(network)
+
+    def remove_volumes(self) -> None:
+        """Remove the project's volumes, and with them the stored objects."""
+        names = self._engine.volumes(self._project)
+        if names:
+            with self._engine.client() as client:
+                client.volume.remove(list(names))
+
+    def _check_own(self, container: Container) -> None:
+        folder = container.labels.get(FOLDER_LABEL)
+        if LAB_LABEL in container.labels and folder == str(self._folder):
+            return
+        if LAB_LABEL not in container.labels:
+            whose = "is not a lab's"
+        elif folder:
+            whose = f"is the lab of {folder}"
+        else:
+            whose = "was started by `docker compose` without labctl's env file"
+        raise RefusedError(
+            f"the Compose project {self._project} exists already and {whose}",
+            f"choose another --name, or end it: docker compose --project-name {self._project} down",
+        )
