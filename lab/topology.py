@@ -143,6 +143,18 @@ class LabSpec:
 
         return essence(self) == essence(other)
 
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LabSpec:
+        """From what `dataclasses.asdict` made. Raises KeyError, TypeError, ValueError, UsageError."""
+        return cls(
+            name=document["name"],
+            gpu=GpuPlan.from_json(document["gpu"]),
+            workers=int(document["workers"]),
+            cpus_per_worker=int(document["cpus_per_worker"]),
+            ports=tuple((str(name), int(port)) for name, port in document["ports"]),
+            stock_ray=bool(document.get("stock_ray", False)),
+        )
+
     @property
     def settings(self) -> str:
         """What was asked for, in a few words."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lab.checks import Check
+    from lab.checks.pinning import WorkerView
     from lab.demo import DemoRequest, DemoResult
     from lab.environment.progress import Progress
     from lab.faults import FaultKind
     from lab.gpus import Detection, Detector
-    from lab.gpus.view import WorkerView
     from lab.lab import Lab
     from lab.recovery import FaultRequest, Moment, Outcome
     from lab.runtime.base import OnProgress
@@ -79,7 +79,7 @@ class Core:
 
     def worker_views(self, lab: Lab) -> tuple[WorkerView, ...]:
         """What each worker of a lab that is up really sees. Raises LabDownError, ClusterError."""
-        from lab.gpus.view import look
+        from lab.checks.pinning import look
 
         return look(lab.runtime, lab.api.nodes())
 

@@ -10,10 +10,10 @@ from lab.cli import text
 if TYPE_CHECKING:
     from lab.checkpoints import CheckpointInfo
     from lab.checks import Check
+    from lab.checks.pinning import WorkerView
     from lab.cluster import Node
     from lab.faults import FaultKind
     from lab.gpus import Gpu
-    from lab.gpus.view import WorkerView
     from lab.jobs import Job
     from lab.lab import Placement
     from lab.receipt import FaultRecord

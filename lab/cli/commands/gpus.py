@@ -15,8 +15,8 @@ from lab.errors import LabError, PinningError
 from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
 
 if TYPE_CHECKING:
+    from lab.checks.pinning import WorkerView
     from lab.gpus import Detection
-    from lab.gpus.view import WorkerView
 
 NO_DEVICE = {
     Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
@@ -71,7 +71,7 @@ def gpus(app: App, request: GpuRequest, workers: int | None) -> None:
 
 def wrong(views: Sequence[WorkerView]) -> PinningError | None:
     """What is wrong with the workers, as an error."""
-    from lab.gpus.view import check
+    from lab.checks.pinning import check
 
     try:
         check(views)

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lab.errors import RefusedError, ServiceError, UnsupportedError
+from lab.errors import ServiceError, UnsupportedError
 from lab.home import lock, write_private
-from lab.runtime import ports
+from lab.runtime import kept, ports
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
@@ -80,21 +80,7 @@ def container_user(engine: Engine, uid: Callable[[], int] = os.geteuid) -> tuple
 
 def check_same(current: ComposeState, spec: LabSpec) -> None:
     """Raises RefusedError when a lab that is up is not what `spec` asks for."""
-    name = current.spec.name
-    if not current.spec.same_lab(spec):
-        raise RefusedError(
-            f"lab {name} is up with other settings ({current.spec.settings})",
-            f"keep them, or `labctl down` first to start it with {spec.settings}",
-        )
-    for port, wanted in spec.ports:
-        used = current.ports.get(port)
-        if used is None:
-            raise runs_none(port)
-        if used != wanted:
-            raise RefusedError(
-                f"lab {name} is up with {port} on port {used}, not on {wanted}",
-                f"keep it, or `labctl down` first to start it with --port {port}={wanted}",
-            )
+    kept.check_same(current.spec, current.ports, spec, runs_none)
 
 
 def runs_none(name: str) -> UnsupportedError:

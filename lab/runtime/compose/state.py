@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import ServiceError, UsageError
 from lab.home import write_private
-from lab.topology import GpuPlan, LabSpec
+from lab.runtime import kept
+from lab.topology import LabSpec
 
 SCHEMA = "raylab-compose/1"
 FILE = "compose.json"
@@ -41,20 +41,7 @@ class ComposeState:
 
 def load(folder: Path) -> ComposeState | None:
     """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
-    path = folder / FILE
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ServiceError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        return _decode(json.loads(data))
-    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
-        raise ServiceError(
-            f"the state file {path} is damaged ({type(error).__name__}: {error})",
-            "`labctl down` stops what it finds and removes it; stored objects are kept",
-        ) from error
+    return kept.load(folder / FILE, _decode)
 
 
 def save(folder: Path, state: ComposeState) -> None:
@@ -74,16 +61,8 @@ def save(folder: Path, state: ComposeState) -> None:
 def _decode(document: Mapping[str, Any]) -> ComposeState:
     if document["schema"] != SCHEMA:
         raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
-    spec = document["spec"]
     return ComposeState(
-        spec=LabSpec(
-            name=spec["name"],
-            gpu=GpuPlan.from_json(spec["gpu"]),
-            workers=int(spec["workers"]),
-            cpus_per_worker=int(spec["cpus_per_worker"]),
-            ports=tuple((str(name), int(port)) for name, port in spec["ports"]),
-            stock_ray=bool(spec["stock_ray"]),
-        ),
+        spec=LabSpec.from_json(document["spec"]),
         ports={str(name): int(port) for name, port in document["ports"].items()},
         files=tuple(str(file) for file in document["files"]),
         images={str(name): str(image) for name, image in document["images"].items()},

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 
-from lab.errors import RefusedError, ServiceError, UnsupportedError
+from lab.errors import ServiceError, UnsupportedError
 from lab.home import lock
-from lab.runtime import ports
+from lab.runtime import kept, ports
 from lab.runtime.local import processes, state
 from lab.runtime.local.services import Layout
 from lab.runtime.local.state import LabState
@@ -62,21 +62,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
 
 def check_same(current: LabState, spec: LabSpec) -> None:
     """Raises RefusedError when a lab that is up is not what `spec` asks for."""
-    name = current.spec.name
-    if not current.spec.same_lab(spec):
-        raise RefusedError(
-            f"lab {name} is up with other settings ({current.spec.settings})",
-            f"keep them, or `labctl down` first to start it with {spec.settings}",
-        )
-    for port, wanted in spec.ports:
-        used = current.ports.get(port)
-        if used is None:
-            raise _runs_none(port)
-        if used != wanted:
-            raise RefusedError(
-                f"lab {name} is up with {port} on port {used}, not on {wanted}",
-                f"keep it, or `labctl down` first to start it with --port {port}={wanted}",
-            )
+    kept.check_same(current.spec, current.ports, spec, _runs_none)
 
 
 def _runs_none(name: str) -> UnsupportedError:

@@ -11,10 +11,10 @@ from typing import Any
 
 import psutil
 
-from lab.errors import ServiceError, UsageError
 from lab.home import write_private
+from lab.runtime import kept
 from lab.runtime.local.processes import Identity, boot_id
-from lab.topology import GpuPlan, LabSpec
+from lab.topology import LabSpec
 
 SCHEMA = "raylab-local/2"
 FILE = "state.json"
@@ -60,20 +60,7 @@ class LabState:
 
 def load(folder: Path) -> LabState | None:
     """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
-    path = folder / FILE
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ServiceError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        return _decode(json.loads(data))
-    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
-        raise ServiceError(
-            f"the state file {path} is damaged ({type(error).__name__}: {error})",
-            "`labctl down` stops what it finds and removes it; stored objects are kept",
-        ) from error
+    return kept.load(folder / FILE, _decode)
 
 
 def save(folder: Path, state: LabState) -> None:
@@ -97,19 +84,11 @@ def _encode(state: LabState) -> dict[str, Any]:
 def _decode(document: Mapping[str, Any]) -> LabState:
     if document["schema"] != SCHEMA:
         raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
-    spec = document["spec"]
     missing = [name for name in PORTS if name not in document["ports"]]
     if missing:
         raise ValueError(f"no port {missing[0]}")
     return LabState(
-        spec=LabSpec(
-            name=spec["name"],
-            gpu=GpuPlan.from_json(spec["gpu"]),
-            workers=int(spec["workers"]),
-            cpus_per_worker=int(spec["cpus_per_worker"]),
-            ports=tuple((str(name), int(port)) for name, port in spec["ports"]),
-            stock_ray=bool(spec.get("stock_ray", False)),
-        ),
+        spec=LabSpec.from_json(document["spec"]),
         ports={str(name): int(port) for name, port in document["ports"].items()},
         booted_at=float(document["booted_at"]),
         boot=str(document["boot"]),

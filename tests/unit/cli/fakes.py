@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from lab.checkpoints import CheckpointInfo
 from lab.checks import Check
+from lab.checks.pinning import WorkerView
 from lab.cli.context import App
 from lab.cli.core import Core, GpuRequest, Opened
 from lab.cli.main import cli
@@ -19,7 +20,6 @@ from lab.cluster import Node, RayApi
 from lab.demo import DemoRequest, DemoResult
 from lab.errors import LabDownError, LabError, NotFoundError
 from lab.gpus import Detection
-from lab.gpus.view import WorkerView
 from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement
 from lab.receipt import (

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from lab.checks.pinning import SeenGpu, WorkerView
 from lab.cli.core import GpuRequest
 from lab.errors import GpuError
 from lab.gpus import Detection, Gpu
-from lab.gpus.view import SeenGpu, WorkerView
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
 

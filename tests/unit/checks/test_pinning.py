@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from lab.checks.pinning import Answer, SeenGpu, check, compare, look, parse
 from lab.cluster import Node
 from lab.errors import PinningError
-from lab.gpus.view import Answer, SeenGpu, check, compare, look, parse
 from lab.runtime.fake import FakeRuntime
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
