@@ -24,9 +24,11 @@ from lab.receipt.checks import CHECKS
 from lab.workloads import find_workload, workloads
 from tests.conftest import ROOT
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "workspace/README.md", *(
-    f"docs/{name}.md" for name in ("commands", "gpus", "metrics", "recovery", "troubleshooting")
-))  # fmt: skip
+PAGES = ("commands", "compose", "gpus", "metrics", "recovery", "store", "troubleshooting")
+DOCUMENTS = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docker/README.md", "workspace/README.md"),
+    *(f"docs/{name}.md" for name in PAGES),
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"^(?:labctl|python3? labctl\.py)(?= |$)")
 SHELL = ("|", "||", ">", ">>", "&&", ";")
