@@ -217,6 +217,15 @@ def test_every_variable_that_is_documented_is_read_somewhere() -> None:
     assert not [name for name in names if f'"{name}"' not in sources]
 
 
+def test_plain_compose_is_told_every_variable_and_secret_file() -> None:
+    files = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "compose").glob("*.yaml"))
+    table = sections("docs/compose.md", "##")["Variables"]
+    assert set(re.findall(r"\$\{(LAB_\w+)", files)) == {n for n in code(table) if n.startswith("LAB_")}
+    secrets = re.findall(r"LAB_SECRETS:-\./secrets\}/([\w.-]+)", files)
+    assert len(secrets) > 5
+    assert set(secrets) <= {row[0].strip("`") for row in rows("docs/compose.md")}
+
+
 # Messages
 
 
