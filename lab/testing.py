@@ -43,7 +43,7 @@ class Selection:
     expression: str = ""
     """pytest's -k: which tests, by name."""
     no_skips: bool = False
-    """Whether a skipped test, but for the reasons that tests/conftest.py allows, counts as failed."""
+    """Whether a skipped test counts as failed."""
     arguments: tuple[str, ...] = ()
     """Passed on to pytest."""
 

@@ -248,6 +248,8 @@ class Endpoints:
     """Includes the token."""
     prometheus: str = ""
     grafana: str = ""
+    grafana_password: str = field(default="", repr=False)
+    """Of its user `admin`."""
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,12 @@ def open_runtime(kind: str, lab: str) -> Runtime | None:
 
     Raises UsageError, UnsupportedError. Nothing is installed by asking.
     """
-    from lab.runtime.select import KINDS, choose
+    from lab.runtime.select import choose
 
-    if kind in KINDS and kind != "compose" and importlib.util.find_spec("ray") is None:
+    choice = choose(kind, lab)
+    if choice.kind == "local" and importlib.util.find_spec("ray") is None:
         return None
-    return choose(kind, lab).runtime
+    return choice.runtime
 
 
 def run_checks(

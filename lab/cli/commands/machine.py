@@ -68,7 +68,7 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
 @click.option("--contract", is_flag=True, help="What every runtime has to keep.")
 @click.option("--e2e", is_flag=True, help="The real thing, with processes.")
 @click.option("-k", "expression", metavar="EXPRESSION", help="Only tests whose names match, as for pytest.")
-@click.option("--no-skips", is_flag=True, help="A skipped test counts as failed, but for allowed reasons.")
+@click.option("--no-skips", is_flag=True, help="A skipped test counts as failed.")
 @click.pass_context
 def test(
     ctx: click.Context,

@@ -254,6 +254,7 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
                 "secret_key": endpoints.credentials.secret_key,
             },
             JUPYTER: {"url": endpoints.jupyter},
+            GRAFANA: {"user": "admin", "password": endpoints.grafana_password},
         }.get(name)
         row["secret"] = secret
     return row

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.home import write_private
 from lab.runtime import ports
 from lab.runtime.base import OnProgress
 from lab.runtime.compose.engine import Container, Engine
 from lab.runtime.compose.holdings import by_service
 from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
+from lab.runtime.compose.state import FAILED
 from lab.runtime.interrupts import held_back
 from lab.runtime.lastlines import last_lines, listing
 from lab.topology import (
@@ -39,6 +41,9 @@ AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 
 _GAVE_UP = "The current node timed out during startup"
 """What `ray start` says then; on a machine that is busy for a moment a second try is worth it."""
+
+KEPT_LINES = 100_000
+"""How much of the log of a service that did not start is kept in a file."""
 
 LAST_LINES = 12
 """How much of a log an error shows."""
@@ -164,10 +169,10 @@ class Boot:
             if not waiting:
                 return
             if self._clock() >= deadline:
-                lines = self._lines(containers[waiting[0]])
+                late = containers[waiting[0]]
                 raise WaitTimeoutError(
-                    f"{details[waiting[0]]}, after {START_SECONDS:g} s. {listing(lines)}",
-                    f"`labctl logs {waiting[0]}` has the whole log",
+                    f"{details[waiting[0]]}, after {START_SECONDS:g} s. {listing(self._lines(late))}",
+                    f"the whole log: {self._keep_log(waiting[0], late)}",
                 )
             self._sleep(POLL_SECONDS)
 
@@ -185,7 +190,7 @@ class Boot:
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
                     f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._lines(found))}",
-                    f"`labctl logs {STORE}` says what the store does",
+                    f"what the store says: {self._keep_log(STORE, self._containers()[STORE])}",
                 )
             self._sleep(POLL_SECONDS)
         if found.exit_code:
@@ -210,7 +215,7 @@ class Boot:
         lines = self._lines(container)
         text = "\n".join(lines)
         what = f"{service} failed: {ended(container)}"
-        hint = f"`labctl logs {service}` has what it wrote"
+        hint = f"the whole log: {self._keep_log(service, container)}"
         if "No space left on device" in text:
             what, hint = f"{service} failed: no space is left on the disk", "free some space"
         elif container.out_of_memory:
@@ -231,6 +236,12 @@ class Boot:
     def _lines(self, container: Container) -> tuple[str, ...]:
         text = self._engine.last_lines(container.id, 5 * LAST_LINES, container.started_at)
         return last_lines(text, LAST_LINES)
+
+    def _keep_log(self, service: str, container: Container) -> Path:
+        """A copy of what a container wrote: its own log goes with it when this start is taken back."""
+        path = self._target.env_file.parent / FAILED / f"{service}.log"
+        write_private(path, self._engine.last_lines(container.id, KEPT_LINES, container.started_at))
+        return path
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))

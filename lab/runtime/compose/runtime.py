@@ -158,7 +158,8 @@ class ComposeRuntime(Runtime):
             self._clear()
             if volumes:
                 self._holdings.remove_volumes()
-                shutil.rmtree(self._folder / "secrets", ignore_errors=True)
+                for name in ("secrets", state.FAILED):
+                    shutil.rmtree(self._folder / name, ignore_errors=True)
         if volumes:
             left = {entry.name for entry in self._folder.iterdir()}
             if left <= {"lock", "start.lock"}:  # the local runtime's objects may lie here too
@@ -220,6 +221,7 @@ class ComposeRuntime(Runtime):
             jupyter=f"{view.url(JUPYTER)}/lab?token={secrets.jupyter_token}",
             prometheus=view.url("prometheus"),
             grafana=view.url("grafana"),
+            grafana_password=secrets.grafana_password,
         )
 
     # One service

@@ -17,6 +17,8 @@ SCHEMA = "raylab-compose/1"
 FILE = "compose.json"
 ENV_FILE = "compose.env"
 OVERRIDE_FILE = "compose.override.json"
+FAILED = "failed"
+"""Folder with the logs of services that did not start."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from lab.checks import Answer, Facts, Listener, RunningLab, Tools, run_checks, running_checks
+from lab.checks import Answer, Facts, Listener, RunningLab, Tools, open_runtime, run_checks, running_checks
 from lab.checks import running as checks
 from lab.cluster import Node
 from lab.errors import LabDownError
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeRuntime
+from lab.runtime.select import Choice
 from lab.topology import HEAD, LabSpec, LabStatus
 from tests.unit.checks.test_machine import GOOD, NONE
 
@@ -183,3 +184,13 @@ def test_a_lab_that_breaks_while_it_is_looked_at_is_a_failed_check_not_a_crash(r
     )
     assert (answers[-1].name, answers[-1].outcome, answers[-1].hint) == ("lab", "failed", "start it")
     assert answers[0].name == "python"
+
+
+@pytest.mark.parametrize(("kind", "found"), [("compose", True), ("local", False)])
+def test_only_a_lab_of_processes_needs_ray_to_be_asked(
+    monkeypatch: pytest.MonkeyPatch, kind: str, found: bool
+) -> None:
+    runtime = FakeRuntime("raylab")
+    monkeypatch.setattr("lab.runtime.select.choose", lambda *_: Choice(runtime, kind, "auto"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert (open_runtime("auto", "raylab") is runtime) is found

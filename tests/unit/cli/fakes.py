@@ -54,6 +54,7 @@ URLS = {
     "ray-head": DASHBOARD,
     "minio": "http://127.0.0.1:9000",
     "jupyter": "http://127.0.0.1:8888/lab?token=hush-jupyter",
+    "grafana": "http://127.0.0.1:3000",
 }
 CHECKS = (
     "job finished",
@@ -126,6 +127,8 @@ class FakeRuntime(Runtime):
             "hush-ray",
             "/home/x/.raylab/raylab/ray.token",
             URLS["jupyter"],
+            grafana=URLS["grafana"],
+            grafana_password="hush-grafana",
         )
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:

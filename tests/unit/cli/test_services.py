@@ -10,8 +10,8 @@ from lab.checks import Check
 from lab.cli.commands import services as module
 from lab.cli.core import GpuRequest
 from lab.errors import ClusterError, ServiceError, StoreError
-from lab.topology import GpuPlan, LabSpec, State, Vendor
-from tests.unit.cli.fakes import DASHBOARD, SERVICES, Labctl, job
+from lab.topology import GRAFANA, GpuPlan, LabSpec, State, Vendor
+from tests.unit.cli.fakes import DASHBOARD, SERVICES, FakeRuntime, Labctl, job
 from tests.unit.cli.test_jobs import checkpoint
 
 SECRETS = ("hush-ray", "hush-access", "hush-secret", "hush-jupyter")
@@ -195,6 +195,15 @@ def test_services_tell_secrets_when_asked(labctl: Labctl) -> None:
     rows = {row["service"]: row for row in labctl.json("services", "--show-secrets")["services"]}
     assert rows["minio"]["secret"] == {"access_key": "hush-access", "secret_key": "hush-secret"}
     assert rows["ray-worker-0"]["secret"] is None
+
+
+@pytest.mark.parametrize(
+    ("reveal", "secret"), [(True, {"user": "admin", "password": "hush-grafana"}), (False, None)]
+)
+def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[str, str] | None) -> None:
+    row = module._service(GRAFANA, "healthy", "", FakeRuntime().endpoints(), reveal)
+    assert row["secret_file"] == "/home/x/.raylab/raylab/grafana.password"
+    assert row.get("secret") == secret
 
 
 def test_services_as_json(labctl: Labctl) -> None:

@@ -149,9 +149,14 @@ def test_a_service_that_ends_is_an_error_with_its_last_lines_and_nothing_is_left
     with pytest.raises(ServiceError, match=words) as caught:
         runtime.up(spec())
     assert caught.value.message.endswith("Its last lines:\n  one\n  two")
+    if not end.out_of_memory:
+        kept = Path(caught.value.hint.removeprefix("the whole log: "))
+        assert kept.read_text() == docker.logs[JUPYTER]
+        runtime.down(volumes=True)
+        assert not kept.exists()
     assert docker.containers == {}
     assert docker.networks == set()
-    assert docker.volumes, "volumes stay"
+    assert bool(docker.volumes) is end.out_of_memory, "volumes stay until --volumes"
     assert state.load(folder) is None
 
 
