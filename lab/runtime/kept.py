@@ -12,6 +12,9 @@ from lab.topology import LabSpec
 
 T = TypeVar("T")
 
+COMPOSE_FILE = "compose.json"
+"""State of a lab that was started in containers and not taken down since, in the lab's folder."""
+
 
 def load(path: Path, decode: Callable[[Any], T]) -> T | None:
     """The state in a file, or None when there is none. Raises ServiceError when it cannot be read."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabError, RefusedError, UnsupportedError, UsageError
 from lab.home import home
 from lab.runtime.base import Runtime
+from lab.runtime.kept import COMPOSE_FILE
 
 if TYPE_CHECKING:
     from lab.runtime.compose.engine import Engine
@@ -46,11 +47,12 @@ def registry_answers() -> bool:
 
 
 def missing_image() -> str:
-    """An image that a lab without GPUs needs and that is not here, or nothing. Raises LabError."""
+    """An image that every lab, whatever its GPUs, lacks here, or nothing. Raises LabError."""
     from lab.runtime.compose.images import missing
     from lab.topology import Vendor
 
-    return next((need.name for need in missing(Vendor.NONE)), "")
+    lacking = [missing(vendor) for vendor in (Vendor.NONE, Vendor.NVIDIA, Vendor.AMD)]
+    return lacking[0][0].name if all(lacking) else ""
 
 
 def choose(
@@ -64,7 +66,8 @@ def choose(
 ) -> Choice:
     """The runtime `kind` (one of KINDS) for the lab of this name.
 
-    `auto` takes the runtime on which the lab is up; else containers where they can run, else processes.
+    `auto` takes the runtime on which the lab was started and not taken down since; else containers where they
+    can run, else processes.
     `folder` is the lab's. `missing_image` names an image that is not here, `can_fetch` says whether it could
     be had.
 
@@ -85,8 +88,8 @@ def choose(
         return Choice(_compose(lab, folder, engine), "compose", "asked for")
     if local_up:
         return Choice(_local(lab, folder), "local", "auto: the lab is up as plain processes")
-    if _up_in_containers(folder, lab, engine):
-        return Choice(_compose(lab, folder, engine), "compose", "auto: the lab is up in containers")
+    if (folder / COMPOSE_FILE).exists():  # whether or not the engine answers now: it is what can tell
+        return Choice(_compose(lab, folder, engine), "compose", "auto: the lab was started in containers")
     problem = _why_no_containers(engine, missing_image, can_fetch)
     if not problem:
         return Choice(_compose(lab, folder, engine), "compose", "auto: Docker can run the lab")
@@ -132,9 +135,7 @@ def _up_locally(folder: Path) -> bool:
 
 
 def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
-    from lab.runtime.compose.state import FILE
-
-    if not (folder / FILE).exists():
+    if not (folder / COMPOSE_FILE).exists():
         return False
     try:
         _compose(lab, folder, engine).spec()

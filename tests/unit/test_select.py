@@ -99,9 +99,30 @@ def test_a_lab_that_is_up_in_containers_stays_there(folder: Path, docker: FakeDo
     lab_state(folder, LAB)
     docker.add(LAB, folder, "minio")
 
-    assert chosen("auto", folder, docker).why == "auto: the lab is up in containers"
+    assert chosen("auto", folder, docker).why == "auto: the lab was started in containers"
     with pytest.raises(RefusedError, match=r"lab other is up on the compose runtime"):
         chosen("local", folder, docker)
+
+
+def test_a_lab_of_containers_stays_theirs_while_the_engine_does_not_answer(
+    folder: Path, docker: FakeDocker
+) -> None:
+    lab_state(folder, LAB)
+    docker.down = True
+
+    assert chosen("auto", folder, docker).kind == "compose"
+
+
+def test_objects_in_containers_are_not_called_deleted_by_the_other_runtime(
+    folder: Path, docker: FakeDocker
+) -> None:
+    lab_state(folder, LAB)
+    docker.down = True
+    kept = sorted(path.name for path in folder.iterdir())
+
+    with pytest.raises(RefusedError, match="was started in containers, which hold its objects"):
+        chosen("local", folder, docker).runtime.down(volumes=True)
+    assert sorted(path.name for path in folder.iterdir()) == kept
 
 
 def test_an_unknown_runtime_lists_the_known_ones() -> None:

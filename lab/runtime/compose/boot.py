@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.errors import EngineError, LabError, PortTakenError, ServiceError, SetupError, WaitTimeoutError
 from lab.home import write_private
 from lab.runtime import ports
 from lab.runtime.base import OnProgress
@@ -172,7 +172,7 @@ class Boot:
                 late = containers[waiting[0]]
                 raise WaitTimeoutError(
                     f"{details[waiting[0]]}, after {START_SECONDS:g} s. {listing(self._lines(late))}",
-                    f"the whole log: {self._keep_log(waiting[0], late)}",
+                    self._keep_log(waiting[0], late),
                 )
             self._sleep(POLL_SECONDS)
 
@@ -190,7 +190,7 @@ class Boot:
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
                     f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._lines(found))}",
-                    f"what the store says: {self._keep_log(STORE, self._containers()[STORE])}",
+                    self._keep_log(STORE, self._containers()[STORE]),
                 )
             self._sleep(POLL_SECONDS)
         if found.exit_code:
@@ -215,11 +215,12 @@ class Boot:
         lines = self._lines(container)
         text = "\n".join(lines)
         what = f"{service} failed: {ended(container)}"
-        hint = f"the whole log: {self._keep_log(service, container)}"
         if "No space left on device" in text:
             what, hint = f"{service} failed: no space is left on the disk", "free some space"
         elif container.out_of_memory:
             hint = "raise LAB_NODE_MEMORY (such as 6g), then `labctl up`"
+        else:
+            hint = self._keep_log(service, container)
         return ServiceError(f"{what}. {listing(lines)}", hint)
 
     def _not_started(self, service: str, error: EngineError) -> LabError:
@@ -237,11 +238,14 @@ class Boot:
         text = self._engine.last_lines(container.id, 5 * LAST_LINES, container.started_at)
         return last_lines(text, LAST_LINES)
 
-    def _keep_log(self, service: str, container: Container) -> Path:
-        """A copy of what a container wrote: its own log goes with it when this start is taken back."""
+    def _keep_log(self, service: str, container: Container) -> str:
+        """Copy what a container wrote, whose own log goes when this start is taken back; says where it is."""
         path = self._target.env_file.parent / FAILED / f"{service}.log"
-        write_private(path, self._engine.last_lines(container.id, KEPT_LINES, container.started_at))
-        return path
+        try:
+            write_private(path, self._engine.last_lines(container.id, KEPT_LINES, container.started_at))
+        except SetupError as error:
+            return f"its whole log is lost ({error.message})"
+        return f"the whole log of {service}: {path}"
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))

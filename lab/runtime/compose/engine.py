@@ -245,7 +245,12 @@ class Engine:
                 "this user may not use the Docker Engine (permission denied on its socket)",
                 "`sudo usermod -aG docker $USER`, then log in again; or use --runtime local",
             )
-        if re.search(r"cannot connect to the docker daemon|is the docker daemon running", words, re.I):
+        if re.search(
+            r"cannot connect to the docker daemon|is the docker daemon running"
+            r"|failed to connect to the docker api",
+            words,
+            re.I,
+        ):
             return EngineError(
                 "the Docker Engine is not running",
                 "start it: `sudo systemctl start docker`, or Docker Desktop; or use --runtime local",

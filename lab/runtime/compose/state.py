@@ -14,7 +14,7 @@ from lab.runtime import kept
 from lab.topology import LabSpec
 
 SCHEMA = "raylab-compose/1"
-FILE = "compose.json"
+FILE = kept.COMPOSE_FILE
 ENV_FILE = "compose.env"
 OVERRIDE_FILE = "compose.override.json"
 FAILED = "failed"

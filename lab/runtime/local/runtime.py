@@ -16,10 +16,19 @@ import psutil
 
 from lab import environment
 from lab.cluster import Node, RayApi
-from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, ServiceError, WaitTimeoutError
+from lab.errors import (
+    ClusterError,
+    LabDownError,
+    LabError,
+    NotFoundError,
+    RefusedError,
+    ServiceError,
+    WaitTimeoutError,
+)
 from lab.home import home, lock, make_private
 from lab.runtime import ports
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
+from lab.runtime.kept import COMPOSE_FILE
 from lab.runtime.local import output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import START_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
@@ -97,6 +106,11 @@ class LocalRuntime(Runtime):
         """See Runtime.down. Also ends processes that carry the lab's mark but stand in no state file."""
         if not self._folder.exists():
             return ()
+        if volumes and (self._folder / COMPOSE_FILE).exists():
+            raise RefusedError(
+                f"lab {self.lab} was started in containers, which hold its objects",
+                "`labctl down --volumes --runtime compose`, with Docker running",
+            )
         with lock(self._folder / "lock", f"lab {self.lab}"):
             try:
                 current = self._load()

@@ -171,7 +171,10 @@ def command(
     if base:
         arguments["BASE_IMAGE"] = base
     if target.target == "lab":
-        arguments["TORCH_INDEX"] = machine.environ.get(pip.TORCH_INDEX) or TORCH_INDEXES[target.variant]
+        index = machine.environ.get(pip.TORCH_INDEX) or TORCH_INDEXES[target.variant]
+        arguments["TORCH_INDEX"] = index
+        if needed := required_cuda(index):
+            arguments["REQUIRE_CUDA"] = needed
         if extra := EXTRA_PACKAGES.get(target.variant):
             arguments["EXTRA_PACKAGES"] = extra
     for name, value in arguments.items():
@@ -184,6 +187,16 @@ def command(
         (secrets / "pip.conf").write_text(config, encoding="utf-8")
         argv += ["--secret", f"id=pip-conf,src={secrets / 'pip.conf'}"]
     return [*argv, str(folder)]
+
+
+def required_cuda(index: str) -> str:
+    """What NVIDIA's toolkit shall ask of the driver for PyTorch from this index, such as `cuda>=13.0`.
+
+    The toolkit reads it from NVIDIA_REQUIRE_CUDA in the image and starts no container where it does not hold:
+    an older driver would let everything start, and PyTorch see no GPU.
+    """
+    found = re.search(r"/cu(\d+)(\d)/?$", index)
+    return f"cuda>={found[1]}.{found[2]}" if found else ""
 
 
 def _show(line: str, name: str, progress: Progress) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections import deque
@@ -18,6 +19,7 @@ from lab.runtime.compose.engine import missing_command
 from lab.runtime.compose.images.causes import failed, last_words
 
 TAIL = 200
+ERROR = re.compile(r"error|got permission|permission denied|cannot connect|failed to connect", re.IGNORECASE)
 CHUNK = 1 << 20
 
 OnLine = Callable[[str], None]
@@ -96,10 +98,10 @@ class ImageEngine:
             code = self._run(argv, self._environ, lines.append, lambda: None, None)
         except FileNotFoundError:
             raise missing_command(self._docker[0]) from None
-        others = [line for line in lines if not line.startswith("{")]
-        unexpected = [line for line in others if line.strip() and "no such image" not in line.lower()]
-        if code and unexpected:
-            raise failed("asking the Docker Engine for its images", unexpected)
+        # Beside errors `docker` writes warnings, about its configuration say.
+        errors = [line for line in lines if ERROR.match(line) and "no such image" not in line.lower()]
+        if code and errors:
+            raise failed("asking the Docker Engine for its images", errors)
         records = [json.loads(line) for line in lines if line.startswith("{")]
         for name in names:
             for record in records:

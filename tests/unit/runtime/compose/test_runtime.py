@@ -150,7 +150,7 @@ def test_a_service_that_ends_is_an_error_with_its_last_lines_and_nothing_is_left
         runtime.up(spec())
     assert caught.value.message.endswith("Its last lines:\n  one\n  two")
     if not end.out_of_memory:
-        kept = Path(caught.value.hint.removeprefix("the whole log: "))
+        kept = Path(caught.value.hint.removeprefix("the whole log of jupyter: "))
         assert kept.read_text() == docker.logs[JUPYTER]
         runtime.down(volumes=True)
         assert not kept.exists()

@@ -212,3 +212,16 @@ def test_a_failure_is_told_in_two_lines(line: str, error: type[LabError], messag
     assert message in raised.message
     assert hint in raised.hint
     assert "\n" not in raised.message + raised.hint
+
+
+@pytest.mark.parametrize(
+    ("index", "needed"),
+    [
+        ("https://download.pytorch.org/whl/cu130", "cuda>=13.0"),
+        ("https://mirror.example/whl/cu126/", "cuda>=12.6"),
+        ("https://download.pytorch.org/whl/cpu", ""),
+        ("https://download.pytorch.org/whl/rocm7.2", ""),
+    ],
+)
+def test_the_image_asks_for_a_driver_that_fits_its_pytorch(index: str, needed: str) -> None:
+    assert building.required_cuda(index) == needed

@@ -159,6 +159,16 @@ def test_an_engine_that_does_not_answer_is_no_missing_image(output: str, message
         choose.missing(SPEC, {}, ImageEngine(run, {}))
 
 
+def test_a_warning_beside_an_image_that_is_not_there_is_no_error() -> None:
+    def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
+        assert callable(on_line)
+        on_line("WARNING: Error loading config file: open /root/.docker/config.json: permission denied")
+        on_line("Error: No such image: x")
+        return 1
+
+    assert LAB in [need.name for need in choose.missing(SPEC, {}, ImageEngine(run, {}))]
+
+
 def test_without_docker_the_error_says_so() -> None:
     def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
         raise FileNotFoundError(argv[0])
