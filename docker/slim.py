@@ -20,7 +20,7 @@ UNUSED = (
     "ray/jars",  # Ray's Java workers
     "ray/rllib",  # reinforcement learning; nothing else of Ray imports it
     "torch/include",  # headers: there is no compiler in the image
-    "torch/share",
+    "torch/share/cmake",  # the rest of share/ is read at run time: on ROCm databases of MIOpen and rccl
     "torch/test",  # PyTorch's own tests, in C++
     "torch/lib/*test*.so",
     "torch/bin/*",

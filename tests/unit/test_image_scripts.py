@@ -77,6 +77,8 @@ def venv(tmp_path: Path) -> Path:
         "torch/bin/torch_shm_manager",
         "torch/bin/test_api",
         "torch/include/a.h",
+        "torch/share/cmake/Torch/TorchConfig.cmake",
+        "torch/share/miopen/db/gfx942.db",
         "torch/testing/_internal.py",
         "torch-2.dist-info/METADATA",
         "torchgen/__init__.py",
@@ -107,6 +109,7 @@ def test_what_no_lab_runs_is_taken_out_and_nothing_else(venv: Path) -> None:
     assert gone == {
         "torch/bin/test_api",
         "torch/include/a.h",
+        "torch/share/cmake/Torch/TorchConfig.cmake",
         "ray/jars/ray.jar",
         "ray/rllib/__init__.py",
         "numpy/tests/test_a.py",
