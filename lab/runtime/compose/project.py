@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,11 @@ def env(
 ) -> dict[str, str]:
     """The env file's variables. `chosen` are those of the caller's that the lab takes over."""
     spec = state.spec
+    taken = {"LAB_NODE_MEMORY": chosen.get("LAB_NODE_MEMORY"), "LAB_WORKSPACE": chosen.get("LAB_WORKSPACE")}
+    if taken["LAB_WORKSPACE"]:
+        taken["LAB_WORKSPACE"] = str(folder_path(taken["LAB_WORKSPACE"]))
     return {
-        **{name: value for name, value in chosen.items() if name in ("LAB_NODE_MEMORY", "LAB_WORKSPACE")},
+        **{name: value for name, value in taken.items() if value},
         "LAB_NAME": spec.name,
         "LAB_PROJECT": project_name(spec.name),
         "LAB_FOLDER": str(folder),
@@ -109,10 +113,25 @@ def env(
     }
 
 
+def folder_path(chosen: str | Path) -> Path:
+    """The folder that is meant: Compose takes `data` for a volume, and `~` for a folder of that name."""
+    try:
+        return Path(chosen).expanduser().absolute()
+    except RuntimeError:  # nobody's home
+        return Path(chosen).absolute()
+
+
 def env_text(variables: Mapping[str, str]) -> str:
-    """An env file. Values stand in single quotes, in which Compose changes nothing."""
-    lines = (f"{name}='{value}'" for name, value in sorted(variables.items()))
+    """An env file that Compose reads back as it is meant."""
+    lines = (f"{name}={_quoted(value)}" for name, value in sorted(variables.items()))
     return "# Made by `labctl up`; `labctl down` removes it.\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(value: str) -> str:
+    """In single quotes Compose changes nothing, but releases differ in how an apostrophe stands there."""
+    if "'" not in value and "\\" not in value:
+        return f"'{value}'"
+    return '"' + re.sub(r'([\\"$])', r"\\\1", value) + '"'
 
 
 def override(state: ComposeState) -> dict[str, Any]:
@@ -135,7 +154,7 @@ def override(state: ComposeState) -> dict[str, Any]:
             "RAYLAB_SERVICE_NAME": name,
         }
         service.update(
-            extends={"file": str(COMPOSE / "lab.yaml"), "service": worker(0)},
+            extends={"file": str(COMPOSE / "lab.yaml").replace("$", "$$"), "service": worker(0)},
             command=list(worker_command(name, fragment.gpus_per_worker)),
             environment=environment,
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lab.errors import ServiceError, UnsupportedError
+from lab.errors import ServiceError, SetupError, UnsupportedError
 from lab.home import lock, write_private
 from lab.runtime import kept, ports
 from lab.runtime.compose import project, state
@@ -20,6 +22,15 @@ from lab.topology import DEFAULT_LAB, GRAFANA, LabSpec
 
 CONTAINER_USER = 1000
 """Whom containers run as when labctl runs as root."""
+
+
+MOUNTED = {
+    "lab": ("__init__.py", "probe/raylab_probe/train.py"),
+    "compose/prometheus": ("prometheus.yml",),
+    "compose/grafana/dashboards": ("lab.json",),
+    "compose/jupyter": ("jupyter_server_config.json",),
+}
+"""Folder of the checkout that is mounted -> files in it that stand for all the others."""
 
 
 def reserve(
@@ -71,9 +82,21 @@ def write_files(
         (folder / OVERRIDE_FILE).unlink(missing_ok=True)
 
 
-def container_user(engine: Engine, uid: Callable[[], int] = os.geteuid) -> tuple[int, int]:
-    """User and group that containers run as, so that they can read the secret files."""
-    if engine.rootless():
+def container_user(
+    engine: Engine, uid: Callable[[], int] = os.geteuid, system: str = sys.platform
+) -> tuple[int, int]:
+    """User and group that containers run as, so that they can read the secret files.
+
+    Raises UnsupportedError where the engine gives every container users that own nothing of this machine.
+    """
+    said = engine.ask("info", "--format", "{{json .SecurityOptions}} {{json .OperatingSystem}}")
+    if "name=userns" in said:
+        raise UnsupportedError(
+            "this Docker Engine remaps users (`userns-remap`): no container could read the lab's secrets",
+            "use an engine without userns-remap, a rootless one, or --runtime local",
+        )
+    # Docker Desktop for Linux shows a bind mount's owner as root: its FAQ, and docker/for-mac#6734.
+    if engine.rootless() or (system == "linux" and "Docker Desktop" in said):
         return 0, 0
     return (CONTAINER_USER, CONTAINER_USER) if uid() == 0 else (uid(), os.getegid())
 
@@ -93,16 +116,51 @@ def runs_none(name: str) -> UnsupportedError:
     return UnsupportedError(f"--port {name}: this lab publishes no such port ({why})", "leave it out")
 
 
+def check_readable(user: tuple[int, int], checkout: Path = project.ROOT) -> None:
+    """Raises SetupError unless containers of that user can read what is mounted into them."""
+    if user[0] == 0:  # the user of a rootless engine or of Docker Desktop, who reads it now
+        return
+    # A mounted folder is reached without those above it.
+    inside = {folder: [path for name in names for path in _way(name)] for folder, names in MOUNTED.items()}
+    for path in (checkout / folder / each for folder, below in inside.items() for each in below):
+        wanted = 0o5 if path.is_dir() else 0o4
+        if _may(path, user) & wanted != wanted:
+            # Not the whole checkout: compose/secrets stays closed.
+            where = shlex.quote(str(checkout))
+            raise SetupError(
+                f"containers cannot read {path}: they run as user {user[0]}",
+                f"`cd {where} && chmod -R a+rX {' '.join(MOUNTED)}` lets them",
+            )
+
+
 def workspace_note(user: tuple[int, int], workspace: Path = project.WORKSPACE) -> str:
-    """What Jupyter's user cannot do in the workspace, or nothing."""
-    found = workspace.stat()
-    uid, gid = user
-    bits = found.st_mode >> (6 if found.st_uid == uid else 3 if found.st_gid == gid else 0)
-    if uid == 0 or bits & 0o2:
+    """What Jupyter's user cannot do in the workspace, or nothing. Raises SetupError where it is no folder."""
+    workspace = project.folder_path(workspace)
+    if not workspace.is_dir():
+        raise SetupError(
+            f"the workspace {workspace} is no folder", "make it, or set LAB_WORKSPACE to another"
+        )
+    uid = user[0]
+    if uid == 0 or _may(workspace, user) & 0o2:
         return ""
     return (
         f"workspace: Jupyter cannot write to it (it runs as user {uid}; `chown -R {uid} {workspace}` lets it)"
     )
+
+
+def _way(name: str) -> list[Path]:
+    """A path and the folders that lead to it, `.` included."""
+    return [*reversed(Path(name).parents), Path(name)]
+
+
+def _may(path: Path, user: tuple[int, int]) -> int:
+    """The bits of rwx that a user has, who is in no other group. Raises SetupError when it is not there."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise SetupError(f"{path} cannot be looked at: {error.strerror}", "is the checkout whole?") from error
+    uid, gid = user
+    return found.st_mode >> (6 if found.st_uid == uid else 3 if found.st_gid == gid else 0) & 0o7
 
 
 def _reserved_elsewhere(folder: Path) -> set[int]:

@@ -300,10 +300,11 @@ class ComposeRuntime(Runtime):
         self, spec: LabSpec, leftovers: Mapping[str, Container], find_images: FindImages
     ) -> ComposeState:
         """Decide everything for a lab of which nothing runs, and write it down."""
-        chosen = find_images(spec, self._environment)
         user = reserve.container_user(self._engine)
-        workspace = Path(self._environment.get("LAB_WORKSPACE", project.WORKSPACE))
+        reserve.check_readable(user)
+        workspace = Path(self._environment.get("LAB_WORKSPACE") or project.WORKSPACE)
         note = reserve.workspace_note(user, workspace)
+        chosen = find_images(spec, self._environment)
         if leftovers:  # of an `up` that died half-way, perhaps with other settings
             self._holdings.remove(leftovers)
         current = reserve.reserve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +20,7 @@ from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.local.services import CALLBACKS
-from lab.topology import GRAFANA, HEAD, STORE, GpuPlan, LabSpec, Vendor, is_node, worker
+from lab.topology import GRAFANA, HEAD, MAX_WORKERS, STORE, GpuPlan, LabSpec, Vendor, is_node, worker
 from tests.docker import needs_docker
 from tests.unit.runtime.compose.fake_docker import lab_state, spec
 
@@ -62,6 +63,18 @@ def test_an_env_file_keeps_values_as_they_are() -> None:
     assert "LAB_NAME='a $b #c'\n" in project.env_text({"LAB_NAME": "a $b #c"})
 
 
+def test_the_workspace_is_told_to_compose_as_a_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.chdir(tmp_path)
+    for chosen, meant in (("~/w", "/home/somebody/w"), ("w", f"{tmp_path}/w"), ("/w", "/w")):
+        env = project.env(made(spec()), tmp_path, (1000, 1000), {"LAB_WORKSPACE": chosen})
+        assert env["LAB_WORKSPACE"] == meant
+    assert "LAB_WORKSPACE" not in project.env(made(spec()), tmp_path, (1, 1), {"LAB_WORKSPACE": ""})
+    assert project.folder_path("~no such user/w") == tmp_path / "~no such user/w"
+
+
 def test_of_the_callers_variables_memory_and_workspace_are_taken_over(tmp_path: Path) -> None:
     chosen = {"LAB_NODE_MEMORY": "6g", "LAB_NAME": "theirs", "PATH": "/bin"}
     env = project.env(made(spec()), tmp_path, (1000, 1000), chosen)
@@ -102,9 +115,9 @@ def config(tmp_path: Path) -> Any:
     """Reads a lab's project back through the real `docker compose config`."""
     needs_docker()
 
-    def read(current: ComposeState) -> Mapping[str, Any]:
+    def read(current: ComposeState, chosen: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         env_file = tmp_path / "compose.env"
-        env_file.write_text(project.env_text(project.env(current, tmp_path, (1000, 1000), {})))
+        env_file.write_text(project.env_text(project.env(current, tmp_path, (1000, 1000), chosen or {})))
         added = project.override(current)
         (tmp_path / "compose.override.json").write_text(json.dumps(added))
         command = project.command_line(current, tmp_path)
@@ -176,6 +189,43 @@ def test_root_of_the_store_is_known_to_the_store_and_its_set_up_only(config: Any
             if any(str(s["source"]).startswith("s3-root") for s in service.get("secrets", ()))
         }
         assert knowing == {STORE, SETUP}
+
+
+@pytest.mark.parametrize("files", [(), ("offline.yaml",)])
+def test_no_service_is_asked_for_through_a_companys_proxy(config: Any, files: tuple[str, ...]) -> None:
+    services = config(made(spec(workers=MAX_WORKERS), *files))["services"]
+    assert len(services) >= MAX_WORKERS + 6
+    for name, service in services.items():
+        for variable in ("NO_PROXY", "no_proxy"):
+            direct = service["environment"][variable].split(",")
+            assert {"localhost", "127.0.0.1", GRAFANA, *services} == set(direct), (name, variable)
+            assert len(direct) == len(set(direct))
+
+
+def test_minio_and_its_stand_in_keep_their_objects_apart(config: Any) -> None:
+    for files, volume in (((), "objects"), (("offline.yaml",), "objects-standin")):
+        found = config(made(spec(), *files))
+        for name in (STORE, SETUP):
+            (data,) = [v for v in found["services"][name]["volumes"] if v["target"] == "/data"]
+            assert data["source"] == volume, name
+            assert data["volume"] == ({"nocopy": True} if name == STORE else {}), name
+        assert found["volumes"][volume]["labels"]["io.raylab.lab"] == "lab"
+        assert "io.raylab.folder" in found["volumes"][volume]["labels"]
+
+
+@pytest.mark.parametrize("name", ["o'brien's", "a$HOME", "b c#d", "e'f $g\\h\"i", "j'k\\", "l\\n", 'm"n'])
+def test_a_folder_of_any_name_reaches_compose(
+    config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    checkout, workspace = tmp_path / name, tmp_path / name / "w"
+    shutil.copytree(COMPOSE, checkout / "compose", ignore=shutil.ignore_patterns("secrets", ".env"))
+    monkeypatch.setattr(project, "COMPOSE", checkout / "compose")
+    found = config(made(spec(workers=3)), {"LAB_WORKSPACE": str(workspace)})["services"]
+    mounted = {v["target"]: v["source"] for v in found["jupyter"]["volumes"]}
+    assert mounted["/workspace"].replace("$$", "$") == str(workspace)
+    for index in range(3):
+        probe = found[worker(index)]["volumes"][0]["source"]
+        assert probe.replace("$$", "$") == str(checkout / "lab/probe")
 
 
 def test_offline_has_no_grafana(config: Any) -> None:
