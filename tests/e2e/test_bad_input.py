@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.harness import SCRIPTS, UP, Bench
 
-USAGE, NOT_FOUND, UNSUPPORTED, DOWN, PORT_TAKEN, JOB, REFUSED, STORE = 2, 3, 4, 5, 6, 9, 11, 13
+USAGE, NOT_FOUND, DOWN, PORT_TAKEN, JOB, REFUSED, STORE = 2, 3, 5, 6, 9, 11, 13
 
 TABLE: dict[tuple[str, ...], tuple[int, str]] = {
     ("fault-inject", "ray-worker-9"): (NOT_FOUND, "has no service 'ray-worker-9'"),
