@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -12,8 +13,8 @@ from lab.errors import EngineError, LabError, PortTakenError, ServiceError, Setu
 from lab.home import write_private
 from lab.runtime import ports
 from lab.runtime.base import OnProgress
-from lab.runtime.compose.engine import Container, Engine
-from lab.runtime.compose.holdings import by_service
+from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
+from lab.runtime.compose.holdings import by_service, check_volumes
 from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
@@ -108,14 +109,17 @@ class Boot:
                     self._set_up(STORE in todo)
         except BaseException:
             with held_back():
-                self._take_back()
+                self._take_back()  # what fails here is not what went wrong
             raise
 
     def create(self) -> None:
-        """Make the containers, networks and volumes that are missing; nothing starts. Raises EngineError."""
+        """Make the containers, networks and volumes that are missing; nothing starts.
+
+        Raises EngineError, RefusedError.
+        """
         target = self._target
-        with self._engine.client(target.files, target.env_file) as client:
-            client.compose.create(no_recreate=True, no_build=True)
+        check_volumes(self._engine, target.project, target.env_file.parent)
+        self._engine.create(target.files, target.env_file)
 
     def start(self, service: str) -> None:
         """Start one container afresh; what runs in it is killed. Raises ServiceError, PortTakenError."""
@@ -129,10 +133,9 @@ class Boot:
             self._started.append(service)
         self._healthy.discard(service)
         try:
-            with self._engine.client() as client:
-                if found.alive:
-                    client.container.kill(found.id)
-                client.container.start(found.id)
+            if found.alive:
+                self._engine.act("kill", [found.id], gone=True)
+            self._engine.act("start", [found.id], grace=START_SECONDS - ACT_SECONDS)
         except EngineError as error:
             raise self._not_started(service, error) from error
 
@@ -252,12 +255,13 @@ class Boot:
 
     def _take_back(self) -> None:
         """Kill what this call started; remove the containers that were not there before."""
-        containers = self._containers()
-        with self._engine.client() as client:
-            for name in reversed(self._started):
-                found = containers.get(name)
-                if found is not None and found.alive:
-                    client.container.kill(found.id)
+        with contextlib.suppress(LabError):
+            containers = self._containers()
+            found = [containers[name] for name in reversed(self._started) if name in containers]
+            alive = [container.id for container in found if container.alive]
+            if alive:
+                with contextlib.suppress(EngineError):
+                    self._engine.act("kill", alive, gone=True)
             made = [c.id for name, c in containers.items() if name not in self._before]
             if made:
-                client.container.remove(made, force=True)
+                self._engine.act("rm", made, "--force", gone=True)

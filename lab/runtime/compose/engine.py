@@ -1,8 +1,9 @@
 """The Docker Engine and its Compose plugin, through the command `docker`.
 
-What is looked at often is asked of `docker` itself and read as JSON; what is done goes through
-python-on-whales. Variables of the caller's environment that Compose would prefer to the lab's env file are
-kept away from both.
+What is looked at is asked of `docker` itself and read as JSON. The command lines of what is done are
+composed by python-on-whales, which also streams logs; they are run here, because its own calls have no
+deadline, inherit the terminal (Compose may ask there whether to delete a volume) and end with it at Ctrl-C.
+Variables of the caller's environment that Compose would prefer to the lab's env file are kept away from all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,24 @@ LEAST_COMPOSE = (2, 20)
 
 ANSWER_SECONDS = 30.0
 """Deadline of one question to the engine. It answers within 0.2 s unless the machine is overloaded."""
+
+ACT_SECONDS = 60.0
+"""Deadline of one action, beside the time that it gives containers to end."""
+
+CREATE_SECONDS = 300.0
+"""Deadline of `docker compose create`."""
+
+END_SECONDS = 2.0
+"""How long a command may take to end when it is given up."""
+
+_RESTART = "restart it: `sudo systemctl restart docker`, or Docker Desktop"
+
+_GONE = re.compile(
+    r"container \S+ is not running|no such (container|network|volume)|network \S+ not found"
+    r"|removal of container \S+ is already in progress",
+    re.I,
+)
+"""What the engine says of a thing that ended or went meanwhile."""
 
 PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
@@ -66,10 +86,46 @@ class Container:
         return self.state in ("running", "paused", "restarting")
 
 
+def run_apart(
+    argv: Sequence[str], *, timeout: float, env: Mapping[str, str], merged: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that gets no input, and that Ctrl-C in the terminal does not reach.
+
+    `merged`: both output streams are its stdout. At the deadline, or when interrupted, it is ended with all
+    that it has started. Raises OSError, TimeoutExpired.
+    """
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=env,
+        start_new_session=True,
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except BaseException:
+            try:
+                _signal(child, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(END_SECONDS)
+            finally:
+                _signal(child, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, child.returncode, out or "", err or "")
+
+
+def _signal(child: subprocess.Popen[str], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
 class Engine:
     """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
 
-    def __init__(self, call: Sequence[str] = ("docker",), run: Run = subprocess.run) -> None:
+    def __init__(self, call: Sequence[str] = ("docker",), run: Run = run_apart) -> None:
         """`call` is the command that stands for `docker`; a test gives another."""
         self.call = tuple(call)
         self._run = run
@@ -125,9 +181,19 @@ class Engine:
             raise self._no_answer(found.stderr)
         return tuple(_container(row) for row in rows)
 
-    def volumes(self, project: str) -> tuple[str, ...]:
-        """Names of the project's volumes."""
-        return self._named("volume", project)
+    def volumes(self, project: str) -> dict[str, Mapping[str, str]]:
+        """The project's volumes: name -> labels."""
+        names = self._named("volume", project)
+        if not names:
+            return {}
+        found = self._answer("volume", "inspect", *names)
+        try:
+            rows = json.loads(found.stdout or "[]")
+        except ValueError as error:
+            raise self._no_answer(found.stderr or str(error)) from error
+        if found.returncode and "no such" not in found.stderr.lower():
+            raise self._no_answer(found.stderr)
+        return {row["Name"]: row.get("Labels") or {} for row in rows}
 
     def networks(self, project: str) -> tuple[str, ...]:
         """Ids of the project's networks."""
@@ -139,17 +205,13 @@ class Engine:
         try:
             found = self._run(
                 argv,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
                 timeout=ANSWER_SECONDS,
-                check=False,
                 env=clean_environment(),
+                merged=True,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-        return found.stdout or ""
+        return found.stdout
 
     def ask(self, *arguments: str) -> str:
         """What `docker ARGUMENTS` prints. Raises EngineError when it fails."""
@@ -184,6 +246,23 @@ class Engine:
         finally:
             os.environ.update(kept)
 
+    def create(self, files: Sequence[Path], env_file: Path) -> None:
+        """Make the containers, networks and volumes that Compose files say and that are missing."""
+        with self.client(files, env_file) as client:
+            argv = [*client.compose.docker_compose_cmd, "create", "--no-build", "--no-recreate"]
+        self._do(argv, "docker compose create", CREATE_SECONDS)
+
+    def act(
+        self, verb: str, names: Sequence[str], *options: str, grace: float = 0.0, gone: bool = False
+    ) -> None:
+        """`docker VERB OPTIONS NAMES`, which may take `grace` seconds longer than others.
+
+        `gone`: what has ended or was removed meanwhile is no error.
+        """
+        with self.client() as client:
+            argv = [*client.docker_cmd, *verb.split(), *options, *names]
+        self._do(argv, f"docker {verb}", ACT_SECONDS + grace, gone)
+
     def execute(self, container: str, argv: Sequence[str], timeout: float) -> tuple[int, str]:
         """Run a command in a container: its exit code, and both output streams together.
 
@@ -192,14 +271,9 @@ class Engine:
         try:
             found = self._run(
                 [*self._argv("exec", container), *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
                 timeout=timeout,
-                check=False,
                 env=clean_environment(),
+                merged=True,
             )
         except subprocess.TimeoutExpired as error:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
@@ -216,23 +290,26 @@ class Engine:
         if shutil.which(self.call[0]) is None:
             raise missing_command(self.call[0])
         try:
-            return self._run(
-                self._argv(*arguments),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=ANSWER_SECONDS,
-                check=False,
-                env=clean_environment(),
-            )
+            return self._run(self._argv(*arguments), timeout=ANSWER_SECONDS, env=clean_environment())
         except subprocess.TimeoutExpired as error:
             raise EngineError(
-                f"the Docker Engine does not answer within {ANSWER_SECONDS:g} s",
-                "restart it: `sudo systemctl restart docker`, or Docker Desktop",
+                f"the Docker Engine does not answer within {ANSWER_SECONDS:g} s", _RESTART
             ) from error
         except OSError as error:
             raise missing_command(self.call[0]) from error
+
+    def _do(self, argv: Sequence[object], called: str, timeout: float, gone: bool = False) -> None:
+        try:
+            found = self._run([str(word) for word in argv], timeout=timeout, env=clean_environment())
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(f"`{called}` has not ended after {timeout:g} s", _RESTART) from error
+        except OSError as error:
+            raise missing_command(self.call[0]) from error
+        if found.returncode:
+            lines = [line for line in found.stderr.splitlines() if line.strip()]
+            left = [line for line in lines if not (gone and _GONE.search(line))]
+            if left or not lines:
+                raise self._no_answer("\n".join(left) or f"`{called}`: exit code {found.returncode}")
 
     def _named(self, kind: str, project: str) -> tuple[str, ...]:
         return tuple(self.ask(kind, "ls", "--quiet", "--filter", f"label={PROJECT_LABEL}={project}").split())

@@ -21,6 +21,21 @@ def by_service(containers: tuple[Container, ...]) -> dict[str, Container]:
     return {container.service: container for container in containers}
 
 
+def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]:
+    """The names of a project's volumes. Raises RefusedError unless all are of the lab with that folder."""
+    found = engine.volumes(project)
+    theirs = [name for name, labels in found.items() if labels.get(FOLDER_LABEL) != str(folder)]
+    if theirs:
+        owner = found[theirs[0]].get(FOLDER_LABEL)
+        whose = f"belong to the lab of {owner}" if owner else "were not made by labctl"
+        other = ", or that lab's RAYLAB_HOME" if owner else ""
+        raise RefusedError(
+            f"the volumes of the Compose project {project} {whose}",
+            f"choose another --name{other}, or delete what they hold: docker volume rm {' '.join(theirs)}",
+        )
+    return tuple(found)
+
+
 class Holdings:
     """One Compose project, as long as it is the lab's whose folder is given."""
 
@@ -45,34 +60,39 @@ class Holdings:
             [name for name in alive if not is_node(name) and name != STORE],
             [name for name in alive if name == STORE],
         )
-        with self._engine.client() as client:
-            for number, group in enumerate(groups):
-                for name in group:
-                    on_progress(Progress(name, State.RUNNING, "stopping", self._clock() - begin))
-                asked = [alive[n].id for n in group if number and alive[n].state == "running"]
-                if asked:
-                    client.container.stop(asked, time=STOP_SECONDS)
-                others = [alive[name].id for name in group if alive[name].id not in asked]
-                if others:
-                    client.container.kill(others)
-                for name in group:
-                    on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
+        for number, group in enumerate(groups):
+            for name in group:
+                on_progress(Progress(name, State.RUNNING, "stopping", self._clock() - begin))
+            asked = [alive[n].id for n in group if number and alive[n].state == "running"]
+            if asked:
+                self._engine.act("stop", asked, f"--time={STOP_SECONDS}", grace=STOP_SECONDS, gone=True)
+            others = [alive[name].id for name in group if alive[name].id not in asked]
+            if others:
+                self._engine.act("kill", others, gone=True)
+            for name in group:
+                on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
         return tuple(name for group in groups for name in group)
 
     def remove(self, containers: Mapping[str, Container]) -> None:
         """Remove these containers and the project's networks."""
-        with self._engine.client() as client:
-            if containers:
-                client.container.remove([c.id for c in containers.values()], force=True)
-            for network in self._engine.networks(self._project):
-                client.network.remove(network)
+        if containers:
+            self._engine.act("rm", [c.id for c in containers.values()], "--force", gone=True)
+        networks = self._engine.networks(self._project)
+        if networks:
+            self._engine.act("network rm", networks, gone=True)
 
     def remove_volumes(self) -> None:
-        """Remove the project's volumes, and with them the stored objects."""
-        names = self._engine.volumes(self._project)
+        """Remove the project's volumes, and with them the stored objects.
+
+        Raises RefusedError when one is somebody else's.
+        """
+        names = check_volumes(self._engine, self._project, self._folder)
         if names:
-            with self._engine.client() as client:
-                client.volume.remove(list(names))
+            self._engine.act("volume rm", names, gone=True)
+
+    def check_volumes(self) -> None:
+        """Raises RefusedError when a volume of the project is somebody else's."""
+        check_volumes(self._engine, self._project, self._folder)
 
     def _check_own(self, container: Container) -> None:
         folder = container.labels.get(FOLDER_LABEL)

@@ -30,6 +30,7 @@ from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.http import http_status
+from lab.runtime.interrupts import held_back
 from lab.secrets import RAY_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -111,6 +112,7 @@ class ComposeRuntime(Runtime):
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
             containers = self._holdings.containers()
+            self._holdings.check_volumes()
             current = state.load(self._folder)
             fresh = current is None or not any(c.alive for c in containers.values())
             if current is None or fresh:
@@ -122,7 +124,7 @@ class ComposeRuntime(Runtime):
                 self._boot_all(current, containers, on_progress)
             except BaseException:
                 if fresh:
-                    with contextlib.suppress(LabError):
+                    with held_back(), contextlib.suppress(LabError):
                         self._clear()
                 raise
         return self.status()
@@ -136,6 +138,7 @@ class ComposeRuntime(Runtime):
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
             containers = self._holdings.containers()
+            self._holdings.check_volumes()
             current = state.load(self._folder)
             if current is None or not any(c.alive for c in containers.values()):
                 current = self._reserve(spec, containers, self._find_images)
@@ -148,6 +151,8 @@ class ComposeRuntime(Runtime):
         if not self._folder.exists() and shutil.which(self._engine.call[0]) is None:
             return ()
         containers = self._holdings.containers()
+        if volumes:
+            self._holdings.check_volumes()
         if not (containers or self._folder.exists()):
             if volumes:
                 self._holdings.remove_volumes()
@@ -155,7 +160,8 @@ class ComposeRuntime(Runtime):
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
             stopped = self._holdings.stop(self._holdings.containers(), on_progress)
-            self._clear()
+            with held_back():
+                self._clear()
             if volumes:
                 self._holdings.remove_volumes()
                 for name in ("secrets", state.FAILED):
@@ -239,25 +245,22 @@ class ComposeRuntime(Runtime):
 
     def kill(self, service: str) -> None:
         """See Runtime.kill."""
-        container = self._running(service)
-        with self._engine.client() as client:
-            client.container.kill(container.id)
+        self._engine.act("kill", [self._running(service).id])
 
     def stop(self, service: str, *, timeout: float = 10.0) -> None:
         """See Runtime.stop."""
         container = self._running(service)
-        with self._engine.client() as client:
-            if container.state == "paused":  # what is frozen cannot end when asked
-                client.container.kill(container.id)
-            else:
-                client.container.stop(container.id, time=max(0, round(timeout)))
+        if container.state == "paused":  # what is frozen cannot end when asked
+            self._engine.act("kill", [container.id])
+        else:
+            grace = max(0, round(timeout))
+            self._engine.act("stop", [container.id], f"--time={grace}", grace=grace)
 
     def pause(self, service: str) -> None:
         """See Runtime.pause."""
         container = self._running(service)
         if container.state != "paused":
-            with self._engine.client() as client:
-                client.container.pause(container.id)
+            self._engine.act("pause", [container.id])
 
     def resume(self, service: str) -> None:
         """See Runtime.resume."""
@@ -265,8 +268,7 @@ class ComposeRuntime(Runtime):
         self._known(current, service)
         container = containers.get(service)
         if container is not None and container.state == "paused":
-            with self._engine.client() as client:
-                client.container.unpause(container.id)
+            self._engine.act("unpause", [container.id])
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start."""

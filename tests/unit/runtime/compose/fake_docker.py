@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from lab.cluster import Node
 from lab.errors import ClusterError, EngineError, LabError
@@ -29,9 +28,6 @@ from lab.topology import (
     is_worker,
     worker,
 )
-
-if TYPE_CHECKING:
-    from python_on_whales import DockerClient
 
 STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
 SLOW_SECONDS = 2.0
@@ -67,6 +63,8 @@ class FakeDocker:
     containers: dict[tuple[str, str], Container] = field(default_factory=dict)
     """(project, service) -> container."""
     volumes: set[str] = field(default_factory=set)
+    owners: dict[str, str] = field(default_factory=dict)
+    """Volume -> the folder of the lab it belongs to."""
     networks: set[str] = field(default_factory=set)
     journal: list[tuple[str, ...]] = field(default_factory=list)
     logs: dict[str, str] = field(default_factory=dict)
@@ -74,6 +72,8 @@ class FakeDocker:
     """Service -> how it ends as soon as it is started."""
     refuses: dict[str, BaseException] = field(default_factory=dict)
     """Service -> what `docker start` fails with."""
+    fails: dict[tuple[str, str], BaseException] = field(default_factory=dict)
+    """(verb, service) -> what that fails with, each time."""
     never: set[str] = field(default_factory=set)
     """Services that run but never serve."""
     ghosts: Sequence[Node] = ()
@@ -116,6 +116,10 @@ class FakeDocker:
     def find(self, service: str, lab: str = "lab") -> Container:
         """A service's container."""
         return self.containers[project.project_name(lab), service]
+
+    def find_id(self, container: str) -> Container:
+        """The container of that id."""
+        return next(c for c in self.containers.values() if c.id == container)
 
     def change(self, container: str, **changes: Any) -> None:
         """Let a container be different."""
@@ -185,8 +189,9 @@ class FakeEngine(Engine):
         self.check_engine()
         return tuple(c for (owner, _), c in self.fake.containers.items() if owner == project)
 
-    def volumes(self, project: str) -> tuple[str, ...]:
-        return tuple(name for name in self.fake.volumes if name.startswith(f"{project}_"))
+    def volumes(self, project: str) -> dict[str, Mapping[str, str]]:
+        names = [name for name in sorted(self.fake.volumes) if name.startswith(f"{project}_")]
+        return {name: {FOLDER_LABEL: self.fake.owners.get(name, "")} for name in names}
 
     def networks(self, project: str) -> tuple[str, ...]:
         return tuple(name for name in self.fake.networks if name.startswith(f"{project}_"))
@@ -196,26 +201,9 @@ class FakeEngine(Engine):
         service = next(c.service for c in self.fake.containers.values() if c.id == container)
         return self.fake.logs.get(service, "")
 
-    @contextlib.contextmanager
-    def client(
-        self, files: Sequence[Path] = (), env_file: Path | None = None, project: str | None = None
-    ) -> Iterator[DockerClient]:
-        del files, project
-        yield cast("DockerClient", FakeClient(self.fake, env_file))
-
-
-class FakeClient:
-    """As much of python-on-whales' client as the runtime uses."""
-
-    def __init__(self, fake: FakeDocker, env_file: Path | None) -> None:
-        self.fake, self.env_file = fake, env_file
-        self.compose = self.container = self.network = self.volume = self
-
-    def create(self, *, no_recreate: bool, no_build: bool) -> None:
-        assert no_recreate
-        assert no_build
-        assert self.env_file is not None
-        folder = self.env_file.parent
+    def create(self, files: Sequence[Path], env_file: Path) -> None:
+        del files
+        folder = env_file.parent
         current = state.load(folder)
         assert current is not None
         lab = current.spec.name
@@ -223,12 +211,41 @@ class FakeClient:
         owner = project.project_name(lab)
         self.fake.networks.add(f"{owner}_lab")
         self.fake.volumes.add(f"{owner}_objects")
+        self.fake.owners[f"{owner}_objects"] = str(folder)
         for service in (*project.services(current), SETUP):
             if (owner, service) not in self.fake.containers:
                 self.fake.add(lab, folder, service, "created")
 
-    def start(self, container: str) -> None:
-        service = self._note("start", container)
+    def act(
+        self, verb: str, names: Sequence[str], *options: str, grace: float = 0.0, gone: bool = False
+    ) -> None:
+        del grace
+        for name in names:
+            self._act(verb, name, options, gone)
+
+    def _act(self, verb: str, name: str, options: tuple[str, ...], gone: bool) -> None:
+        fake = self.fake
+        if verb in ("network rm", "volume rm"):
+            fake.journal.append(("remove", name))
+            (fake.networks if verb == "network rm" else fake.volumes).remove(name)
+            return
+        service = next(c.service for c in fake.containers.values() if c.id == name)
+        verb = "remove" if verb == "rm" else verb
+        fake.journal.append((verb, service, *(o.removeprefix("--time=") for o in options if verb == "stop")))
+        if (verb, service) in fake.fails:
+            raise fake.fails[verb, service]
+        if verb == "remove":
+            assert options == ("--force",)
+            fake.containers = {key: c for key, c in fake.containers.items() if c.id != name}
+        elif verb == "start":
+            self._start(name, service)
+        elif verb in ("kill", "stop"):
+            assert gone or fake.find_id(name).alive
+            fake.change(name, state="exited", exit_code=137 if verb == "kill" else 0)
+        else:
+            fake.change(name, state={"pause": "paused", "unpause": "running"}[verb])
+
+    def _start(self, container: str, service: str) -> None:
         if service in self.fake.refuses:
             raise self.fake.refuses.pop(service)
         self.fake.change(container, state="running", started_at=self.fake.clock(), exit_code=0)
@@ -239,37 +256,3 @@ class FakeClient:
             self.fake.change(
                 container, state=end.state, exit_code=end.exit_code, out_of_memory=end.out_of_memory
             )
-
-    def kill(self, containers: str | list[str]) -> None:
-        for container in [containers] if isinstance(containers, str) else containers:
-            self._note("kill", container)
-            self.fake.change(container, state="exited", exit_code=137)
-
-    def stop(self, containers: str | list[str], time: int) -> None:
-        for container in [containers] if isinstance(containers, str) else containers:
-            self._note("stop", container, str(time))
-            self.fake.change(container, state="exited", exit_code=0)
-
-    def pause(self, container: str) -> None:
-        self._note("pause", container)
-        self.fake.change(container, state="paused")
-
-    def unpause(self, container: str) -> None:
-        self._note("unpause", container)
-        self.fake.change(container, state="running")
-
-    def remove(self, names: str | list[str], force: bool = False) -> None:
-        for name in [names] if isinstance(names, str) else names:
-            if name in self.fake.networks | self.fake.volumes:
-                self.fake.journal.append(("remove", name))
-                self.fake.networks.discard(name)
-                self.fake.volumes.discard(name)
-                continue
-            assert force
-            self._note("remove", name)
-            self.fake.containers = {k: c for k, c in self.fake.containers.items() if c.id != name}
-
-    def _note(self, verb: str, container: str, *rest: str) -> str:
-        service = next(c.service for c in self.fake.containers.values() if c.id == container)
-        self.fake.journal.append((verb, service, *rest))
-        return service

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.errors import EngineError, WaitTimeoutError
-from lab.runtime.compose.engine import Engine, clean_environment, seconds
+from lab.runtime.compose.engine import Engine, clean_environment, run_apart, seconds
 
 Answers = dict[str, tuple[int, str, str]]
 
@@ -139,18 +139,16 @@ def test_compose_gets_files_and_env_file_but_none_of_the_callers_variables(
     monkeypatch.setenv("LAB_NAME", "theirs")
     monkeypatch.setenv("COMPOSE_FILE", "theirs.yaml")
     asked = Engine((sys.executable, str(tmp_path / "docker.py")))
-    with asked.client([Path("/a/lab.yaml"), Path("/b.json")], Path("/c.env")) as client:
-        client.compose.create(no_recreate=True, no_build=True)
-    with asked.client() as client:
-        client.container.kill("abc")
-        client.container.pause("abc")
-    create, kill, pause = recorded()
+    asked.create([Path("/a/lab.yaml"), Path("/b.json")], Path("/c.env"))
+    asked.act("kill", ["abc"])
+    asked.act("network rm", ["abc", "def"])
+    create, kill, remove = recorded()
     assert create["argv"] == [
         *("compose", "--file", "/a/lab.yaml", "--file", "/b.json", "--env-file", "/c.env"),
         *("create", "--no-build", "--no-recreate"),
     ]
-    assert kill["argv"] == ["container", "kill", "abc"]
-    assert pause["argv"] == ["pause", "abc"]
+    assert kill["argv"] == ["kill", "abc"]
+    assert remove["argv"] == ["network", "rm", "abc", "def"]
     assert create["names"] == []
     assert os.environ["LAB_NAME"] == "theirs", "the caller has it again"
     assert not [name for name in clean_environment() if name.startswith("LAB_")]
@@ -160,6 +158,53 @@ def test_what_the_engine_refuses_is_said_in_its_words(
     tmp_path: Path, recorded: Callable[[], list[dict[str, Any]]]
 ) -> None:
     asked = Engine((sys.executable, str(tmp_path / "docker.py")))
-    with pytest.raises(EngineError, match="port is already allocated"), asked.client() as client:
-        client.container.start("abc")
+    with pytest.raises(EngineError, match="port is already allocated"):
+        asked.act("start", ["abc"])
     assert len(recorded()) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error response from daemon: cannot kill container: abc: container abc is not running",
+        "Error response from daemon: No such container: abc",
+        "Error response from daemon: network abc not found",
+        "Error response from daemon: removal of container abc is already in progress",
+    ],
+)
+def test_what_went_meanwhile_is_no_error_where_it_had_to_go(said: str) -> None:
+    engine({"kill": (1, "abc\n", f"{said}\n")}).act("kill", ["abc"], gone=True)
+    with pytest.raises(EngineError, match="docker failed"):
+        engine({"kill": (1, "", said)}).act("kill", ["abc"])
+    with pytest.raises(EngineError, match="docker failed: disk on fire"):
+        engine({"kill": (1, "", f"{said}\ndisk on fire")}).act("kill", ["abc"], gone=True)
+
+
+def test_an_action_that_hangs_is_an_error_that_names_it() -> None:
+    def run(argv: Sequence[str], *, timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    hanging = Engine((sys.executable,), run)
+    with pytest.raises(EngineError, match="`docker stop` has not ended after 65 s"):
+        hanging.act("stop", ["abc"], grace=5)
+    with pytest.raises(EngineError, match="`docker compose create` has not ended after 300 s"):
+        hanging.create([Path("/a.yaml")], Path("/c.env"))
+
+
+def test_a_command_gets_no_input_and_a_session_of_its_own() -> None:
+    program = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
+    found = run_apart([sys.executable, "-c", program], timeout=60, env=os.environ)
+    assert found.stdout == "True ''\n"
+
+
+def test_at_the_deadline_a_command_ends_with_what_it_started() -> None:
+    program = "import subprocess; subprocess.run(['sleep', '600'])"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_apart([sys.executable, "-c", program], timeout=0.01, env=os.environ)
+
+
+def test_volumes_are_read_with_their_labels() -> None:
+    row = {"Name": "p_objects", "Labels": {"io.raylab.folder": "/home/lab"}}
+    gone = (1, json.dumps([row, {"Name": "p_x", "Labels": None}]), "Error: no such volume: p_y")
+    asked = engine({"volume ls": (0, "p_objects p_x p_y", ""), "volume inspect": gone})
+    assert asked.volumes("p") == {"p_objects": row["Labels"], "p_x": {}}

@@ -342,3 +342,36 @@ def test_objects_of_the_local_runtime_survive_down_with_volumes(up: ComposeRunti
     (folder / "objects").mkdir()
     up.down(volumes=True)
     assert (folder / "objects").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [("/elsewhere/lab", "belong to the lab of /elsewhere/lab"), ("", "not made by labctl")],
+)
+def test_volumes_of_somebody_else_are_neither_used_nor_deleted(
+    runtime: ComposeRuntime, docker: FakeDocker, folder: Path, owner: str, words: str
+) -> None:
+    docker.volumes.add("raylab-lab_objects")
+    docker.owners["raylab-lab_objects"] = owner
+    for action in (
+        lambda: runtime.up(spec()),
+        lambda: runtime.prepare(spec()),
+        lambda: runtime.down(volumes=True),
+    ):
+        with pytest.raises(RefusedError, match=words) as caught:
+            action()
+        assert "docker volume rm raylab-lab_objects" in caught.value.hint
+    assert docker.journal == []
+    docker.add("lab", folder, STORE, "running")
+    with pytest.raises(RefusedError, match=words):
+        runtime.down(volumes=True)
+    assert docker.journal == []
+    assert runtime.down() == (STORE,)
+    assert docker.volumes == {"raylab-lab_objects"}
+
+
+def test_the_first_error_is_kept_where_taking_back_fails(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.dies[JUPYTER] = Container("", "", "exited", exit_code=3)
+    docker.fails["kill", STORE] = docker.fails["remove", STORE] = EngineError("docker failed: another")
+    with pytest.raises(ServiceError, match="jupyter failed"):
+        runtime.up(spec())
