@@ -46,7 +46,7 @@ _RESTART = "restart it: `sudo systemctl restart docker`, or Docker Desktop"
 
 _GONE = re.compile(
     r"container \S+ is not running|no such (container|network|volume)|network \S+ not found"
-    r"|removal of container \S+ is already in progress",
+    r"|removal of container \S+ is already in progress|^exit status \d+$",
     re.I,
 )
 """What the engine says of a thing that ended or went meanwhile."""

@@ -168,7 +168,7 @@ def test_what_the_engine_refuses_is_said_in_its_words(
     [
         "Error response from daemon: cannot kill container: abc: container abc is not running",
         "Error response from daemon: No such container: abc",
-        "Error response from daemon: network abc not found",
+        "Error response from daemon: network abc not found\nexit status 1",
         "Error response from daemon: removal of container abc is already in progress",
     ],
 )
