@@ -155,6 +155,7 @@ def override(state: ComposeState) -> dict[str, Any]:
         }
         service.update(
             extends={"file": str(COMPOSE / "lab.yaml").replace("$", "$$"), "service": worker(0)},
+            hostname=name,
             command=list(worker_command(name, fragment.gpus_per_worker)),
             environment=environment,
         )

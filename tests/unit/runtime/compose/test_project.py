@@ -53,6 +53,7 @@ def test_what_has_no_image_is_left_out() -> None:
 def test_more_workers_are_like_the_first_but_for_their_name(stock: bool) -> None:
     third = project.override(made(replace(spec(workers=3), stock_ray=stock)))["services"][worker(2)]
     assert third["extends"] == {"file": str(COMPOSE / "lab.yaml"), "service": worker(0)}
+    assert third["hostname"] == "ray-worker-2"
     assert "--node-name=ray-worker-2" in third["command"]
     assert "--num-gpus=1" in third["command"]
     assert third["environment"]["RAYLAB_SERVICE_NAME"] == worker(2)
