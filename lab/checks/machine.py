@@ -215,6 +215,7 @@ def machine_checks(
     facts: Facts, tools: Tools, workers: int, kind: str, *, running: bool
 ) -> tuple[Check, ...]:
     """Every check of this machine, for a lab of this `kind` of runtime, which runs already or not."""
+    of_processes = (local_runtime(facts), minio(tools), prometheus(tools)) if kind != "compose" else ()
     return (
         python(facts),
         platform(facts),
@@ -223,9 +224,7 @@ def machine_checks(
         disk(facts),
         open_files(facts),
         clock(facts),
-        local_runtime(facts),
-        minio(tools),
-        prometheus(tools),
+        *of_processes,
         docker(tools, kind),
         gpu(tools),
     )

@@ -23,6 +23,7 @@ from lab.errors import (
     NotFoundError,
     RefusedError,
     ServiceError,
+    SetupError,
     WaitTimeoutError,
 )
 from lab.home import home, lock, make_private
@@ -134,13 +135,24 @@ class LocalRuntime(Runtime):
             temporary.remove(self._layout.ray_temporary)
             (self._folder / state.FILE).unlink(missing_ok=True)
             if volumes:
-                for entry in self._folder.iterdir():
-                    if entry.name == "lock":
-                        continue
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                self._delete(keep="lock")
         if volumes:
-            shutil.rmtree(self._folder)
+            self._delete()
         return tuple(stopped)
+
+    def _delete(self, keep: str = "") -> None:
+        """Delete the lab's folder, or all in it but `keep`. Raises SetupError that names what stays."""
+        try:
+            for entry in self._folder.iterdir():
+                if entry.name != keep:
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            if not keep:
+                self._folder.rmdir()
+        except OSError as error:
+            raise SetupError(
+                f"cannot delete {error.filename or self._folder}: {error.strerror}",
+                "unmount it if it is a mount point, or check its owner; then repeat",
+            ) from error
 
     def status(self) -> LabStatus:
         """See Runtime.status."""

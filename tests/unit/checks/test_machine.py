@@ -179,3 +179,9 @@ def test_docker_matters_to_the_compose_runtime_only(kind: str, version: str, out
 def test_gpus_are_listed_and_their_absence_is_explained(nvidia: Detection, outcome: str, said: str) -> None:
     answer = checks.gpu(replace(NONE, nvidia=nvidia))
     assert (answer.outcome, said in answer.detail) == (outcome, True)
+
+
+def test_what_only_labs_of_processes_use_is_no_question_where_containers_run() -> None:
+    asked = {answer.name for answer in machine_checks(GOOD, NONE, 2, "compose", running=False)}
+    of_processes = {answer.name for answer in machine_checks(GOOD, NONE, 2, "local", running=False)} - asked
+    assert of_processes == {"local runtime", "minio", "prometheus"}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.errors import SetupError
 from lab.runtime.local import state
 from lab.topology import HEAD, JUPYTER, STORE, Progress, State, worker
 from tests.unit.local.machine import SPEC, FakeProcess, Machine
@@ -55,6 +56,22 @@ def test_volumes_removes_everything(machine: Machine, tmp_path: Path, lab: Path)
 
     assert not lab.exists()
     assert not machine.running
+
+
+def test_what_cannot_be_deleted_is_named(
+    machine: Machine, tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(16, "Device or resource busy", str(path))
+
+    monkeypatch.setattr("lab.runtime.local.runtime.shutil.rmtree", busy)
+    with pytest.raises(SetupError, match=rf"cannot delete {lab}/\w+: Device or resource busy") as caught:
+        machine.runtime(tmp_path).down(volumes=True)
+    assert "mount point" in caught.value.hint
+    monkeypatch.undo()
+    machine.runtime(tmp_path).down(volumes=True)
+    assert not lab.exists()
 
 
 def test_a_lab_that_never_was_or_is_down_already_is_no_error(machine: Machine, tmp_path: Path) -> None:
