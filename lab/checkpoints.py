@@ -41,6 +41,8 @@ class LedgerReader:
         self._store, self._prefix = store, f"{LEDGER_PREFIX}/{job}/"
         self._read: set[str] = set()
         self._lines: list[bytes] = []
+        self._seen: set[bytes] = set()
+        """SHA-256 of every line so far."""
 
     def poll(self) -> tuple[Event, ...]:
         """The events stored since the last call, by time. Raises StoreError, and then loses none of them."""
@@ -48,8 +50,12 @@ class LedgerReader:
             if entry.key not in self._read and entry.key.endswith(".jsonl"):
                 self._lines.extend(self._store.get(entry.key).splitlines())
                 self._read.add(entry.key)
+        # A write whose answer was lost is repeated under another name: the copy may come with a later poll.
         lines, self._lines = self._lines, []
-        return parse_events(lines)
+        digests = [hashlib.sha256(line.strip()).digest() for line in lines]
+        new = [line for line, digest in zip(lines, digests, strict=True) if digest not in self._seen]
+        self._seen.update(digests)
+        return parse_events(new)
 
 
 class JobLedger:

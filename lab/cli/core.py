@@ -117,12 +117,12 @@ class Core:
         return run_demo(lab, spec, request, on_progress, on_moment)
 
     def image_vendor(self, choice: str) -> Vendor:
-        """For which GPUs images are meant: `auto` is those of this machine. Raises nothing."""
-        from lab.topology import Vendor
+        """For which GPUs images are meant: `auto` is what `up` would choose here. Raises nothing."""
+        from lab.topology import LabSpec, Vendor
 
         if choice != "auto":
             return Vendor(choice)
-        return next((found.gpus[0].vendor for found in self.gpus("compose") if found.gpus), Vendor.NONE)
+        return self.gpu_plan(GpuRequest(), LabSpec.workers, "compose").vendor
 
     def images(self, vendor: Vendor) -> tuple[ImageNeed, ...]:
         """The images of a lab with these GPUs, then the stand-ins. Raises UnsupportedError."""

@@ -129,7 +129,11 @@ def _nvml_memory(nvml: Any, device: Any) -> int:
 
 
 def _nvidia_nodes(nvml: Any, device: Any) -> tuple[str, ...]:
-    return (f"/dev/nvidia{nvml.nvmlDeviceGetMinorNumber(device)}", "/dev/nvidiactl", "/dev/nvidia-uvm")
+    try:
+        minor = nvml.nvmlDeviceGetMinorNumber(device)
+    except nvml.NVMLError_NotSupported:  # WSL2, where all GPUs lie behind /dev/dxg
+        return ()
+    return (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
 def _text(value: str | bytes) -> str:

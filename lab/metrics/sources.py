@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lab.checkpoints import JobLedger, ledgers
+from lab.checkpoints import JobLedger
 from lab.cluster import RayApi
 from lab.jobs import Job, Jobs
 from lab.ledger import Number, Run, number
@@ -24,6 +24,7 @@ from lab.metrics.views import (
 )
 from lab.objectstore import Store
 from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
+from lab.topology import LEDGER_PREFIX
 
 SETTLE_SECONDS = 30.0
 """How long the ledger of an ended job is still looked at: its last lines may be on their way."""
@@ -81,8 +82,7 @@ class StoreSource:
         """What the store holds now. Raises StoreError; what was read before is kept."""
         now = self._clock()
         if self._discovered is None or now - self._discovered >= DISCOVER_SECONDS:
-            own = [name for name in ledgers(self._store) if name.startswith(INTERACTIVE)]
-            self._interactive, self._discovered = tuple(own[-MAX_INTERACTIVE:]), now
+            self._interactive, self._discovered = self._newest_interactive(), now
         jobs = tuple(self._jobs())[:MAX_JOBS]
         names = [*(job.submission_id for job in jobs), *self._interactive]
         self._ledgers = {name: self._ledgers.get(name) or JobLedger(self._store, name) for name in names}
@@ -102,6 +102,14 @@ class StoreSource:
                 view = run_view(name, run)
                 runs[view.job, view.run] = view  # a name that is used again is the newer run's
         return StoreView(tuple(runs.values()), self._read_faults())
+
+    def _newest_interactive(self) -> tuple[str, ...]:
+        """The ledgers of notebooks written last. Their names, Ray's job ids, begin anew with a head."""
+        written: dict[str, float] = {}
+        for entry in self._store.list(f"{LEDGER_PREFIX}/{INTERACTIVE}"):
+            name = entry.key.removeprefix(f"{LEDGER_PREFIX}/").partition("/")[0]
+            written[name] = max(written.get(name, 0.0), entry.modified)
+        return tuple(sorted(written, key=lambda name: (written[name], name))[-MAX_INTERACTIVE:])
 
     def _read_faults(self) -> tuple[LoggedFault, ...]:
         entries = [e for e in self._store.list(f"{FAULTS_PREFIX}/") if e.key.endswith(".json")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -42,10 +43,8 @@ def value(xml: str, name: str) -> str:
 
 def values(xml: str, name: str) -> list[str]:
     """The texts of all elements `name` that hold text."""
-    from xml.sax.saxutils import unescape
-
     parts = xml.split(f"<{name}>")[1:]
-    return [unescape(part.split("<", 1)[0], {"&quot;": '"', "&#34;": '"'}) for part in parts]
+    return [html.unescape(part.split("<", 1)[0]) for part in parts]
 
 
 class Client:

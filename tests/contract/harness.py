@@ -11,6 +11,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +83,10 @@ class Harness(ABC):
         """Remove the lab, whatever state it is in."""
         self.runtime().down(volumes=True)
 
+    def now(self) -> float:
+        """Seconds of this runtime's clock."""
+        return time.monotonic()
+
     def eventually(self, condition: Callable[[], T], what: str) -> T:
         """The first true value of `condition`, within this runtime's patience."""
         return eventually(condition, self.patience, what)
@@ -142,6 +147,9 @@ class FakeHarness(Harness):
 
     def leftovers(self) -> Callable[[], list[str]]:
         return lambda: [name for name in self.host.labs if name == self.name]
+
+    def now(self) -> float:
+        return self.host.clock()
 
     def eventually(self, condition: Callable[[], T], what: str) -> T:
         return eventually(condition, self.patience, what, clock=self.host.clock, sleep=self.host.clock.sleep)

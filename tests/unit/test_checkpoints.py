@@ -114,6 +114,15 @@ def test_a_poll_returns_only_what_is_new(store: FakeObjectStore) -> None:
     assert len(store.reads) == 2, "every object is read once"
 
 
+def test_a_line_that_was_stored_twice_is_one_event_whenever_the_copy_comes(store: FakeObjectStore) -> None:
+    kept = JobLedger(store, "job-1")
+    ledger(store, report(5, 1))
+    assert len(kept.poll().runs[0].attempts[0].reports) == 1
+    ledger(store, report(5, 1), report(6, 2), name="rank0-1-000001")
+    assert [r.progress for r in kept.poll().runs[0].attempts[0].reports] == [1, 2]
+    assert len(kept.events) == 2
+
+
 def test_a_kept_ledger_reads_no_object_twice_and_tells_the_whole_history(store: FakeObjectStore) -> None:
     kept = JobLedger(store, "job-1")
     assert kept.poll().runs == ()

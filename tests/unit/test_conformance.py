@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from lab.errors import StoreError
-from lab.objectstore.client import Client
+from lab.objectstore.client import Client, values
 from lab.objectstore.conformance import QUESTIONS, Finding, examine
 from lab.topology import Credentials
 from tests.unit.s3_wsgi import HOST, TRAINING, Server, WsgiPool
@@ -206,3 +206,8 @@ def test_pyarrow_is_skipped_where_it_is_not_installed(
 def test_an_address_that_is_none_is_told(address: str) -> None:
     with pytest.raises(StoreError, match="no address of an object store"):
         Client(address, TRAINING)
+
+
+def test_an_answers_text_is_read_whichever_way_its_signs_are_written() -> None:
+    xml = "<Key>&amp;&#39;a&apos; &#34;b&quot; &lt;1&gt;</Key><Key>c</Key>"
+    assert values(xml, "Key") == ["&'a' \"b\" <1>", "c"]

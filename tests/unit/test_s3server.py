@@ -257,6 +257,20 @@ def test_a_delete_that_the_disk_refuses_is_undone(server: Server, monkeypatch: p
     assert server("GET", "/ray/a").data == b"x"
 
 
+def test_an_object_with_a_header_of_another_version_is_left_out_and_kept(server: Server, root: Path) -> None:
+    server("PUT", "/ray/good", b"good")
+    server("PUT", "/ray/newer", b"of a newer version")
+    for path in (root / "buckets" / "ray").glob("*.object"):
+        header, _, body = path.read_bytes().partition(b"\n")
+        if b'"newer"' in header:
+            path.write_bytes(json.dumps({**json.loads(header), "colour": "red"}).encode() + b"\n" + body)
+    server = restart(server, root)
+    assert server.keys() == ["good"]
+    assert "its header cannot be read" in server.log[0]
+    assert len(list((root / "buckets" / "ray").glob("*.object"))) == 2
+    server.die()
+
+
 def test_half_written_files_are_removed_at_the_start(server: Server, root: Path) -> None:
     server("PUT", "/ray/good", b"good")
     server("PUT", "/ray/cut", b"cut short")

@@ -23,6 +23,9 @@ TIMEOUT_SECONDS = 4.0
 TOLERANCE_SECONDS = 1.0
 """The kernel's clock ticks are coarse."""
 
+FORGOTTEN_SECONDS = 120.0
+"""After this time no node of the container's last life is alive in Ray any more, stock settings included."""
+
 NODES = "/api/v0/nodes?detail=1&limit=1000"
 
 Get = Callable[[str, Mapping[str, str]], bytes]
@@ -49,10 +52,15 @@ def node_problem(name: str, rows: Sequence[Mapping[str, Any]], since: float) -> 
 
 
 def container_started(proc: Path = Path("/proc")) -> float:
-    """When this container's first process was started, in seconds since the epoch."""
+    """When this container's first process was started, in seconds since the epoch; 0 when that is long ago.
+
+    Then Ray has forgotten the node of the last life, and a clock that was set meanwhile, as after a virtual
+    machine was suspended, must not make this life's node look older than its container.
+    """
     ticks = int((proc / "1" / "stat").read_text().rpartition(")")[2].split()[19])
     up = float((proc / "uptime").read_text().split()[0])
-    return time.time() - up + ticks / os.sysconf("SC_CLK_TCK")
+    age = up - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age if age < FORGOTTEN_SECONDS else 0.0
 
 
 def node(environment: Mapping[str, str], since: float, fetch: Get = get) -> str:

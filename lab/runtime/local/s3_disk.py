@@ -11,6 +11,7 @@ after all of it was written, so it is whole or it is not there.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
@@ -132,11 +133,15 @@ class Disk:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def objects(self, bucket: str) -> Iterator[StoredObject]:
-        """Every whole object of a bucket; others are removed and logged."""
+        """Every whole object. Half-written ones are removed, unreadable ones left out; both are logged."""
         with os.scandir(self._buckets / bucket) as entries:
             paths = sorted(Path(e.path) for e in entries if e.name.endswith(".object"))
         for path in paths:
-            stored = _read(path)
+            try:
+                stored = _read(path)
+            except (ValueError, TypeError) as error:
+                self._log(f"left out {path.name} of bucket {bucket}: its header cannot be read ({error})")
+                continue
             if stored is None:
                 self._log(f"removed {path.name} of bucket {bucket}: it was only half-written")
                 path.unlink(missing_ok=True)
@@ -145,7 +150,9 @@ class Disk:
 
     def load(self, bucket: str, key: str) -> StoredObject | None:
         """One object, or None when it is not there."""
-        return _read(self._path(bucket, key))
+        with contextlib.suppress(ValueError, TypeError):
+            return _read(self._path(bucket, key))
+        return None
 
     def create_bucket(self, record: BucketRecord) -> None:
         """Raises StorageError."""
@@ -235,14 +242,15 @@ class DiskBuffer(io.RawIOBase):
 
 
 def _read(path: Path) -> StoredObject | None:
+    """The object in a file; None when there is none, or not all of it. Raises ValueError, TypeError."""
     try:
         with path.open("rb") as stream:
             header = stream.readline()
+            if not header.endswith(b"\n"):
+                return None
             record = ObjectRecord(**json.loads(header))
             whole = os.fstat(stream.fileno()).st_size == len(header) + record.size
     except FileNotFoundError:
-        return None
-    except (ValueError, TypeError):
         return None
     return StoredObject(record, path, len(header)) if whole else None
 

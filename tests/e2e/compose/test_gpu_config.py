@@ -145,6 +145,9 @@ def test_simulated_workers_offer_a_gpu_and_get_no_device(tmp_path: Path, workers
 
 def test_workers_differ_in_nothing_but_name_and_gpu(tmp_path: Path) -> None:
     services = config(tmp_path, nvidia(UUIDS[:3]), 3)
+    for name in ("NO_PROXY", "no_proxy"):  # the list of all services, the same for each
+        listed = [services[worker(i)]["environment"].pop(name) for i in range(3)]
+        assert listed[0] == listed[1] == listed[2]
     plain = [json.dumps(services[worker(i)], sort_keys=True) for i in range(3)]
     for i in range(3):
         plain[i] = plain[i].replace(worker(i), "NAME").replace(UUIDS[i], "UUID")

@@ -89,6 +89,8 @@ class FakeNvml:
         return SimpleNamespace(total=handle.total)
 
     def nvmlDeviceGetMinorNumber(self, handle: SimpleNamespace) -> int:
+        if handle.minor is None:  # WSL2
+            raise pynvml.NVMLError_NotSupported
         return int(handle.minor)
 
 
@@ -118,6 +120,14 @@ def test_every_nvidia_gpu_is_found_with_its_uuid_memory_and_device_nodes() -> No
             ("/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm"),
         ),
     )
+
+
+def test_under_wsl2_a_gpu_has_no_device_node_of_its_own_and_is_found_all_the_same() -> None:
+    there = device(0)
+    there.minor = None
+    found = nvidia(there)
+    assert [(gpu.uuid, gpu.device_nodes) for gpu in found.gpus] == [("GPU-00000000", ())]
+    assert found.problem == ""
 
 
 def test_a_gpu_in_mig_mode_contributes_its_slices_and_not_itself() -> None:

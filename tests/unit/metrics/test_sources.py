@@ -148,6 +148,16 @@ def test_training_in_a_notebook_is_found_by_its_ledger(lab: Lab) -> None:
     assert len(lab.source.read().runs) == MAX_INTERACTIVE
 
 
+def test_the_notebooks_that_trained_last_are_shown_whatever_their_names(lab: Lab) -> None:
+    for n in range(MAX_INTERACTIVE + 1):
+        lab.report(f"interactive-{n + 5:02d}000000", 1)
+    lab.now += 1
+    lab.report("interactive-01000000", 2)  # of a head that was started anew
+    shown = {run.job for run in lab.source.read().runs}
+    assert "interactive-01000000" in shown
+    assert "interactive-05000000" not in shown
+
+
 def test_a_store_that_fails_loses_nothing(lab: Lab) -> None:
     lab.jobs = [job("a")]
     lab.report("a", 1)

@@ -79,6 +79,8 @@ def test_the_start_of_the_container_is_that_of_its_first_process(tmp_path: Path)
 
     began = health.container_started(tmp_path)
     assert began == pytest.approx(time.time() - 100 + 5000 / os.sysconf("SC_CLK_TCK"), abs=1)
+    (tmp_path / "uptime").write_text("100000.0 50.0\n")
+    assert health.container_started(tmp_path) == 0.0, "a clock that was set meanwhile counts"
 
 
 def test_a_wrong_call_says_how(capsys: pytest.CaptureFixture[str]) -> None:
