@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,9 +30,27 @@ LINTERS: dict[str, tuple[str, ...]] = {
 Call = Callable[[Sequence[str], Mapping[str, str]], int]
 
 
-def call(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a process in the checkout, its output going where this process's goes; its exit code."""
-    return subprocess.run(argv, cwd=environment.ROOT, env=dict(env), check=False).returncode
+TEARDOWN_SECONDS = 120.0
+"""How long interrupted tests have to take their labs down: stopping one takes up to 10 s."""
+
+
+def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False) -> int:
+    """Run a process in the checkout, its output going where this process's goes; its exit code.
+
+    When interrupted, it waits for the process, which Ctrl-C reaches too: tests take their labs down.
+    """
+    stdout = sys.stderr if to_stderr else None
+    with subprocess.Popen(argv, cwd=environment.ROOT, env=dict(env), stdout=stdout) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt as interrupt:
+            if type(interrupt) is not KeyboardInterrupt:  # a signal to this process alone, such as SIGTERM
+                child.send_signal(signal.SIGINT)
+            try:
+                child.wait(TEARDOWN_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            raise
 
 
 @dataclass(frozen=True)

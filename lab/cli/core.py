@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,11 +183,7 @@ class Core:
 
     def test(self, arguments: Sequence[str], say: Callable[[str], None], *, to_stderr: bool) -> int:
         """Run labctl's own tests; returns their exit code. `to_stderr` keeps stdout for a JSON document."""
-        from lab import environment, testing
+        from lab import testing
 
-        def call(argv: Sequence[str], env: Mapping[str, str]) -> int:
-            return subprocess.run(
-                argv, cwd=environment.ROOT, env=dict(env), stdout=sys.stderr, check=False
-            ).returncode
-
-        return testing.run_tests(arguments, run=call if to_stderr else testing.call, say=say)
+        call = functools.partial(testing.call, to_stderr=to_stderr)
+        return testing.run_tests(arguments, run=call, say=say)

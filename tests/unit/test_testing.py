@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
 
-from lab import environment
+from lab import environment, testing
 from lab.errors import UsageError
 from lab.testing import PARTS, Selection, run_tests
 from tests.conftest import forbid_skip, summary
@@ -137,3 +139,38 @@ def test_the_summary_has_a_line_for_each_part_in_order() -> None:
         "tests/unit: 1 passed, 1 failed in 3.0 s",
         "tests/e2e: 1 passed in 3.0 s",
     ]
+
+
+def test_interrupted_tests_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal: list[object] = []
+
+    class Child:
+        def __enter__(self) -> Child:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def wait(self, timeout: float | None = None) -> int:
+            journal.append(("wait", timeout))
+            if timeout is None:
+                raise stop
+            return 2
+
+        def send_signal(self, number: int) -> None:
+            journal.append(("signal", number))
+
+    class Terminated(KeyboardInterrupt):
+        pass
+
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Child())
+    waited = ("wait", testing.TEARDOWN_SECONDS)
+    stop: KeyboardInterrupt = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        testing.call(["pytest"], {})
+    assert journal == [("wait", None), waited], "Ctrl-C has reached the child already"
+    journal.clear()
+    stop = Terminated()
+    with pytest.raises(Terminated):
+        testing.call(["pytest"], {})
+    assert journal == [("wait", None), ("signal", signal.SIGINT), waited]
