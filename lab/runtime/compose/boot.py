@@ -19,7 +19,7 @@ from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
 from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import last_lines, listing
+from lab.runtime.lastlines import last_lines, listing, ray_gave_up
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -39,9 +39,6 @@ START_SECONDS = 180.0
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Workers that start at the same time: a raylet that has not joined after 30 s ends (Ray 2.60, node.py)."""
-
-_GAVE_UP = "The current node timed out during startup"
-"""What `ray start` says then; on a machine that is busy for a moment a second try is worth it."""
 
 KEPT_LINES = 100_000
 """How much of the log of a service that did not start is kept in a file."""
@@ -204,7 +201,7 @@ class Boot:
         """Whether a node ended because Ray did not wait long enough for it, for the first time."""
         if container is None or container.state != "exited" or service in self._again:
             return False
-        return is_node(service) and any(_GAVE_UP in line for line in self._lines(container))
+        return is_node(service) and ray_gave_up(self._lines(container))
 
     def _check_alive(self, service: str, container: Container | None) -> None:
         if container is None:

@@ -9,7 +9,7 @@ from lab.errors import ServiceError, WaitTimeoutError
 from lab.home import make_private, write_private
 from lab.runtime.base import OnProgress
 from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import listing
+from lab.runtime.lastlines import listing, ray_gave_up
 from lab.runtime.local import causes, output, processes, readiness, services, state, temporary
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import Plan
@@ -59,7 +59,7 @@ class Boot:
                 on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
                 if is_node(name):  # raylets that start at the same instant on one host race for ports
                     others = {each: current.leaders[each] for each in waiting}
-                    self.wait(name, current.leaders[name], on_progress, begin, others)
+                    current = self.join(current, name, on_progress, begin, others)
                 else:
                     waiting.append(name)
             for name in waiting:
@@ -85,6 +85,26 @@ class Boot:
                 raise ServiceError(f"{service} could not be started: {error}") from error
             current = current.with_leader(service, identity)
             state.save(self._layout.folder, current)
+        return current
+
+    def join(
+        self,
+        current: LabState,
+        node: str,
+        on_progress: OnProgress,
+        begin: float,
+        others: Mapping[str, Identity] = NOBODY,
+    ) -> LabState:
+        """`wait` for a node that was spawned. One that Ray did not wait long enough for is spawned again."""
+        try:
+            self.wait(node, current.leaders[node], on_progress, begin, others)
+        except ServiceError:
+            if not ray_gave_up(self._last_lines(node)):
+                raise
+            detail = "started again: the machine was too busy"
+            on_progress(Progress(node, State.STARTING, detail, self._clock() - begin))
+            current = self.spawn(current, node)
+            self.wait(node, current.leaders[node], on_progress, begin, others)
         return current
 
     def wait(

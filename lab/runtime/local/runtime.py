@@ -261,7 +261,9 @@ class LocalRuntime(Runtime):
                 processes.end(identity, self._layout.mark(service), grace=0)
                 current = boot.spawn(current, service)
                 identity = current.leaders[service]
-            if wait:  # with the lock: two raylets must not start at the same instant
+            if wait and is_node(service):  # with the lock: two raylets must not start at the same instant
+                boot.join(current, service, on_progress, self._clock())
+            elif wait:
                 boot.wait(service, identity, on_progress, self._clock())
 
     def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:

@@ -405,3 +405,22 @@ def test_a_folder_that_cannot_be_written_is_a_setup_error(machine: Machine, tmp_
 
     with pytest.raises(SetupError, match="cannot write to"):
         machine.runtime(tmp_path).up(SPEC)
+
+
+GAVE_UP = "Exception: The current node timed out during startup. This could happen because ..."
+
+
+def test_a_node_that_ray_did_not_wait_for_is_started_once_more(machine: Machine, tmp_path: Path) -> None:
+    machine.dies, machine.last_words = {"ray-worker-0"}, {"ray-worker-0": GAVE_UP}
+    machine.on_spawn["ray-worker-0"] = machine.dies.clear  # called when this start has failed already
+    said: list[Progress] = []
+    assert machine.runtime(tmp_path).up(SPEC, said.append).healthy
+    assert machine.services("spawn").count("ray-worker-0") == 2
+    assert "started again: the machine was too busy" in [step.detail for step in said]
+
+
+def test_a_node_that_ray_does_not_wait_for_twice_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    machine.dies, machine.last_words = {"ray-worker-0"}, {"ray-worker-0": GAVE_UP}
+    with pytest.raises(ServiceError, match="timed out during startup"):
+        machine.runtime(tmp_path).up(SPEC)
+    assert machine.services("spawn").count("ray-worker-0") == 2
