@@ -157,10 +157,6 @@ class Engine:
         if found.returncode:
             raise self._no_answer(found.stderr)
 
-    def rootless(self) -> bool:
-        """Whether the engine runs without root: then user 0 of a container is the engine's own user."""
-        return "rootless" in self.ask("info", "--format", "{{json .SecurityOptions}}")
-
     def containers(self, project: str) -> tuple[Container, ...]:
         """The project's containers, those that do not run included."""
         ids = self.ask(
@@ -170,29 +166,11 @@ class Engine:
 
     def inspect(self, ids: Sequence[str]) -> tuple[Container, ...]:
         """These containers as they are now; one that is gone is left out."""
-        if not ids:
-            return ()
-        found = self._answer("inspect", "--type", "container", *ids)
-        try:
-            rows = json.loads(found.stdout or "[]")
-        except ValueError as error:
-            raise self._no_answer(found.stderr or str(error)) from error
-        if found.returncode and "no such" not in found.stderr.lower():
-            raise self._no_answer(found.stderr)
-        return tuple(_container(row) for row in rows)
+        return tuple(_container(row) for row in self._inspected(ids, "inspect", "--type", "container"))
 
     def volumes(self, project: str) -> dict[str, Mapping[str, str]]:
         """The project's volumes: name -> labels."""
-        names = self._named("volume", project)
-        if not names:
-            return {}
-        found = self._answer("volume", "inspect", *names)
-        try:
-            rows = json.loads(found.stdout or "[]")
-        except ValueError as error:
-            raise self._no_answer(found.stderr or str(error)) from error
-        if found.returncode and "no such" not in found.stderr.lower():
-            raise self._no_answer(found.stderr)
+        rows = self._inspected(self._named("volume", project), "volume", "inspect")
         return {row["Name"]: row.get("Labels") or {} for row in rows}
 
     def networks(self, project: str) -> tuple[str, ...]:
@@ -223,10 +201,8 @@ class Engine:
     # Doing
 
     @contextlib.contextmanager
-    def client(
-        self, files: Sequence[Path] = (), env_file: Path | None = None, project: str | None = None
-    ) -> Iterator[DockerClient]:
-        """python-on-whales for a project. What it raises becomes an EngineError in the engine's words."""
+    def client(self, files: Sequence[Path] = (), env_file: Path | None = None) -> Iterator[DockerClient]:
+        """python-on-whales for these files. What it raises becomes an EngineError in the engine's words."""
         from python_on_whales import DockerClient
         from python_on_whales.client_config import ClientNotFoundError
         from python_on_whales.exceptions import DockerException
@@ -237,7 +213,6 @@ class Engine:
                 client_call=list(self.call),
                 compose_files=list(files),
                 compose_env_files=[env_file] if env_file else [],
-                compose_project_name=project,
             )
         except ClientNotFoundError as error:
             raise missing_command(self.call[0]) from error
@@ -310,6 +285,19 @@ class Engine:
             left = [line for line in lines if not (gone and _GONE.search(line))]
             if left or not lines:
                 raise self._no_answer("\n".join(left) or f"`{called}`: exit code {found.returncode}")
+
+    def _inspected(self, names: Sequence[str], *question: str) -> Sequence[Mapping[str, Any]]:
+        """What the engine answers of these to `docker QUESTION NAMES`; one that is gone is left out."""
+        if not names:
+            return ()
+        found = self._answer(*question, *names)
+        try:
+            rows: list[Mapping[str, Any]] = json.loads(found.stdout or "[]")
+        except ValueError as error:
+            raise self._no_answer(found.stderr or str(error)) from error
+        if found.returncode and "no such" not in found.stderr.lower():
+            raise self._no_answer(found.stderr)
+        return rows
 
     def _named(self, kind: str, project: str) -> tuple[str, ...]:
         return tuple(self.ask(kind, "ls", "--quiet", "--filter", f"label={PROJECT_LABEL}={project}").split())

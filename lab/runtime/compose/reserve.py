@@ -96,7 +96,8 @@ def container_user(
             "use an engine without userns-remap, a rootless one, or --runtime local",
         )
     # Docker Desktop for Linux shows a bind mount's owner as root: its FAQ, and docker/for-mac#6734.
-    if engine.rootless() or (system == "linux" and "Docker Desktop" in said):
+    # The user 0 of a rootless engine's containers is the engine's own user.
+    if "name=rootless" in said or (system == "linux" and "Docker Desktop" in said):
         return 0, 0
     return (CONTAINER_USER, CONTAINER_USER) if uid() == 0 else (uid(), os.getegid())
 

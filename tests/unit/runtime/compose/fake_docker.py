@@ -182,9 +182,6 @@ class FakeEngine(Engine):
         if self.fake.down:
             raise EngineError("the Docker Engine is not running", "start it")
 
-    def rootless(self) -> bool:
-        return False
-
     def containers(self, project: str) -> tuple[Container, ...]:
         self.check_engine()
         return tuple(c for (owner, _), c in self.fake.containers.items() if owner == project)
