@@ -10,8 +10,8 @@ IMAGE_LOCK = cd requirements && $(UV) pip compile --python-version 3.11 --python
 # resolves it together with torch; in the lock it would force CUDA on every machine.
 CUDA = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc \
        nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
-       nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx \
-       triton
+       nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu12 nvidia-nccl-cu13 nvidia-nvjitlink \
+       nvidia-nvshmem-cu13 nvidia-nvtx triton
 
 .PHONY: help test unit contract e2e lint format lock upgrade clean
 

@@ -1,6 +1,7 @@
 """Installs packages into /opt/venv while an image is built; runs on the base image's Python alone.
 
-    install.py                    torch $TORCH_VERSION from $TORCH_INDEX, or from a wheel given to it
+    install.py                    torch $TORCH_VERSION from $TORCH_INDEX, or from a wheel given to it;
+                                  torchvision $TORCHVISION_VERSION from the same place, if it is there
     install.py REQUIREMENTS.txt   every other package, each with its hash; then what this torch needs more
 
 What the build is given besides: wheels at /build/wheels, a company's CA
@@ -58,6 +59,21 @@ def torch(version: str, index: str, wheels: Path) -> list[str]:
     return install("--no-deps", *torch_source(index, wheels), f"torch=={version}", wheels=wheels)
 
 
+def torchvision(version: str, index: str, wheels: Path) -> list[str]:
+    """Installs torchvision alone, of the same build as torch; empty where there is none of that build.
+
+    PyTorch's index has one of each build. Where torch is a wheel given to the build, only a wheel of
+    torchvision beside it is known to fit.
+    """
+    if any(wheels.glob("torchvision-*.whl")):
+        source = ["--no-index"]
+    elif index and not any(wheels.glob("torch-*.whl")):
+        source = ["--index-url", index]
+    else:
+        return []
+    return install("--no-deps", *source, f"torchvision=={version}", wheels=wheels)
+
+
 def rest(version: str, index: str, wheels: Path) -> list[str]:
     """Installs what this build of torch needs besides the locked packages: the CUDA or ROCm libraries."""
     extra = ["--extra-index-url", index] if index else []
@@ -68,7 +84,8 @@ def main(requirements: str = "") -> int:
     """Install torch, or what is locked; the exit code is pip's."""
     version, index = os.environ.get("TORCH_VERSION", ""), os.environ.get("TORCH_INDEX", "")
     if not requirements:
-        commands = [torch(version, index, WHEELS)]
+        vision = torchvision(os.environ["TORCHVISION_VERSION"], index, WHEELS)
+        commands = [torch(version, index, WHEELS), *([vision] if vision else [])]
     else:
         commands = [install("--no-deps", "--require-hashes", "-r", requirements, wheels=WHEELS)]
         commands += [rest(version, index, WHEELS)] if version else []

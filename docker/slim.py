@@ -59,7 +59,10 @@ TESTS_OF = (
 """Packages whose folders `tests` are dropped as well."""
 
 LAYERS = {
-    "torch": ("torch", "torchgen", "functorch", "nvidia", "triton", "torch-*", "nvidia_*", "triton-*"),
+    "torch": (
+        *("torch", "torchgen", "functorch", "nvidia", "triton", "torch-*", "nvidia_*", "triton-*"),
+        *("torchvision", "torchvision-*", "torchvision.libs"),
+    ),
     "ray": ("ray", "ray-*"),
 }
 """What in site-packages goes into a layer of its own; all else is in `packages`."""

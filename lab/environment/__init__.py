@@ -45,10 +45,12 @@ MODULES: dict[str, dict[str, str]] = {
         "ipywidgets": "ipywidgets",
         "jupyterlab": "jupyterlab",
         "moto": "moto[s3]",
+        "PIL": "pillow",
         "pytorch_lightning": "pytorch-lightning",
         "ray": "ray[default,train,tune]",
         "sklearn": "scikit-learn",
         "torch": "torch",
+        "xgboost": "xgboost",
     },
     "test": {
         "jsonschema": "jsonschema",

@@ -42,6 +42,21 @@ def test_torch_comes_from_a_wheel_of_this_machine_before_any_index(tmp_path: Pat
     assert argv[argv.index("--find-links") + 1] == str(tmp_path)
 
 
+def test_torchvision_is_of_the_same_build_as_torch_or_left_out(tmp_path: Path) -> None:
+    index = "https://example.org/whl/cpu"
+    assert f"--no-deps --index-url {index} torchvision==3" in " ".join(
+        install.torchvision("3", index, tmp_path)
+    )
+    assert install.torchvision("3", "", tmp_path) == []
+    (tmp_path / "torch-2+cpu-cp311-cp311-linux_x86_64.whl").touch()
+    assert install.torchvision("3", index, tmp_path) == []
+    (tmp_path / "torchvision-3+cpu-cp311-cp311-linux_x86_64.whl").touch()
+    argv = install.torchvision("3", index, tmp_path)
+    assert argv[argv.index("--find-links") + 1] == str(tmp_path)
+    assert "--no-index" in argv
+    assert index not in argv
+
+
 def test_the_secrets_of_a_build_reach_pip_and_nothing_else_does(tmp_path: Path) -> None:
     assert install.environment({"PIP_INDEX_URL": "", "A": "b"}, tmp_path) == {"A": "b"}
     (tmp_path / "ca").touch()
@@ -83,6 +98,9 @@ def venv(tmp_path: Path) -> Path:
         "torch-2.dist-info/METADATA",
         "torchgen/__init__.py",
         "torchmetrics/__init__.py",
+        "torchvision/__init__.py",
+        "torchvision.libs/libjpeg.so",
+        "torchvision-0.dist-info/METADATA",
         "ray/__init__.py",
         "ray/jars/ray.jar",
         "ray/rllib/__init__.py",
@@ -139,7 +157,10 @@ def test_each_large_package_gets_a_layer_of_its_own(venv: Path, tmp_path: Path) 
         for layer in layers.iterdir()
     }
     assert tops == {
-        "torch": {"torch", "torch-2.dist-info", "torchgen"},
+        "torch": {
+            *("torch", "torch-2.dist-info", "torchgen"),
+            *("torchvision", "torchvision-0.dist-info", "torchvision.libs"),
+        },
         "ray": {"ray", "ray-2.dist-info"},
         "packages": {"torchmetrics", "numpy", "mine"},
     }
@@ -151,7 +172,8 @@ def test_each_large_package_gets_a_layer_of_its_own(venv: Path, tmp_path: Path) 
 def test_the_image_has_the_packages_of_the_local_lab() -> None:
     ours, theirs = (context.locked((REQUIREMENTS / f"{name}.txt").read_text()) for name in ("image", "local"))
     assert context.torch_version(ROOT) == theirs["torch"]
-    assert {"ray", "pytorch-lightning", "jupyterlab", "minio", "prometheus-client"} <= set(ours)
+    needed = {"ray", "pytorch-lightning", "jupyterlab", "minio", "prometheus-client", "pillow", "xgboost-cpu"}
+    assert needed <= set(ours)
     shared = ours.keys() & theirs.keys()
     text = (REQUIREMENTS / "local.txt").read_text()
     assert not [name for name in shared if f"{name}=={ours[name]}" not in text]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from packaging.markers import Marker
 
 from lab import environment
 from lab.environment.progress import pinned
@@ -34,8 +35,9 @@ def test_every_requirement_is_pinned_for_every_python(group: str) -> None:
 @pytest.mark.parametrize("group", environment.BUILDS_ON)
 def test_a_missing_module_can_be_named_for_every_requirement(group: str) -> None:
     stubs = {name for name in wanted(group) if name.startswith("types-")}
+    builds = {name for name in wanted(group) if name.removesuffix("-cpu") in set(wanted(group)) - {name}}
     packages = {name for package in environment.MODULES[group].values() for name in pinned(package)}
-    assert packages == set(wanted(group)) - stubs
+    assert packages == set(wanted(group)) - stubs - builds
 
 
 def test_the_groups_agree_on_every_package_they_share() -> None:
@@ -56,3 +58,12 @@ def test_the_lock_leaves_torchs_cuda_packages_to_torch() -> None:
     names = pinned("\n".join(pins("local")))
     cuda = {name for name in names if name.startswith(("nvidia-", "cuda-")) or name == "triton"}
     assert cuda <= {"nvidia-ml-py"}
+
+
+def test_exactly_one_build_of_xgboost_is_for_each_system() -> None:
+    markers = [Marker(line.partition(" ; ")[2]) for line in pins("local") if line.startswith("xgboost")]
+    assert len(markers) == 2
+    for system in ("linux", "darwin", "win32"):
+        for machine in ("x86_64", "aarch64", "arm64", "AMD64"):
+            fits = [m.evaluate({"sys_platform": system, "platform_machine": machine}) for m in markers]
+            assert sum(fits) == 1, (system, machine)

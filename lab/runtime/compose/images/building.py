@@ -116,7 +116,10 @@ def _context(
     machine: Machine, settings: context.PipSettings, variant: str, progress: Progress
 ) -> Iterator[Path]:
     """The folder that a build gets as its context."""
-    pins = {"torch": context.torch_version(machine.root)}
+    pins = {
+        "torch": context.torch_version(machine.root),
+        "torchvision": context.torchvision_version(machine.root),
+    }
     for name in ("image", "standin"):
         pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="raylab-build-") as folder:

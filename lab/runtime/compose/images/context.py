@@ -39,6 +39,9 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PR
 CONFIG_KEYS = ("index-url", "extra-index-url", "trusted-host", "timeout", "retries")
 """What of pip's own configuration holds inside a build too."""
 
+TORCH_BUILDS = ("torch", "torchvision")
+"""The packages that have a build for each variant, named in the label of their version."""
+
 IMAGE_PYTHON = "cp311"
 """The tag of the Python of the default base image."""
 
@@ -118,9 +121,17 @@ def locked(text: str) -> dict[str, str]:
 
 def torch_version(root: Path) -> str:
     """The version of torch that the image gets; the lock leaves it to the variant's index."""
-    (version,) = re.findall(
-        r"^ARG TORCH_VERSION=(\S+)$", (root / "docker/Dockerfile").read_text(), re.MULTILINE
-    )
+    return _version("TORCH_VERSION", root)
+
+
+def torchvision_version(root: Path) -> str:
+    """The version of torchvision that belongs to that torch."""
+    return _version("TORCHVISION_VERSION", root)
+
+
+def _version(argument: str, root: Path) -> str:
+    text = (root / "docker/Dockerfile").read_text()
+    (version,) = re.findall(rf"^ARG {argument}=(\S+)$", text, re.MULTILINE)
     return str(version)
 
 
@@ -138,13 +149,18 @@ def wheels(
             tags, system = parts[-3], parts[-1]
             fits = IMAGE_PYTHON in tags or "py3" in tags or (parts[-2] == "abi3" and tags.startswith("cp3"))
             runs = system == "any" or ("linux" in system and system.endswith(machine))
-            if pins.get(name) == version and fits and runs and (name != "torch" or _build_is(label, variant)):
+            if (
+                pins.get(name) == version
+                and fits
+                and runs
+                and (name not in TORCH_BUILDS or _build_is(label, variant))
+            ):
                 taken.add(path.name)
                 yield path
 
 
 def _build_is(label: str, variant: str) -> bool:
-    """Whether the local label of a torch wheel is of the variant; PyPI's has none and is the CUDA build."""
+    """Whether a wheel with this local label is of the variant; PyPI's have none and are the CUDA build."""
     if variant == "cuda":
         return not label or label.startswith("cu")
     return label.startswith(variant)

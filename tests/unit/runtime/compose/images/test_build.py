@@ -109,11 +109,12 @@ def test_the_context_holds_the_locked_requirements_and_the_wheels_of_this_machin
 
 
 def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> None:
-    pins = {"torch": "2.13.0", "ray": "2.60.0", "minio": "7.2.20"}
+    pins = {"torch": "2.13.0", "torchvision": "0.28.0", "ray": "2.60.0", "minio": "7.2.20"}
     fitting = [
         "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl",
         "ray-2.60.0-cp311-cp311-manylinux2014_x86_64.whl",
         "minio-7.2.20-py3-none-any.whl",
+        "torchvision-0.28.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl",
     ]
     others = [
         "torch-2.13.0+cu130-cp311-cp311-manylinux_2_28_x86_64.whl",
@@ -123,6 +124,8 @@ def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> N
         "ray-2.60.0-cp311-cp311-macosx_11_0_arm64.whl",
         "minio-7.2.19-py3-none-any.whl",
         "moto-5.2.5-py3-none-any.whl",
+        "torchvision-0.28.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "torchvision-0.29.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl",
         "broken.whl",
     ]
     for name in (*fitting, *others):
@@ -130,7 +133,8 @@ def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> N
     taken = {path.name for path in context.wheels((tmp_path,), pins, "cpu", "x86_64")}
     assert taken == set(fitting)
     cuda = {path.name for path in context.wheels((tmp_path,), pins, "cuda", "x86_64")}
-    assert {name for name in cuda if name.startswith("torch")} == {others[0], others[1]}
+    assert {name for name in cuda if name.startswith("torch-")} == {others[0], others[1]}
+    assert {name for name in cuda if name.startswith("torchvision")} == {others[7]}
 
 
 def test_a_torch_index_of_the_users_own_counts(tmp_path: Path) -> None:
