@@ -1,0 +1,173 @@
+"""Results of lessons: judged from evidence, kept on the host and in the store, drawn as plain text."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab import __version__
+from lab.checks.model import Check
+from lab.home import write_private
+from lab.lessons.catalogue import numbers
+from lab.lessons.evidence import folder
+from lab.lessons.model import (
+    RESULT_SCHEMA,
+    Evidence,
+    JobRecord,
+    Lesson,
+    LessonCheck,
+    LessonResult,
+    digest,
+    failed,
+)
+from lab.objectstore import MissingObjectError
+
+if TYPE_CHECKING:
+    from lab.objectstore import Store
+
+Document = dict[str, Any]
+
+
+def ask(check: LessonCheck, evidence: Evidence) -> Check:
+    """The answer of one check. What a student's notebook recorded may have any form: then it has failed."""
+    try:
+        return check(evidence)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
+        name = check.__name__.replace("_", " ")
+        return failed(name, f"what was recorded cannot be read ({type(error).__name__}: {error})")
+
+
+def judge(
+    lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = (), student: str = ""
+) -> LessonResult:
+    """Every check of `lesson` on `evidence`, and `more` that were answered elsewhere."""
+    status = evidence.status
+    return LessonResult(
+        lesson=lesson.number,
+        name=lesson.name,
+        title=lesson.title,
+        student=student,
+        lab=status.name,
+        runtime=status.runtime,
+        gpu=status.gpu.vendor.value,
+        raylab_version=__version__,
+        ray_version=evidence.ray_version,
+        at=at,
+        checks=(*(ask(check, evidence) for check in lesson.checks), *more),
+        measured=evidence.records,
+        jobs=tuple(JobRecord(job.submission_id, job.status) for job in evidence.jobs),
+    )
+
+
+def file_name(lesson: int) -> str:
+    """What the result of a lesson is called on the host."""
+    return f"lesson-{lesson:02d}.json"
+
+
+def store_key(lesson: int) -> str:
+    """Where in the bucket the result of a lesson lies."""
+    return f"{folder(lesson)}/result.json"
+
+
+def keep_in_store(store: Store, result: LessonResult) -> None:
+    """Put the result into the store, in place of an older one. Raises StoreError."""
+    store.put(store_key(result.lesson), dump(result.to_json()).encode())
+
+
+def keep_on_host(place: Path, document: Mapping[str, Any]) -> Path:
+    """Write a result into the lab's folder of lessons; returns the file. Raises SetupError."""
+    path = place / file_name(int(document["lesson"]))
+    write_private(path, dump(document) + "\n")
+    return path
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """A document as a person can read it."""
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def on_host(place: Path) -> dict[int, Document]:
+    """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
+    found = {}
+    for number in numbers():
+        try:
+            document = _result(json.loads((place / file_name(number)).read_text(encoding="utf-8")), number)
+        except (OSError, ValueError):
+            continue
+        if document is not None:
+            found[number] = document
+    return found
+
+
+def in_store(store: Store) -> dict[int, Document]:
+    """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
+    found = {}
+    for number in numbers():
+        try:
+            document = _result(json.loads(store.get(store_key(number))), number)
+        except (MissingObjectError, ValueError):
+            continue
+        if document is not None:
+            found[number] = document
+    return found
+
+
+def newest(*sources: Mapping[int, Document]) -> dict[int, Document]:
+    """Of each lesson its best result: one that passed before one that did not, then the newer."""
+    found: dict[int, Document] = {}
+    for source in sources:
+        for number, document in source.items():
+            other = found.get(number)
+            if other is None or _rank(document) > _rank(other):
+                found[number] = document
+    return dict(sorted(found.items()))
+
+
+def _rank(document: Document) -> tuple[bool, float]:
+    return bool(document["passed"]), float(document["at"])
+
+
+def _result(document: Any, lesson: int) -> Document | None:
+    """The document if it is an intact result of this lesson."""
+    if not isinstance(document, dict) or document.get("schema") != RESULT_SCHEMA:
+        return None
+    return (
+        document if document.get("lesson") == lesson and document.get("sha256") == digest(document) else None
+    )
+
+
+def table(lesson: Lesson, result: LessonResult) -> list[str]:
+    """The result as lines of plain text, as wide as its longest check."""
+    width = max((len(check.name) for check in result.checks), default=0)
+    lines = []
+    for check in result.checks:
+        good = check.outcome == "passed"
+        lines.append(f"  {'ok  ' if good else 'FAIL'}  {check.name:<{width}}  {check.detail}".rstrip())
+        if check.hint and not good:
+            lines.append(f"        {'':<{width}}  -> {check.hint}")
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.at))
+    done = sum(check.outcome == "passed" for check in result.checks)
+    verdict = "passed" if result.passed else "not passed yet"
+    return [
+        f"Lesson {lesson.number}, {lesson.title}: {verdict} ({done} of {len(result.checks)} checks), {when}",
+        *lines,
+    ]
+
+
+__all__ = [
+    "Document",
+    "ask",
+    "dump",
+    "file_name",
+    "in_store",
+    "judge",
+    "keep_in_store",
+    "keep_on_host",
+    "newest",
+    "on_host",
+    "store_key",
+    "table",
+]
