@@ -1,3 +1,24 @@
-"""raylab: a small Ray cluster with an object store on one machine, broken on purpose, recovery proven."""
+"""raylab: a small Ray cluster with an object store on one machine, broken on purpose, recovery proven.
+
+    from lab import Lab
+
+docs/python.md has the rest. Nothing heavy is imported before `Lab` is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
 
 __version__ = "0.1.0"
+__all__ = ["Lab", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Lab":
+        from lab.lab import Lab
+
+        return Lab
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.cluster import Node, RayApi, infeasible, places
-from lab.errors import RefusedError
+from lab.errors import RefusedError, UsageError
 from lab.jobs import Job, Jobs
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.submission import Submission, check_command
-from lab.topology import HEAD, REGION, Endpoints, LabSpec, LabStatus, Progress, State, is_worker
+from lab.topology import (
+    DEFAULT_LAB,
+    HEAD,
+    REGION,
+    Endpoints,
+    LabSpec,
+    LabStatus,
+    Progress,
+    State,
+    check_lab_name,
+    is_worker,
+)
 from lab.workloads import find_workload
 
 if TYPE_CHECKING:
@@ -46,11 +58,31 @@ class Placement:
         return tuple(dict.fromkeys([*(service for _, service in self.workers), *filter(None, [self.driver])]))
 
 
+def open_runtime(kind: str | None, name: str | None) -> Runtime:
+    """The runtime of a lab; what is None is what the environment says. Raises what `Lab()` raises."""
+    from lab.runtime.select import NAME_VARIABLE, RUNTIME_VARIABLE, choose
+
+    name = name or os.environ.get(NAME_VARIABLE) or DEFAULT_LAB
+    check_lab_name(name)
+    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", name).runtime
+
+
 class Lab:
     """A lab on one runtime. Opens connections when they are first used."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, runtime: Runtime | str | None = None, *, name: str | None = None) -> None:
+        """The lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name already.
+
+        What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
+        `auto`. Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up
+        on another runtime than asked for.
+        """
+        if isinstance(runtime, Runtime):
+            if name not in (None, runtime.lab):
+                raise UsageError(f"the runtime is that of lab {runtime.lab}, not of {name}", "leave name out")
+            self.runtime = runtime
+        else:
+            self.runtime = open_runtime(runtime, name)
         self._ledgers: dict[str, JobLedger] = {}
 
     @property

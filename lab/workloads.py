@@ -11,6 +11,7 @@ that say how many workers the training has and what each asks of a node: labctl 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,9 @@ from typing import Any
 
 from lab.errors import NotFoundError, UsageError
 
-WORKSPACE = Path(__file__).resolve().parent.parent / "workspace"
+WORKSPACE = Path(os.environ.get("RAYLAB_WORKSPACE") or Path(__file__).resolve().parent.parent / "workspace")
+"""The folder of the workloads. In JupyterLab's container it is mounted elsewhere than beside the code."""
+
 MANIFEST = "workload.json"
 TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
 

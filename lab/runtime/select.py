@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from lab.runtime.compose.engine import Engine
 
 KINDS = ("auto", "local", "compose")
+"""What a person may ask for."""
+
+INSIDE = "inside"
+"""What JupyterLab's container asks for, in RAYLAB_RUNTIME: the lab it runs in."""
+
+RUNTIME_VARIABLE = "RAYLAB_RUNTIME"
+NAME_VARIABLE = "RAYLAB_NAME"
 
 HTTPS_PORT = 443
 REGISTRY_SECONDS = 1.0
@@ -64,7 +71,7 @@ def choose(
     missing_image: Callable[[], str] = missing_image,
     can_fetch: Callable[[], bool] = registry_answers,
 ) -> Choice:
-    """The runtime `kind` (one of KINDS) for the lab of this name.
+    """The runtime `kind` (one of KINDS, or INSIDE) for the lab of this name.
 
     `auto` takes the runtime on which the lab was started and not taken down since; else containers where they
     can run, else processes.
@@ -74,6 +81,10 @@ def choose(
     Raises UsageError for an unknown kind, UnsupportedError for one that cannot run here, RefusedError when
     the lab is up on the other runtime.
     """
+    if kind == INSIDE:
+        from lab.runtime.inside import InsideRuntime
+
+        return Choice(InsideRuntime(lab), INSIDE, "this process runs in the lab")
     if kind not in KINDS:
         raise UsageError(f"--runtime {kind}: unknown", f"known: {', '.join(KINDS)}")
     folder = folder or home() / lab

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from lab.submission import Submission
 from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
 
 W0, W1 = worker(0), worker(1)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def node(node_id: str, service: str, *, alive: bool = True, cpus: float = 8.0) -> Node:
@@ -307,3 +310,44 @@ def test_a_job_is_final_in_three_states() -> None:
 def test_ranks_that_do_not_fit_have_a_reason(ranks: int, each: dict[str, float], message: str) -> None:
     nodes = (node("a", "ray-worker-0"), node("b", "ray-worker-1"), node("c", "ray-worker-1", alive=False))
     assert why_ranks_wait(ranks, each, nodes) == message
+
+
+# Opened from Python
+
+
+def test_a_lab_without_arguments_is_the_one_that_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
+    monkeypatch.setenv("RAYLAB_NAME", "theirs")
+    monkeypatch.setenv("RAYLAB_RUNTIME", "local")
+
+    assert (Lab().name, Lab().runtime.kind) == ("theirs", "local")
+    assert Lab(name="mine").name == "mine"
+    monkeypatch.delenv("RAYLAB_NAME")
+    assert Lab().name == "raylab"
+    assert not list(tmp_path.iterdir()), "opening a lab writes nothing"
+
+
+def test_a_lab_of_a_runtime_has_the_runtimes_name() -> None:
+    runtime = FakeRuntime("theirs")
+
+    assert Lab(runtime).name == Lab(runtime, name="theirs").name == "theirs"
+    with pytest.raises(UsageError, match="of lab theirs, not of mine"):
+        Lab(runtime, name="mine")
+
+
+def test_a_name_that_cannot_be_a_labs_and_an_unknown_runtime_are_refused() -> None:
+    with pytest.raises(UsageError, match="not a lab name"):
+        Lab(name="../x", runtime="local")
+    with pytest.raises(UsageError, match="unknown"):
+        Lab(runtime="slurm")
+
+
+def test_the_package_has_the_lab_and_imports_nothing_heavy_for_it() -> None:
+    code = "import sys, lab; light = 'lab.lab' not in sys.modules; from lab import Lab; import lab.lab;"
+    code += (
+        "print(light, Lab is lab.lab.Lab, sorted({'ray', 'torch', 'pyarrow', 'minio'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "True True []"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import knobs
+from lab.home import HOME_VARIABLE
 from lab.runtime.local.processes import MARK
 from lab.runtime.ports import LOOPBACK, USUAL
 from lab.secrets import JUPYTER_FILE, RAY_FILE, ROOT_PASSWORD_FILE, ROOT_USER_FILE, STORE_FILE, Secrets
@@ -200,6 +201,12 @@ class Plan:
     def _jupyter_environment(self) -> dict[str, str]:
         own = self.layout.folder / "jupyter"
         return {
+            # `from lab import Lab`, and `Lab()` is this lab.
+            "PYTHONPATH": os.pathsep.join([str(PROBE), str(ROOT)]),
+            HOME_VARIABLE: str(self.layout.folder.parent),
+            "RAYLAB_NAME": self.spec.name,
+            "RAYLAB_RUNTIME": "local",
+            "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "JUPYTER_TOKEN_FILE": str(self.layout.secrets / JUPYTER_FILE),
             "JUPYTER_CONFIG_PATH": str(JUPYTER_SETTINGS),
             # What the user's other Jupyter is set to, and its extensions, stay out of the lab.

@@ -185,6 +185,16 @@ def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
     assert (Path(environment["PYTHONPATH"]) / "raylab_probe" / "train.py").is_file()
 
 
+def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
+    commands = every(plan())
+
+    environment = commands[JUPYTER].environment
+    assert str(ROOT) in environment["PYTHONPATH"].split(os.pathsep)
+    named = {name: environment[name] for name in ("RAYLAB_HOME", "RAYLAB_NAME", "RAYLAB_RUNTIME")}
+    assert named == {"RAYLAB_HOME": "/labs", "RAYLAB_NAME": "raylab", "RAYLAB_RUNTIME": "local"}
+    assert [n for n, c in commands.items() if "RAYLAB_NAME" in c.environment] == [JUPYTER]
+
+
 def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_secrets() -> None:
     there = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text()
     text = prometheus_config(plan(prometheus="/bin/prometheus"))
