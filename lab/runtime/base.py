@@ -68,6 +68,10 @@ class Runtime(ABC):
         Stored objects survive unless `volumes` is true.
         """
 
+    def kept(self) -> tuple[str, ...]:
+        """Where the stored objects lie that `down` leaves: folders or volumes; empty when there are none."""
+        return ()
+
     @abstractmethod
     def status(self) -> LabStatus:
         """The lab as it is now. Never raises because a service is broken: that is what it reports."""
@@ -116,8 +120,18 @@ class Runtime(ABC):
         """Let a paused service go on; does nothing to one that is not paused."""
 
     @abstractmethod
-    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+    def execute(
+        self,
+        service: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Execution:
         """Run a command as the service would: in its container, or with its environment.
+
+        `on_line` gets each line of its output, without newline, as soon as it is there; when it raises, the
+        command is given up. What is given up may go on in a container.
 
         A command that is not found is an exit code other than 0. Raises WaitTimeoutError after `timeout`
         seconds, LabDownError also when the service is not running.

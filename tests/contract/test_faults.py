@@ -114,6 +114,21 @@ def test_a_command_runs_as_the_service_would(lab: Harness) -> None:
     assert missing.output
 
 
+def test_the_output_of_a_command_is_given_a_line_at_a_time(lab: Harness) -> None:
+    command = ["printenv", "RAYLAB_SERVICE_NAME", "RAY_AUTH_MODE"]
+    lab.scripted(WORKER, command, f"{WORKER}\ntoken\n")
+    lines: list[str] = []
+    ended = lab.runtime().execute(WORKER, command, on_line=lines.append)
+    assert lines == ended.output.splitlines() == [WORKER, "token"]
+    assert ended.exit_code == 0
+
+    def refuse(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lab.runtime().execute(WORKER, command, on_line=refuse)
+
+
 def test_the_store_keeps_its_objects_when_it_is_killed(lab: Harness) -> None:
     lab.put("contract/kill", b"written before the kill")
     lab.runtime().kill(STORE)

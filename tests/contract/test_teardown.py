@@ -40,8 +40,10 @@ def test_the_objects_can_be_deleted_after_down(lab: Harness) -> None:
     lab.put("contract/later", b"written before down")
     lab.runtime().down()
     assert lab.stored()
+    assert lab.runtime().kept()
     lab.runtime().down(volumes=True)
     assert not lab.stored()
+    assert lab.runtime().kept() == ()
 
 
 def test_down_with_volumes_deletes_the_objects_of_a_lab_that_is_up(lab: Harness) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import EngineError, WaitTimeoutError
+from lab.runtime.streaming import OnLine, stream
 
 if TYPE_CHECKING:
     from python_on_whales import DockerClient
@@ -125,10 +126,10 @@ def _signal(child: subprocess.Popen[str], number: int) -> None:
 class Engine:
     """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
 
-    def __init__(self, call: Sequence[str] = ("docker",), run: Run = run_apart) -> None:
+    def __init__(self, call: Sequence[str] = ("docker",), run: Run = run_apart, stream: Run = stream) -> None:
         """`call` is the command that stands for `docker`; a test gives another."""
         self.call = tuple(call)
-        self._run = run
+        self._run, self._stream = run, stream
 
     # Looking
 
@@ -238,18 +239,21 @@ class Engine:
             argv = [*client.docker_cmd, *verb.split(), *options, *names]
         self._do(argv, f"docker {verb}", ACT_SECONDS + grace, gone)
 
-    def execute(self, container: str, argv: Sequence[str], timeout: float) -> tuple[int, str]:
+    def execute(
+        self, container: str, argv: Sequence[str], timeout: float, on_line: OnLine | None = None
+    ) -> tuple[int, str]:
         """Run a command in a container: its exit code, and both output streams together.
 
-        Raises WaitTimeoutError after `timeout` seconds; the command may go on in the container then.
+        `on_line` gets each line as soon as it is there. Raises WaitTimeoutError after `timeout` seconds; the
+        command may go on in the container then.
         """
+        command = [*self._argv("exec", container), *argv]
+        environment = clean_environment()
         try:
-            found = self._run(
-                [*self._argv("exec", container), *argv],
-                timeout=timeout,
-                env=clean_environment(),
-                merged=True,
-            )
+            if on_line is None:
+                found = self._run(command, timeout=timeout, env=environment, merged=True)
+            else:
+                found = self._stream(command, on_line, timeout=timeout, env=environment, grace=END_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
         except OSError as error:

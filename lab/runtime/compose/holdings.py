@@ -90,9 +90,9 @@ class Holdings:
         if names:
             self._engine.act("volume rm", names, gone=True)
 
-    def check_volumes(self) -> None:
-        """Raises RefusedError when a volume of the project is somebody else's."""
-        check_volumes(self._engine, self._project, self._folder)
+    def check_volumes(self) -> tuple[str, ...]:
+        """The project's volumes. Raises RefusedError when one is somebody else's."""
+        return check_volumes(self._engine, self._project, self._folder)
 
     def _check_own(self, container: Container) -> None:
         folder = container.labels.get(FOLDER_LABEL)

@@ -206,6 +206,10 @@ class ComposeRuntime(Runtime):
         up = any(s.state not in (State.ABSENT, State.EXITED) for s in found)
         return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, (*current.notes, *notes))
 
+    def kept(self) -> tuple[str, ...]:
+        """See Runtime.kept: the store's volume. Raises EngineError, RefusedError."""
+        return tuple(name for name in self._holdings.check_volumes() if name.endswith("_objects"))
+
     def spec(self) -> LabSpec:
         """See Runtime.spec."""
         return self._up()[0].spec
@@ -289,12 +293,19 @@ class ComposeRuntime(Runtime):
         if wait:
             boot.wait([service], on_progress, begin)
 
-    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+    def execute(
+        self,
+        service: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Execution:
         """See Runtime.execute."""
         container = self._running(service)
         if container.state != "running":
             raise LabDownError(f"{service} is {container.state}", f"`labctl restart {service}` starts it")
-        return Execution(*self._engine.execute(container.id, argv, timeout))
+        return Execution(*self._engine.execute(container.id, argv, timeout, on_line))
 
     # Inside
 

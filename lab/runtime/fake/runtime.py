@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lab.cluster import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
@@ -92,6 +92,11 @@ class FakeRuntime(Runtime):
             process.polls = max(0, process.polls - 1)
         return self._status()
 
+    def kept(self) -> tuple[str, ...]:
+        """See Runtime.kept."""
+        self._note("kept")
+        return ("the fake disk",) if self.host.objects.get(self.lab) else ()
+
     def spec(self) -> LabSpec:
         """See Runtime.spec."""
         self._note("spec")
@@ -161,13 +166,24 @@ class FakeRuntime(Runtime):
         elif error := self.host.failures.pop((self.lab, service), None):
             lab.end(service, str(error))
 
-    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+    def execute(
+        self,
+        service: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Execution:
         """See Runtime.execute. Answers what `answer` says; any other command is not found."""
         self._note("execute", service)
         if self._running(service).state(service) is State.PAUSED:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s")
         missing = Execution(127, f"{argv[0]}: not found\n")
-        return self.host.answers.get((self.lab, service, tuple(argv)), missing)
+        ended = self.host.answers.get((self.lab, service, tuple(argv)), missing)
+        if on_line is not None:
+            for line in ended.output.splitlines():
+                on_line(line)
+        return ended
 
     # For tests: what is to happen
 

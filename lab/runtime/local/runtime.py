@@ -34,6 +34,7 @@ from lab.runtime.local import output, processes, readiness, reserve, services, s
 from lab.runtime.local.boot import START_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
+from lab.runtime.streaming import stream
 from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -181,6 +182,11 @@ class LocalRuntime(Runtime):
         up = any(s.state not in (State.ABSENT, State.EXITED) for s in found)
         return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, (*current.notes, *notes))
 
+    def kept(self) -> tuple[str, ...]:
+        """See Runtime.kept: the folders of the store that hold something."""
+        places = sorted((self._folder / "objects").glob("*"))
+        return tuple(str(place) for place in places if place.is_dir() and any(place.iterdir()))
+
     def spec(self) -> LabSpec:
         """See Runtime.spec."""
         return self._up_state().spec
@@ -266,23 +272,33 @@ class LocalRuntime(Runtime):
             elif wait:
                 boot.wait(service, identity, on_progress, self._clock())
 
-    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+    def execute(
+        self,
+        service: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Execution:
         """See Runtime.execute. The process carries the service's mark: `down` would end it too."""
         current = self._running(service)
         command = self._plan(current).command(service)
         try:
-            ended = subprocess.run(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(command.environment),
-                cwd=command.cwd,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-            )
+            if on_line is None:
+                ended = subprocess.run(
+                    list(argv),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=dict(command.environment),
+                    cwd=command.cwd,
+                    text=True,
+                    errors="replace",
+                    timeout=timeout,
+                    check=False,
+                )
+            else:
+                ended = stream(argv, on_line, timeout=timeout, env=command.environment, cwd=command.cwd)
         except subprocess.TimeoutExpired as error:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
         except OSError as error:

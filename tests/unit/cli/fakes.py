@@ -157,7 +157,14 @@ class FakeRuntime(Runtime):
         self.states[service] = State.HEALTHY
         on_progress(Progress(service, State.HEALTHY, "", 2.0))
 
-    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+    def execute(
+        self,
+        service: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Execution:
         self._need(service)
         return Execution(127, f"{argv[0]}: not found")
 

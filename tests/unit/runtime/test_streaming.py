@@ -1,0 +1,66 @@
+"""A command read while it runs. Its process is short: what is tested is the pipe and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lab.runtime.streaming import stream
+
+TALKS = (
+    "import sys; print('one'); print('two', file=sys.stderr, flush=True); print('three', end=''); sys.exit(3)"
+)
+STAYS = "import sys, time; print('here', flush=True); time.sleep(600)"
+BRIEF = "import time; time.sleep(4)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {STAYS}"
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-u", "-c", code]
+
+
+def test_each_line_of_both_streams_is_given_and_the_whole_is_kept() -> None:
+    lines: list[str] = []
+    ended = stream(python(TALKS), lines.append, timeout=60, env=os.environ)
+    assert lines == ["one", "two", "three"]
+    assert (ended.returncode, ended.stdout) == (3, "one\ntwo\nthree")
+
+
+def test_lines_come_while_the_command_runs_and_an_error_of_the_reader_ends_it() -> None:
+    class EnoughError(Exception):
+        pass
+
+    def enough(line: str) -> None:
+        raise EnoughError(line)
+
+    with pytest.raises(EnoughError, match="here"):
+        stream(python(STAYS), enough, timeout=60, env=os.environ)
+
+
+def test_at_its_deadline_a_command_is_ended() -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        stream(python("import time; time.sleep(600)"), lambda _: None, timeout=0.3, env=os.environ)
+
+
+def test_a_command_that_does_not_want_to_end_is_killed() -> None:
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stream(python(STUBBORN), interrupt, timeout=60, env=os.environ, grace=0.2)
+
+
+def test_a_child_that_holds_the_output_does_not_hold_up_the_end() -> None:
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BRIEF!r}]); print('done')"
+    lines: list[str] = []
+    ended = stream(python(child), lines.append, timeout=60, env=os.environ)
+    assert ended.returncode == 0
+    assert "done" in lines
+
+
+def test_a_command_that_is_not_there_says_so() -> None:
+    with pytest.raises(FileNotFoundError):
+        stream(["no-such-command-here"], lambda _: None, timeout=1, env=os.environ)
