@@ -12,6 +12,9 @@ from pathlib import Path
 from lab.errors import SetupError
 
 HOME_VARIABLE = "RAYLAB_HOME"
+DATA = "data"
+"""Beside the labs' own folders, so no lab can have this name."""
+
 LOCK_POLL_SECONDS = 0.1
 
 
@@ -19,6 +22,11 @@ def home() -> Path:
     """The folder of all labs: $RAYLAB_HOME, else ~/.raylab."""
     chosen = os.environ.get(HOME_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".raylab"
+
+
+def data_folder(labs: Path | None = None) -> Path:
+    """The folder of data sets, one for all labs below `labs` (default: `home()`)."""
+    return (labs or home()) / DATA
 
 
 def make_private(folder: Path) -> Path:
@@ -30,6 +38,24 @@ def make_private(folder: Path) -> Path:
     except OSError as error:
         raise SetupError(
             f"cannot write to {error.filename or folder}: {error.strerror}",
+            f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where",
+        ) from error
+    return folder
+
+
+def make_public(folder: Path) -> Path:
+    """`folder`, made if missing, readable by everybody: containers run as another user than root.
+
+    Raises SetupError when that cannot be. The folders above it stay private.
+    """
+    make_private(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+        if folder.stat().st_uid == os.geteuid():
+            folder.chmod(0o755)
+    except OSError as error:
+        raise SetupError(
+            f"cannot make {folder}: {error.strerror}",
             f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where",
         ) from error
     return folder

@@ -21,6 +21,9 @@ METRICS = "metrics"
 BUCKET = "ray"
 """The bucket that training writes to: `s3://ray`."""
 
+FOOD11 = "Food-11"
+"""The folder of the data set Food-11 among the data sets."""
+
 LEDGER_PREFIX = ".raylab/ledger"
 """Where in BUCKET the ledgers lie, one folder per job."""
 
@@ -171,6 +174,10 @@ PORT_NAMES = ("dashboard", "gcs", "client", "s3", "jupyter", "prometheus", "graf
 """Ports that `--port NAME=NUMBER` can set."""
 
 
+TAKEN_NAMES = ("data",)
+"""Folders beside the labs' own."""
+
+
 def check_lab_name(name: str) -> None:
     """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names)."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
@@ -178,6 +185,8 @@ def check_lab_name(name: str) -> None:
             f"--name {name!r}: not a lab name",
             "use 1 to 20 lower-case letters, digits and hyphens, starting with a letter",
         )
+    if name in TAKEN_NAMES:
+        raise UsageError(f"--name {name}: not a lab name", "that folder holds the data sets; choose another")
 
 
 class State(str, Enum):

@@ -32,6 +32,20 @@ def test_a_private_folder_is_for_its_owner_only(tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_the_folder_of_data_sets_is_for_everybody_in_a_private_place(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        folder = home.make_public(home.data_folder(tmp_path / "labs"))
+    finally:
+        os.umask(before)
+    assert folder == tmp_path / "labs" / "data"
+    assert (folder.stat().st_mode & 0o777, folder.parent.stat().st_mode & 0o777) == (0o755, 0o700)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="cannot make") as caught:
+        home.make_public(tmp_path / "file")
+    assert "RAYLAB_HOME" in caught.value.hint
+
+
 def test_a_folder_that_cannot_be_made_is_named_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 

@@ -340,6 +340,8 @@ def test_a_lab_of_a_runtime_has_the_runtimes_name() -> None:
 def test_a_name_that_cannot_be_a_labs_and_an_unknown_runtime_are_refused() -> None:
     with pytest.raises(UsageError, match="not a lab name"):
         Lab(name="../x", runtime="local")
+    with pytest.raises(UsageError, match="not a lab name"):
+        Lab(name="data", runtime="local")
     with pytest.raises(UsageError, match="unknown"):
         Lab(runtime="slurm")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import knobs
+from lab.home import data_folder
 from lab.runtime.compose.gpus import compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.topology import (
@@ -104,6 +105,7 @@ def env(
         "LAB_PROJECT": project_name(spec.name),
         "LAB_FOLDER": str(folder),
         "LAB_SECRETS": str(folder / "secrets"),
+        "LAB_DATA": str(data_folder(folder.parent)),
         "LAB_UID": str(user[0]),
         "LAB_GID": str(user[1]),
         "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),

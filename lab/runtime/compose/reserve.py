@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lab.errors import ServiceError, SetupError, UnsupportedError
-from lab.home import lock, write_private
+from lab.home import data_folder, lock, make_public, write_private
 from lab.runtime import kept, ports
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import Engine
@@ -68,7 +68,11 @@ def reserve(
 def write_files(
     current: ComposeState, folder: Path, user: tuple[int, int], environment: Mapping[str, str]
 ) -> None:
-    """Make the secrets, the env file and the override. Raises SetupError, ServiceError."""
+    """Make the secrets, the env file, the override, and the folder of data sets, which is mounted.
+
+    Raises SetupError, ServiceError.
+    """
+    make_public(data_folder(folder.parent))
     secrets = folder / "secrets"
     load_or_make(secrets)
     if os.geteuid() == 0:

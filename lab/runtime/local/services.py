@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import knobs
-from lab.home import HOME_VARIABLE
+from lab.home import HOME_VARIABLE, data_folder
 from lab.runtime.local.processes import MARK
 from lab.runtime.ports import LOOPBACK, USUAL
 from lab.secrets import JUPYTER_FILE, RAY_FILE, ROOT_PASSWORD_FILE, ROOT_USER_FILE, STORE_FILE, Secrets
 from lab.topology import (
     BUCKET,
+    FOOD11,
     HEAD,
     JUPYTER,
     LEDGER_PREFIX,
@@ -89,6 +90,11 @@ class Layout:
     def objects(self, store: str) -> Path:
         """What the object store keeps; each kind of server has its own format, so its own folder."""
         return self.folder / "objects" / store
+
+    @property
+    def data(self) -> Path:
+        """The data sets of all labs."""
+        return data_folder(self.folder.parent)
 
     def log(self, service: str) -> Path:
         """The output of a service."""
@@ -280,6 +286,8 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_probe.node: Ray stays on loopback
         "RAY_TRAIN_CALLBACKS": CALLBACKS,
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
+        "RAYLAB_DATA": str(plan.layout.data),
+        "FOOD11_DATA_DIR": str(plan.layout.data / FOOD11),
         "PYTHONPATH": str(PROBE),
         "AWS_ENDPOINT_URL": plan.url("s3"),
         "AWS_ACCESS_KEY_ID": plan.secrets.store.access_key,

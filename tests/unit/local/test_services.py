@@ -185,6 +185,15 @@ def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
     assert (Path(environment["PYTHONPATH"]) / "raylab_probe" / "train.py").is_file()
 
 
+def test_nodes_and_jupyter_find_the_data_sets_and_food_11() -> None:
+    commands = every(plan())
+
+    for service in (HEAD, W0, JUPYTER):
+        environment = commands[service].environment
+        assert environment["RAYLAB_DATA"] == "/labs/data"
+        assert environment["FOOD11_DATA_DIR"] == "/labs/data/Food-11"
+
+
 def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
     commands = every(plan())
 

@@ -20,7 +20,7 @@ from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.local.services import CALLBACKS
-from lab.topology import GRAFANA, HEAD, MAX_WORKERS, STORE, GpuPlan, LabSpec, Vendor, is_node, worker
+from lab.topology import GRAFANA, HEAD, JUPYTER, MAX_WORKERS, STORE, GpuPlan, LabSpec, Vendor, is_node, worker
 from tests.docker import needs_docker
 from tests.unit.runtime.compose.fake_docker import lab_state, spec
 
@@ -227,6 +227,15 @@ def test_a_folder_of_any_name_reaches_compose(
     for index in range(3):
         probe = found[worker(index)]["volumes"][0]["source"]
         assert probe.replace("$$", "$") == str(checkout / "lab/probe")
+
+
+def test_nodes_and_jupyter_see_the_data_sets_read_only(config: Any, tmp_path: Path) -> None:
+    services = config(made(spec(workers=3)))["services"]
+    for name in (HEAD, *(worker(index) for index in range(3)), JUPYTER):
+        (data,) = [v for v in services[name]["volumes"] if v["target"] == "/mnt"]
+        assert (data["source"], data["read_only"]) == (str(tmp_path.parent / "data"), True), name
+        environment = services[name]["environment"]
+        assert (environment["RAYLAB_DATA"], environment["FOOD11_DATA_DIR"]) == ("/mnt", "/mnt/Food-11")
 
 
 def test_offline_has_no_grafana(config: Any) -> None:
