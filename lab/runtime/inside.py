@@ -183,9 +183,16 @@ class InsideRuntime(Runtime):
         """Raises UnsupportedError."""
         raise self._host(f"resume {service}", f"restart {service}")
 
-    def execute(self, service: str, argv: Sequence[str], *, timeout: float = 60.0) -> Execution:
+    def execute(
+        self,
+        service: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Execution:
         """Raises UnsupportedError."""
-        del argv, timeout
+        del argv, timeout, on_line
         raise self._host(f"run a command in {service}", "status")
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
