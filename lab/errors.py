@@ -18,6 +18,7 @@ LabError
  |- ClusterError         16   Ray's API did not answer or refused the token
  |- PinningError         17   a worker sees another GPU than the one it is pinned to
  |- EngineError          18   Docker or its Compose plugin: missing, not running, too old, not permitted
+ |- LessonError          19   a lesson is not passed yet, or a report does not fit
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -137,6 +138,12 @@ class EngineError(LabError):
     """The Docker Engine or its Compose plugin is missing, does not run, is too old, or refuses."""
 
     exit_code = 18
+
+
+class LessonError(LabError):
+    """A lesson is not passed yet: a check of it failed, or its notebook; or a handed-in report does not fit."""
+
+    exit_code = 19
 
 
 INTERRUPTED = 130
