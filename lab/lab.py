@@ -1,19 +1,20 @@
-"""Lab: one running lab as an object, the parts of the core put together."""
+"""Lab: one lab as an object, the parts of the core put together. docs/python.md shows its use."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lab.cluster import Node, RayApi, infeasible, places
+from lab.cluster import RayApi, infeasible
 from lab.errors import RefusedError, UsageError
 from lab.jobs import Job, Jobs
+from lab.placement import Placement, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
-from lab.submission import Submission, check_command
+from lab.submission import Submission, check_command, described
 from lab.topology import (
     DEFAULT_LAB,
     HEAD,
@@ -30,6 +31,7 @@ from lab.workloads import find_workload
 
 if TYPE_CHECKING:
     from lab.checkpoints import CheckpointInfo, JobLedger
+    from lab.details import LabDetails
     from lab.ledger import History
     from lab.objectstore import ObjectStore
 
@@ -40,22 +42,6 @@ class Submitted:
 
     submission_id: str
     waits: str = ""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a job runs now."""
-
-    submission_id: str
-    driver: str
-    """Service of the entrypoint, empty while it has none."""
-    workers: tuple[tuple[int, str], ...]
-    """(rank, service) of the newest attempt of every run that has not finished."""
-
-    @property
-    def services(self) -> tuple[str, ...]:
-        """Every service that runs a part of the job, ranks first."""
-        return tuple(dict.fromkeys([*(service for _, service in self.workers), *filter(None, [self.driver])]))
 
 
 def open_runtime(kind: str | None, name: str | None) -> Runtime:
@@ -90,13 +76,71 @@ class Lab:
         """The lab's name."""
         return self.runtime.lab
 
-    def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
-        """Start the lab; see Runtime.up."""
+    def up(
+        self,
+        spec: LabSpec | None = None,
+        on_progress: OnProgress = ignore_progress,
+        *,
+        gpu: str | None = None,
+        gpus: Sequence[str] = (),
+        share_gpu: bool = False,
+        workers: int | None = None,
+        cpus_per_worker: int | None = None,
+        ports: Mapping[str, int] | None = None,
+    ) -> LabStatus:
+        """Start the lab and return once every service is healthy; one that is up is repaired, not changed.
+
+        Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
+        names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
+        (lab.topology.PORT_NAMES) to its number. What is left out is as `labctl up` has it (GPUs `auto`, 2
+        workers, 8 logical CPUs each, free ports), or as it is in a lab that is up. `on_progress` gets each
+        step.
+
+        Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
+        GpuError.
+        """
+        from lab.asked import spec_of
+
+        if spec is None:
+            spec = spec_of(
+                self.runtime,
+                gpu=gpu,
+                gpus=gpus,
+                share_gpu=share_gpu,
+                workers=workers,
+                cpus_per_worker=cpus_per_worker,
+                ports=ports,
+            )
+        elif gpu or gpus or share_gpu or workers or cpus_per_worker or ports:
+            raise UsageError("Lab.up: a spec and single settings", "give one or the other")
         self._forget_connections()
         return self.runtime.up(spec, on_progress)
 
+    def wait_ready(self, timeout: float = 120.0) -> LabStatus:
+        """The lab's status once every service is healthy, as after a fault or when somebody else starts it.
+
+        Raises WaitTimeoutError after `timeout` seconds: what is not healthy, why, and its last log lines.
+        """
+        from lab.ready import wait_ready
+
+        return wait_ready(self.runtime, timeout)
+
+    def details(self) -> LabDetails:
+        """Addresses, nodes and resources of a lab that is up. Raises LabDownError, ClusterError."""
+        from lab.details import details
+
+        nodes = self.api.nodes()
+        return details(self.status(), nodes)
+
+    def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """A service's own output, a line at a time; of a job it is `lab.jobs.logs`. See Runtime.logs."""
+        return self.runtime.logs(service, follow=follow, tail=tail)
+
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """Stop the lab; see Runtime.down."""
+        """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
+
+        Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
+        """
         self._forget_connections()
         return self.runtime.down(volumes=volumes, on_progress=on_progress)
 
@@ -152,11 +196,29 @@ class Lab:
         endpoints = self.endpoints()
         return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
 
-    def submit(self, submission: Submission) -> Submitted:
+    def submit(
+        self,
+        submission: Submission | None = None,
+        *,
+        command: str | Sequence[str] = (),
+        working_dir: str | Path | None = None,
+        num_cpus: float = 0,
+        num_gpus: float = 0,
+        runtime_env: Mapping[str, Any] | str | Path | None = None,
+        name: str = "",
+    ) -> Submitted:
         """Start a job. One that no node can hold is submitted all the same, and waits; the answer says why.
+
+        Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
+        that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
+        entrypoint itself; `runtime_env`, Ray's, or a JSON file with it; `name`, which `labctl jobs` shows.
 
         Raises UsageError, NotFoundError, ClusterError; nothing is submitted then.
         """
+        if submission is None:
+            submission = described(command, working_dir, num_cpus, num_gpus, runtime_env, name)
+        elif command or working_dir or num_cpus or num_gpus or runtime_env or name:
+            raise UsageError("Lab.submit: a submission and a command", "give one or the other")
         check_command(submission.command, submission.working_dir or Path.cwd())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         return Submitted(self.jobs.submit(submission), waits)
@@ -223,33 +285,6 @@ class Lab:
             names = ", ".join(job.submission_id for job in running)
             raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
         return running[0]
-
-
-def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...]) -> str:
-    """Why a training of `ranks` workers that ask for `each` could not start here; empty if it could."""
-    why = infeasible(each, nodes)
-    if why:
-        return f"{why} (for each rank)"
-    fit = places(each, nodes, ranks)
-    if fit >= ranks:
-        return ""
-    asked = " and ".join(f"{amount:g} {resource}" for resource, amount in each.items() if amount > 0)
-    return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
-
-
-def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
-    """Where `job` runs, from its ledger and the cluster's nodes (dead ones included)."""
-    services = {node.node_id: node.service for node in nodes}
-    driver = services.get(job.node_id, "") if not job.final else ""
-    workers: list[tuple[int, str]] = []
-    for run in history.runs:
-        if run.finished_at is None and run.attempts and not job.final:
-            newest = run.attempts[-1]
-            if newest.ended_at is None:
-                workers += [
-                    (rank, services.get(node, node[:8])) for rank, node in sorted(newest.nodes.items())
-                ]
-    return Placement(job.submission_id, driver, tuple(workers))
 
 
 __all__ = ["Lab", "Placement", "Submitted", "place", "why_ranks_wait"]

@@ -9,9 +9,10 @@ import ast
 import io
 import json
 import re
+import shlex
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,38 @@ class Submission:
     def demand(self) -> Mapping[str, float]:
         """What the entrypoint asks of one node: resource -> amount."""
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
+
+
+def described(
+    command: str | Sequence[str],
+    working_dir: str | Path | None = None,
+    num_cpus: float = 0,
+    num_gpus: float = 0,
+    runtime_env: Mapping[str, Any] | str | Path | None = None,
+    name: str = "",
+) -> Submission:
+    """A submission of a command, checked: it is split as a shell would, and the script must be there.
+
+    `runtime_env` is Ray's, or a JSON file with it; a `working_dir` in it serves when none is given: a folder,
+    or an address that Ray fetches. Raises UsageError, NotFoundError.
+    """
+    try:
+        words = tuple(shlex.split(command) if isinstance(command, str) else command)
+    except ValueError as error:
+        raise UsageError(f"the command {command!r} cannot be split: {error}") from error
+    if isinstance(runtime_env, (str, Path)):
+        environment = read_runtime_env(Path(runtime_env))
+    else:
+        environment = dict(runtime_env or {})
+    remote = str(environment.get("working_dir") or "")
+    if working_dir is None and "://" in remote:
+        folder = None
+    else:
+        folder = Path(working_dir or remote or ".").absolute()
+        check_command(words, folder)
+        environment.pop("working_dir", None)
+    metadata = {"job_name": name} if name else {}
+    return Submission(words, folder, num_cpus, num_gpus, environment, metadata=metadata)
 
 
 def package(folder: Path) -> bytes:

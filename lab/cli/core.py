@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lab.demo import DemoRequest, DemoResult
     from lab.environment.progress import Progress
     from lab.faults import FaultKind
-    from lab.gpus import Detection, Detector
+    from lab.gpus import Detection
     from lab.lab import Lab
     from lab.recovery import FaultRequest, Moment, Outcome
     from lab.runtime.base import OnProgress
@@ -54,17 +54,9 @@ class Core:
 
     def gpu_plan(self, request: GpuRequest, workers: int, runtime: str) -> GpuPlan:
         """Which GPU each worker of a lab on this runtime gets. Raises GpuError, UsageError."""
-        from lab.gpus import amd_gpus, nvidia_gpus, plan
+        from lab.asked import gpu_plan
 
-        nvidia: Detector = nvidia_gpus
-        amd: Detector = amd_gpus
-        if runtime == "compose":
-            from lab.runtime.compose.gpuhost import detectors
-
-            nvidia, amd = detectors()
-        return plan(
-            request.gpu, workers, chosen=request.gpus, share=request.share_gpu, nvidia=nvidia, amd=amd
-        )
+        return gpu_plan(request.gpu, workers, runtime, chosen=request.gpus, share=request.share_gpu)
 
     def gpus(self, runtime: str) -> tuple[Detection, ...]:
         """What this machine has: NVIDIA's GPUs and AMD's, with what keeps a lab on this runtime from them."""

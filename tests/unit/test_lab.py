@@ -312,6 +312,38 @@ def test_ranks_that_do_not_fit_have_a_reason(ranks: int, each: dict[str, float],
     assert why_ranks_wait(ranks, each, nodes) == message
 
 
+def test_a_job_can_be_submitted_in_words(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    lab, jobs = lab_with()
+
+    found = lab.submit(command="python train.py --lr 0.1", working_dir=tmp_path, num_gpus=1, name="first")
+
+    (sent,) = jobs.submitted
+    assert (sent.command, sent.num_gpus) == (("python", "train.py", "--lr", "0.1"), 1)
+    assert sent.metadata["job_name"] == "first"
+    assert found.waits == "no node has 1 GPU; the largest has 0"
+    with pytest.raises(UsageError, match="a submission and a command"):
+        lab.submit(sent, command="true")
+
+
+def test_the_details_are_those_of_the_living_cluster() -> None:
+    lab, _ = lab_with()
+    lab.runtime.up(LabSpec("raylab"))
+
+    found = lab.details()
+
+    assert [n.service for n in found.nodes] == ["ray-head", W0, W1]
+    assert (found.name, found.healthy, found.resources["CPU"]) == ("raylab", True, 16)
+
+
+def test_the_log_of_a_service_is_read_from_python() -> None:
+    runtime = FakeRuntime("raylab")
+    runtime.up(LabSpec("raylab"))
+    runtime.say(W0, "hello")
+
+    assert list(Lab(runtime).logs(W0, tail=1)) == ["hello"]
+
+
 # Opened from Python
 
 

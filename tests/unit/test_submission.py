@@ -14,7 +14,7 @@ import pytest
 
 from lab import submission
 from lab.errors import NotFoundError, UsageError
-from lab.submission import check_command, package, read_runtime_env
+from lab.submission import check_command, described, package, read_runtime_env
 
 
 def names(data: bytes) -> list[str]:
@@ -163,3 +163,49 @@ def test_requirements_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None
 
     with pytest.raises(UsageError, match=r"r\.txt: not text"):
         read_runtime_env(write(tmp_path / "e.json", '{"pip": "r.txt"}'))
+
+
+# Said in Python
+
+
+def test_a_command_is_split_as_a_shell_would_or_taken_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("pass")
+
+    made = described("python train.py --note 'two words'", tmp_path, 1, 0.5, name="first")
+
+    assert made.command == ("python", "train.py", "--note", "two words")
+    assert (made.working_dir, made.num_cpus, made.num_gpus) == (tmp_path, 1, 0.5)
+    assert made.metadata == {"job_name": "first"}
+    assert described(["python", "train.py", "a b"], tmp_path).command == ("python", "train.py", "a b")
+
+
+def test_a_command_that_must_fail_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be split"):
+        described("python 'train.py", tmp_path)
+    with pytest.raises(NotFoundError, match=r"there is no script train\.py"):
+        described("python train.py", tmp_path)
+    with pytest.raises(UsageError, match="nothing to submit"):
+        described("", tmp_path)
+
+
+def test_without_a_folder_that_of_the_runtime_environment_counts_then_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code").mkdir()
+
+    assert described("true").working_dir == tmp_path
+    local = described("true", runtime_env={"working_dir": "code", "env_vars": {"A": "1"}})
+    assert (local.working_dir, local.runtime_env) == (tmp_path / "code", {"env_vars": {"A": "1"}})
+    remote = described("python train.py", runtime_env={"working_dir": "https://example.org/code.zip"})
+    assert (remote.working_dir, remote.runtime_env["working_dir"]) == (None, "https://example.org/code.zip")
+
+
+def test_a_runtime_environment_can_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "runtime.json").write_text('{"env_vars": {"A": "1"}}')
+
+    assert described("true", tmp_path, runtime_env=tmp_path / "runtime.json").runtime_env == {
+        "env_vars": {"A": "1"}
+    }
+    with pytest.raises(NotFoundError):
+        described("true", tmp_path, runtime_env=str(tmp_path / "missing.json"))

@@ -105,9 +105,17 @@ class LocalRuntime(Runtime):
         return self.status()
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
-        """See Runtime.down. Also ends processes that carry the lab's mark but stand in no state file."""
+        """See Runtime.down. Also ends processes that carry the lab's mark but stand in no state file.
+
+        Raises RefusedError in a process of the lab, such as a notebook's: half of it would be left.
+        """
         if not self._folder.exists():
             return ()
+        if os.environ.get(processes.MARK, "").startswith(f"{self._folder}:"):
+            raise RefusedError(
+                f"this process runs in lab {self.lab} and would end with it",
+                f"in a shell of the machine: labctl down --name {self.lab}",
+            )
         if volumes and (self._folder / COMPOSE_FILE).exists():
             raise RefusedError(
                 f"lab {self.lab} was started in containers, which hold its objects",

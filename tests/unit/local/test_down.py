@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import SetupError
-from lab.runtime.local import state
+from lab.errors import RefusedError, SetupError
+from lab.runtime.local import processes, state
 from lab.topology import HEAD, JUPYTER, STORE, Progress, State, worker
 from tests.unit.local.machine import SPEC, FakeProcess, Machine
 
@@ -156,3 +156,16 @@ def test_an_interrupted_down_can_be_repeated(machine: Machine, tmp_path: Path, l
     assert machine.running
 
     assert machine.runtime(tmp_path).down() == (worker(1), HEAD, STORE)
+
+
+def test_a_notebook_of_the_lab_cannot_take_down_what_it_runs_in(
+    machine: Machine, tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(processes.MARK, f"{lab}:{JUPYTER}")
+
+    with pytest.raises(RefusedError, match="would end with it") as caught:
+        machine.runtime(tmp_path).down()
+    assert "labctl down --name raylab" in caught.value.hint
+    assert not machine.services("end")
+    monkeypatch.setenv(processes.MARK, f"{lab}-2:{JUPYTER}")
+    assert machine.runtime(tmp_path).down(), "a lab whose name begins alike is another one"

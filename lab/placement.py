@@ -1,0 +1,56 @@
+"""Where a job runs, and whether its ranks could start at all, from the node list and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.cluster import Node, infeasible, places
+from lab.jobs import Job
+
+if TYPE_CHECKING:
+    from lab.ledger import History
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a job runs now."""
+
+    submission_id: str
+    driver: str
+    """Service of the entrypoint, empty while it has none."""
+    workers: tuple[tuple[int, str], ...]
+    """(rank, service) of the newest attempt of every run that has not finished."""
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Every service that runs a part of the job, ranks first."""
+        return tuple(dict.fromkeys([*(service for _, service in self.workers), *filter(None, [self.driver])]))
+
+
+def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...]) -> str:
+    """Why a training of `ranks` workers that ask for `each` could not start here; empty if it could."""
+    why = infeasible(each, nodes)
+    if why:
+        return f"{why} (for each rank)"
+    fit = places(each, nodes, ranks)
+    if fit >= ranks:
+        return ""
+    asked = " and ".join(f"{amount:g} {resource}" for resource, amount in each.items() if amount > 0)
+    return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
+
+
+def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
+    """Where `job` runs, from its ledger and the cluster's nodes (dead ones included)."""
+    services = {node.node_id: node.service for node in nodes}
+    driver = services.get(job.node_id, "") if not job.final else ""
+    workers: list[tuple[int, str]] = []
+    for run in history.runs:
+        if run.finished_at is None and run.attempts and not job.final:
+            newest = run.attempts[-1]
+            if newest.ended_at is None:
+                workers += [
+                    (rank, services.get(node, node[:8])) for rank, node in sorted(newest.nodes.items())
+                ]
+    return Placement(job.submission_id, driver, tuple(workers))
