@@ -1,0 +1,23 @@
+"""Data sets for the lessons: Food-11, from the internet, from a file, or drawn.
+
+They lie in `<RAYLAB_HOME>/data`, one folder each, shared by all labs: nodes, jobs and JupyterLab find it as
+RAYLAB_DATA, and Food-11 in it as FOOD11_DATA_DIR.
+"""
+
+from __future__ import annotations
+
+from lab.datasets.getting import PICTURES, SEED, draw_food11, ensure
+from lab.datasets.model import Dataset, OnProgress, ignore_progress
+from lab.datasets.shelf import NAMES, Shelf
+
+__all__ = [
+    "NAMES",
+    "PICTURES",
+    "SEED",
+    "Dataset",
+    "OnProgress",
+    "Shelf",
+    "draw_food11",
+    "ensure",
+    "ignore_progress",
+]

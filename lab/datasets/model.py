@@ -1,0 +1,117 @@
+"""What a data set is, and how its folder says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SPLITS = ("training", "validation", "evaluation")
+MANIFEST = "dataset.json"
+PICTURES = (".jpg", ".jpeg", ".png")
+
+Counts = Mapping[str, Mapping[str, int]]
+"""Split -> class folder -> pictures."""
+
+OnProgress = Callable[[str, int, int], None]
+"""(phase, done, total): `download` and `verify` count bytes, `unpack` and `draw` pictures; total 0: unknown."""
+
+
+def ignore_progress(phase: str, done: int, total: int) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Pictures in `folder`/split/class, as they lie there now."""
+
+    name: str
+    folder: Path
+    counts: Counts
+    bytes: int
+    """Size of the pictures."""
+    source: str
+    """The URL or file it came from, or how it was drawn; empty for a folder that labctl did not make."""
+    sha256: str
+    """Of the archive, or, where the pictures were drawn, of their pixels; empty when unknown."""
+    synthetic: bool
+    missing: int = 0
+    """Pictures that were there when it was made, and are not now."""
+
+    @property
+    def pictures(self) -> int:
+        """How many there are in all splits."""
+        return sum(self.split(split) for split in self.counts)
+
+    def split(self, name: str) -> int:
+        """Pictures in one split."""
+        return sum(self.counts.get(name, {}).values())
+
+
+def read(folder: Path) -> Dataset | None:
+    """The data set in `folder`, or None when there is no folder."""
+    if not folder.is_dir():
+        return None
+    counts, size = _look(folder)
+    made = _manifest(folder)
+    then = made.get("counts", {})
+    missing = sum(
+        max(0, number - counts.get(split, {}).get(kind, 0))
+        for split, classes in then.items()
+        for kind, number in classes.items()
+    )
+    return Dataset(
+        folder.name,
+        folder,
+        counts,
+        size,
+        source=str(made.get("source", "")),
+        sha256=str(made.get("sha256", "")),
+        synthetic=bool(made.get("synthetic", False)),
+        missing=missing,
+    )
+
+
+def write(folder: Path, *, source: str, sha256: str, synthetic: bool) -> None:
+    """Note in `folder` what its pictures are and how many of each class."""
+    counts, _ = _look(folder)
+    said = {"source": source, "sha256": sha256, "synthetic": synthetic, "counts": counts}
+    store(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
+
+
+def store(path: Path, content: bytes) -> None:
+    """Write a file that every user may read, whatever the umask is: containers run as another user."""
+    path.write_bytes(content)
+    path.chmod(0o644)
+
+
+def make_folder(path: Path) -> Path:
+    """`path`, a folder that every user may read, with the folders above it that are missing."""
+    for each in (*reversed(path.parents), path):
+        if not each.exists():
+            each.mkdir()
+            each.chmod(0o755)
+    return path
+
+
+def _look(folder: Path) -> tuple[dict[str, dict[str, int]], int]:
+    counts: dict[str, dict[str, int]] = {}
+    size = 0
+    for split in SPLITS:
+        for kind in sorted((folder / split).glob("*/")):
+            if not kind.is_dir():
+                continue
+            found = [path for path in kind.iterdir() if path.suffix.lower() in PICTURES]
+            counts.setdefault(split, {})[kind.name] = len(found)
+            size += sum(path.stat().st_size for path in found)
+    return counts, size
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    try:
+        said = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,161 @@
+"""The folder of data sets: what is in it, and how something comes in or goes without being half there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.datasets import food11, model
+from lab.datasets.model import Dataset
+from lab.errors import LabError, NotFoundError, RefusedError, SetupError
+from lab.home import HOME_VARIABLE, data_folder, lock, make_public
+from lab.runtime.interrupts import held_back
+
+NAMES = {"food11": food11.NAME}
+"""What is typed -> the folder."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a new data set is, once its pictures are in the folder."""
+
+    source: str
+    sha256: str
+    synthetic: bool
+
+
+Fill = Callable[[Path], Filled]
+"""Puts the pictures into an empty folder."""
+
+
+class Shelf:
+    """The data sets of one folder, by default that of `home()`, which all labs share."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or data_folder()
+
+    @property
+    def downloads(self) -> Path:
+        """Where downloads lie until they are unpacked, also those that were interrupted."""
+        return self.folder / ".downloads"
+
+    def all(self) -> tuple[Dataset, ...]:
+        """Every data set that is here, by name."""
+        folders = sorted(self.folder.glob("[!.]*/")) if self.folder.is_dir() else []
+        return tuple(found for folder in folders if (found := model.read(folder)) is not None)
+
+    def find(self, name: str) -> Dataset | None:
+        """The data set of that name (`food11` or `Food-11`), or None when it is not here."""
+        wanted = NAMES.get(name.lower(), name)
+        return next((each for each in self.all() if each.name.lower() == wanted.lower()), None)
+
+    def get(self, name: str) -> Dataset:
+        """The data set of that name. Raises NotFoundError when it is not here."""
+        found = self.find(name)
+        if found is None:
+            here = ", ".join(each.name for each in self.all()) or "none"
+            raise NotFoundError(f"there is no data set {name!r} in {self.folder}", f"there: {here}")
+        return found
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Hold the folder, make it if missing, and clear away what a labctl that was killed left.
+
+        Raises SetupError when the folder cannot be written to or another labctl is at work in it.
+        """
+        make_public(self.folder)
+        if not os.access(self.folder, os.W_OK | os.X_OK):
+            raise SetupError(
+                f"cannot write to {self.folder}", f"check its owner, or: export {HOME_VARIABLE}=/some/where"
+            )
+        with lock(self.folder / ".lock", "the data sets"), disk(self.folder):
+            for name in NAMES.values():
+                if self._old(name).exists() and not (self.folder / name).exists():
+                    self._old(name).rename(self.folder / name)
+                for left in (self._old(name), self._new(name)):
+                    _remove(left)
+            yield
+
+    def put(self, name: str, fill: Fill) -> Dataset:
+        """Fill a new folder, and give it the name when it is whole; what had the name before goes then.
+
+        Needs `busy`. Whatever `fill` raises, the data set of that name stays as it was.
+        """
+        new, there = self._new(name), self.folder / name
+        try:
+            made = fill(model.make_folder(new))
+            model.write(new, source=made.source, sha256=made.sha256, synthetic=made.synthetic)
+            with held_back():
+                if there.exists():
+                    there.rename(self._old(name))
+                new.rename(there)
+        except BaseException:
+            with held_back(), contextlib.suppress(OSError):
+                _remove(new)
+            raise
+        _remove(self._old(name))
+        found = model.read(there)
+        assert found is not None
+        return found
+
+    def remove(self, name: str) -> Dataset:
+        """Delete a data set, and what was downloaded of it; returns what it was.
+
+        Raises NotFoundError, SetupError.
+        """
+        found = self.get(name)
+        with self.busy():
+            _remove(found.folder)
+            for path in self.downloads.glob(f"{found.name}-*"):
+                path.unlink()
+        return found
+
+    def _new(self, name: str) -> Path:
+        return self.folder / f".new-{name}"
+
+    def _old(self, name: str) -> Path:
+        return self.folder / f".old-{name}"
+
+
+def allow(there: Dataset | None, *, synthetic: bool, force: bool) -> bool:
+    """Whether to make the data set: True to make it, False when what is there is it.
+
+    Raises RefusedError when something else is there and `force` does not allow to replace it.
+    """
+    if there is None or force:
+        return True
+    if there.missing or not there.pictures:
+        lacks = f"lacks {there.missing} of its pictures" if there.missing else "holds no pictures"
+        raise RefusedError(f"{there.folder} {lacks}", "--force makes it anew")
+    if there.synthetic is synthetic:
+        return False
+    here, asked = ("drawn pictures", "photographs") if there.synthetic else ("photographs", "drawn pictures")
+    raise RefusedError(
+        f"{there.folder} holds {here}, not {asked}",
+        "--force replaces them; `labctl data rm food11` deletes them",
+    )
+
+
+@contextlib.contextmanager
+def disk(folder: Path) -> Iterator[None]:
+    """Turn what the disk refuses into a SetupError."""
+    try:
+        yield
+    except LabError:
+        raise
+    except OSError as error:
+        where = error.filename or folder
+        hint = "free some space" if error.errno == errno.ENOSPC else "check its owner and the disk"
+        raise SetupError(f"cannot write {where}: {error.strerror or error}", hint) from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
