@@ -4,6 +4,7 @@ On a lab with simulated GPUs the nodes offer logical GPUs, so scheduling is real
 them. Two decisions of Ray Train (ray 2.60) rest on the logical GPUs alone and are corrected here:
 `TorchTrainer` chooses NCCL, which needs devices, and `ray.train.torch.get_device()` answers `cuda:0`.
 Where workers share a real GPU, NCCL would refuse the second rank on it: Gloo is used there too.
+Lightning's own choice of a device is corrected in `accelerator.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,121 @@
+"""What every Python process of the lab begins with."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from raylab_probe import accelerator, aliases, data
+
+FILE = Path(aliases.__file__).parents[1] / "sitecustomize.py"
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Runs sitecustomize.py in this process, whose finders are put back afterwards."""
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run() -> None:
+        spec = importlib.util.spec_from_file_location("lab_sitecustomize", FILE)
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+    return run
+
+
+def finders() -> set[str]:
+    return {type(finder).__module__.rpartition(".")[2] for finder in sys.meta_path} & {
+        "aliases",
+        "accelerator",
+    }
+
+
+def test_a_process_begins_with_both_names_of_lightning_and_its_simulated_gpus(
+    begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYLAB_GPU", "none")
+    begin()
+    assert finders() == {"aliases"}
+    monkeypatch.setenv("RAYLAB_GPU", "simulated")
+    begin()
+    assert finders() == {"aliases", "accelerator"}
+
+
+def test_the_sitecustomize_that_it_hides_is_run_too(
+    begin: Callable[[], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('the distribution speaks')")
+    sys.path[:] = [str(FILE.parent), str(tmp_path)]
+    begin()
+    assert capsys.readouterr().out == "the distribution speaks\n"
+
+
+def test_without_another_one_it_ends_there(begin: Callable[[], None]) -> None:
+    sys.path[:] = [str(FILE.parent)]
+    begin()
+
+
+def test_what_fails_is_said_and_stops_no_process(
+    begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+
+    def fails() -> None:
+        raise OSError("disk on fire")
+
+    monkeypatch.setattr(aliases, "install", fails)
+    begin()
+    assert "disk on fire" in capsys.readouterr().err
+
+
+def test_it_imports_nothing_that_costs_time() -> None:
+    heavy = {"typing", "functools", "inspect", "importlib.abc", "importlib.util", "ray", "torch", "asyncio"}
+    for module in (accelerator, aliases, data):
+        assert module.__file__ is not None
+        at_import = [
+            line.split()[1]
+            for line in Path(module.__file__).read_text().splitlines()
+            if line.startswith(("import ", "from "))
+        ]
+        assert not heavy & set(at_import), module.__name__
+
+
+@pytest.mark.parametrize(
+    ("variable", "elsewhere", "ours", "settled"),
+    [
+        ("/mnt/Food-11", False, True, "ours"),
+        ("/mnt/Food-11/", False, True, "ours"),
+        ("/mnt/Food-11", True, True, "same"),
+        ("/mnt/Food-11", False, False, "same"),
+        ("/home/me/Food-11", False, True, "same"),
+    ],
+)
+def test_food_11_of_the_course_means_the_labs_where_only_the_lab_has_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    elsewhere: bool,
+    ours: bool,
+    settled: str,
+) -> None:
+    mounted, folder = tmp_path / "mnt" / "Food-11", tmp_path / "data" / "Food-11"
+    variable = variable.replace("/mnt/Food-11", str(mounted))
+    monkeypatch.setattr(data, "ELSEWHERE", str(mounted))
+    for there, path in ((elsewhere, mounted), (ours, folder)):
+        if there:
+            path.mkdir(parents=True)
+    environ = {"FOOD11_DATA_DIR": variable, "RAYLAB_DATA": str(folder.parent)}
+    data.settle(environ)
+    assert environ["FOOD11_DATA_DIR"] == {"ours": str(folder), "same": variable}[settled]
+
+
+def test_a_process_that_knows_no_data_is_left_alone() -> None:
+    for environ in ({}, {"FOOD11_DATA_DIR": "/mnt/Food-11"}, {"RAYLAB_DATA": "/data"}):
+        before = dict(environ)
+        data.settle(environ)
+        assert environ == before
