@@ -154,7 +154,11 @@ def infeasible(demand: Mapping[str, float], nodes: tuple[Node, ...]) -> str | No
         most = max((n.resources.get(resource, 0.0) for n in living), default=0.0)
         if most < amount:
             return f"no node has {amount:g} {resource}; the largest has {most:g}"
-    return "no single node has " + " and ".join(f"{v:g} {k}" for k, v in wanted.items())
+    offers = dict.fromkeys(
+        " and ".join(f"{n.resources[k]:g} {k}" for k in wanted if n.resources.get(k)) for n in living
+    )
+    asked = " and ".join(f"{v:g} {k}" for k, v in wanted.items())
+    return f"no single node has {asked}; they offer {', or '.join(filter(None, offers))}"
 
 
 def places(demand: Mapping[str, float], nodes: tuple[Node, ...], enough: int) -> int:

@@ -29,6 +29,9 @@ STOP_SECONDS = 30.0
 START_GRACE_SECONDS = 3.0
 """How long a job that is asked to stop before it has started may take to do so by itself."""
 
+INTERACTIVE = "interactive-"
+"""How drivers that were not submitted are called, here and by their ledgers."""
+
 GIVE_UP = (
     "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
     "'_ray_internal_job_actor_' + sys.argv[1], namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
@@ -52,6 +55,8 @@ class Job:
     metadata: Mapping[str, str]
     num_cpus: float = 0
     num_gpus: float = 0
+    driver_id: str = ""
+    """Ray's own id of the driver, empty while there is none; of an entrypoint without Ray for ever."""
 
     @property
     def final(self) -> bool:
@@ -112,8 +117,21 @@ class Jobs:
 
     def list(self) -> tuple[Job, ...]:
         """Every submitted job, newest first. Drivers that were not submitted are left out."""
+        return self._list(lambda row: row.get("submission_id"))
+
+    def everything(self) -> tuple[Job, ...]:
+        """Every submitted job and every other driver, newest first.
+
+        A driver that was not submitted, such as a notebook's, is called `interactive-<Ray's job id>`.
+        """
+        return self._list(lambda row: row.get("submission_id") or row.get("job_id"))
+
+    def _list(self, wanted: Callable[[Mapping[str, Any]], Any]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
-        jobs = [_job(row) for row in rows if row.get("submission_id")]
+        try:
+            jobs = [_job(row) for row in rows if wanted(row)]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ClusterError(f"Ray's list of jobs has an unknown shape ({error!r})") from error
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:
@@ -218,7 +236,7 @@ class Jobs:
 def _job(row: Mapping[str, Any]) -> Job:
     metadata = {str(k): str(v) for k, v in (row.get("metadata") or {}).items()}
     return Job(
-        submission_id=str(row["submission_id"]),
+        submission_id=str(row.get("submission_id") or f"{INTERACTIVE}{row['job_id']}"),
         status=str(row["status"]),
         entrypoint=str(row.get("entrypoint") or ""),
         message=str(row.get("message") or ""),
@@ -229,6 +247,7 @@ def _job(row: Mapping[str, Any]) -> Job:
         metadata=metadata,
         num_cpus=float(metadata.get("raylab_cpus", 0)),
         num_gpus=float(metadata.get("raylab_gpus", 0)),
+        driver_id=str(row.get("job_id") or ""),
     )
 
 

@@ -20,6 +20,7 @@ from lab.topology import (
     HEAD,
     REGION,
     Endpoints,
+    GpuPlan,
     LabSpec,
     LabStatus,
     Progress,
@@ -30,6 +31,7 @@ from lab.topology import (
 from lab.workloads import find_workload
 
 if TYPE_CHECKING:
+    from lab.allocation import Holding, TopView, Waiting
     from lab.checkpoints import CheckpointInfo, JobLedger
     from lab.details import LabDetails
     from lab.ledger import History
@@ -206,8 +208,10 @@ class Lab:
         num_gpus: float = 0,
         runtime_env: Mapping[str, Any] | str | Path | None = None,
         name: str = "",
+        fail_if_infeasible: bool = False,
     ) -> Submitted:
         """Start a job. One that no node can hold is submitted all the same, and waits; the answer says why.
+        With `fail_if_infeasible` it is refused: RefusedError.
 
         Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
         that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
@@ -221,6 +225,8 @@ class Lab:
             raise UsageError("Lab.submit: a submission and a command", "give one or the other")
         check_command(submission.command, submission.working_dir or Path.cwd())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
+        if waits and fail_if_infeasible:
+            raise _refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
 
     def submit_workload(
@@ -231,8 +237,12 @@ class Lab:
         num_cpus: float = 0,
         num_gpus: float = 0,
         job_name: str = "",
+        fail_if_infeasible: bool = False,
     ) -> Submitted:
-        """Start a workload of workspace/ with these `-p` settings. Raises what `submit` raises."""
+        """Start a workload of workspace/ with these `-p` settings. Raises what `submit` raises.
+
+        With `fail_if_infeasible` also its ranks must fit on the nodes there are.
+        """
         workload = find_workload(name)
         metadata = {"raylab_workload": name, **({"job_name": job_name} if job_name else {})}
         submission = Submission(
@@ -244,11 +254,13 @@ class Lab:
         )
         ranks, each = workload.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
-        submitted = self.submit(submission)
+        if waits and fail_if_infeasible:
+            raise _refused(waits)
+        submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)
 
     def _forget_connections(self) -> None:
-        for name in ("api", "jobs", "store"):
+        for name in ("api", "jobs", "store", "gpu_plan"):
             self.__dict__.pop(name, None)
         self._ledgers.clear()
 
@@ -276,6 +288,40 @@ class Lab:
         """Where a job runs now. Raises NotFoundError."""
         return place(self.jobs.get(submission_id), self.history(submission_id), self.api.nodes())
 
+    def waiting_jobs(self) -> dict[str, Waiting]:
+        """Job -> why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""
+        from lab.allocation import read, waiting
+
+        return waiting(read(self.api))
+
+    def waiting(self, submission_id: str) -> Waiting | None:
+        """Why a job, or a part of it, waits for resources now; None when it does not.
+
+        Raises NotFoundError, LabDownError, ClusterError.
+        """
+        self.jobs.get(submission_id)
+        return self.waiting_jobs().get(submission_id)
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """Which part of which job holds what of which service now. Raises LabDownError, ClusterError."""
+        from lab.allocation import holdings, read
+
+        return holdings(read(self.api))
+
+    @cached_property
+    def gpu_plan(self) -> GpuPlan:
+        """Which GPUs the lab was started with. Raises LabDownError."""
+        return self.runtime.spec().gpu
+
+    def top(self) -> TopView:
+        """How busy each node is, which jobs run there with which share, and who waits.
+
+        Raises LabDownError, ClusterError.
+        """
+        from lab.allocation import read_top
+
+        return read_top(self.api, self.gpu_plan)
+
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""
         running = [job for job in self.jobs.list() if not job.final]
@@ -285,6 +331,13 @@ class Lab:
             names = ", ".join(job.submission_id for job in running)
             raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
         return running[0]
+
+
+def _refused(why: str) -> RefusedError:
+    return RefusedError(
+        f"the job was not submitted: {why}",
+        "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
+    )
 
 
 __all__ = ["Lab", "Placement", "Submitted", "place", "why_ranks_wait"]

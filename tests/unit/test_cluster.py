@@ -188,7 +188,7 @@ def test_alive_finds_the_newer_of_two_nodes_that_ray_still_calls_alive() -> None
         (
             {"CPU": 8, "GPU": 1},
             [node("a", CPU=8.0), node("b", CPU=2.0, GPU=1.0)],
-            "no single node has 8 CPU and 1 GPU",
+            "no single node has 8 CPU and 1 GPU; they offer 8 CPU, or 2 CPU and 1 GPU",
         ),
     ],
 )

@@ -1,0 +1,165 @@
+"""How busy the nodes are, as the reporter of each Ray node measures it, with what jobs hold there.
+
+Ray measures every 5 s. A GPU's numbers come from NVML (NVIDIA) or AMD SMI (AMD), read inside the node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lab.allocation.holdings import holdings
+from lab.allocation.model import GpuLoad, Holding, NodeLoad, TopView
+from lab.allocation.snapshot import read
+from lab.allocation.waiting import waiting
+from lab.cluster import Node, RayApi
+from lab.errors import ClusterError
+from lab.topology import GpuAssignment, GpuPlan, Vendor
+
+MB = 1024**2
+"""Ray gives a GPU's memory in units of this."""
+
+SHARED_HOST = (
+    "the nodes share this machine: CPU and memory of a node are the sum over its Ray processes, "
+    "the limit is the machine's"
+)
+OWN_HOST = "CPU of a node is the sum over its Ray processes; memory is its container's"
+SIMULATED = "GPUs are simulated: what is shown is the share that jobs were given"
+
+
+def read_top(api: RayApi, plan: GpuPlan, clock: Callable[[], float] = time.time) -> TopView:
+    """The nodes and who waits, now. `plan` says which GPUs are simulated. Raises ClusterError.
+
+    One request for each living node, and seven for the rest.
+    """
+    snapshot = read(api)
+    reports = _reports(api)
+    held = holdings(snapshot)
+    hosts = Counter(str(reports.get(n.node_id, {}).get("hostname") or n.node_id) for n in snapshot.nodes)
+    shared = any(count > 1 for count in hosts.values())
+    nodes = tuple(
+        load(
+            node,
+            reports.get(node.node_id, {}),
+            _processes(api, node),
+            tuple(h for h in held if h.service == node.service),
+            plan,
+            shares_host=shared,
+        )
+        for node in sorted(snapshot.nodes, key=lambda n: (not n.head, n.service))
+    )
+    order = [job.submission_id for job in snapshot.jobs]
+    waits = sorted(waiting(snapshot).values(), key=lambda w: order.index(w.job))
+    notes = (SHARED_HOST if shared else OWN_HOST, *([SIMULATED] if plan.vendor is Vendor.SIMULATED else []))
+    return TopView(clock(), nodes, tuple(waits), notes)
+
+
+def load(
+    node: Node,
+    report: Mapping[str, Any],
+    processes: Sequence[Mapping[str, Any]],
+    held: tuple[Holding, ...],
+    plan: GpuPlan,
+    *,
+    shares_host: bool,
+) -> NodeLoad:
+    """One node from its reporter's `report` and `processes`. Raises ClusterError for an unknown shape."""
+    total: Counter[str] = Counter()
+    for holding in held:
+        total.update(holding.resources)
+    sums = {resource: round(amount, 4) for resource, amount in total.items()}
+    try:
+        memory = report.get("mem") or (None, None, None, None)
+        used, limit = memory[3], memory[0]
+        if shares_host:
+            used = sum(int((p.get("memoryInfo") or {}).get("rss") or 0) for p in processes) or None
+        return NodeLoad(
+            service=node.service,
+            cpu_percent=round(sum(float(p.get("cpuPercent") or 0) for p in processes), 1)
+            if processes
+            else None,
+            cores=int(report["cpus"][0]) if report.get("cpus") else None,
+            memory_used=None if used is None else int(used),
+            memory_limit=None if limit is None else int(limit),
+            shares_host=shares_host,
+            gpus=gpu_loads(
+                node.resources.get("GPU", 0.0),
+                sums.get("GPU", 0.0),
+                report.get("gpus") or (),
+                plan.gpu_of(node.service),
+                simulated=plan.vendor is Vendor.SIMULATED,
+            ),
+            offers=node.resources,
+            held=sums,
+            holdings=held,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ClusterError(f"Ray's report on {node.service} has an unknown shape ({error!r})") from error
+
+
+def gpu_loads(
+    offered: float,
+    share: float,
+    reported: Sequence[Mapping[str, Any]],
+    assigned: GpuAssignment | None,
+    *,
+    simulated: bool,
+) -> tuple[GpuLoad, ...]:
+    """The GPUs of a node that offers `offered` of them, of which `share` is given away, first come first.
+
+    A reporter may see more GPUs than the node is pinned to: of those, the assigned one counts.
+    """
+    shown = [] if simulated else [row for row in reported if assigned is None or _is(row, assigned)]
+    if not simulated and not shown:
+        shown = list(reported)[: int(offered)]
+    found = []
+    for place in range(max(int(offered), len(shown) if offered else 0)):
+        given = round(min(1.0, max(0.0, share - place)), 4)
+        if place >= len(shown):
+            name = "simulated" if simulated else assigned.name if assigned else ""
+            found.append(GpuLoad(place, name, simulated, given))
+            continue
+        row = shown[place]
+        busy = row.get("utilizationGpu")
+        found.append(
+            GpuLoad(
+                index=int(row.get("index", place)),
+                name=str(row.get("name") or ""),
+                simulated=False,
+                share=given,
+                utilization=None if busy is None or busy < 0 else float(busy),
+                memory_used=_bytes(row.get("memoryUsed")),
+                memory_total=_bytes(row.get("memoryTotal")),
+            )
+        )
+    return tuple(found)
+
+
+def _is(row: Mapping[str, Any], assigned: GpuAssignment) -> bool:
+    """Whether a reported GPU is the assigned one: by UUID (NVIDIA) or by index (AMD)."""
+    uuid, wanted = str(row.get("uuid") or "").lower(), assigned.gpu.lower()
+    return bool(wanted) and (uuid.endswith(wanted) or str(row.get("index")) == wanted)
+
+
+def _bytes(megabytes: Any) -> int | None:
+    return None if megabytes is None else int(megabytes) * MB
+
+
+def _reports(api: RayApi) -> dict[str, Mapping[str, Any]]:
+    answer = api.get("/nodes?view=summary")
+    try:
+        rows = answer["data"]["summary"]
+        return {str((row.get("raylet") or {}).get("nodeId")): row for row in rows}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ClusterError(f"Ray's summary of the nodes has an unknown shape ({error!r})") from error
+
+
+def _processes(api: RayApi, node: Node) -> Sequence[Mapping[str, Any]]:
+    """The Ray processes of a node; none where Ray has not looked at it yet."""
+    answer = api.get(f"/nodes/{node.node_id}")
+    try:
+        return list(answer["data"]["detail"].get("workers") or ())
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ClusterError(f"Ray's details of {node.service} have an unknown shape ({error!r})") from error
