@@ -8,9 +8,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lab.cluster import infeasible
 from lab.errors import ClusterError, JobError, NotFoundError, UsageError, WaitTimeoutError
 from lab.lessons.catalogue import find_lesson
-from lab.lessons.evidence import gather, read_records, write_records
+from lab.lessons.evidence import demands, gather, read_records, write_records
 from lab.lessons.model import Lesson, LessonResult, job_prefix
 from lab.lessons.results import judge, keep_in_store, table
 
@@ -102,6 +103,14 @@ class Session:
         if found.status != "SUCCEEDED":
             raise JobError(f"job {job} ended {found.status}: {found.message}{_last(text)}")
         return found
+
+    def why(self, job: str) -> str:
+        """Why a job waits, in a sentence; empty when it does not wait. Raises NotFoundError, ClusterError."""
+        found = self._find(job, self._clock())
+        if found.status != "PENDING":
+            return ""
+        asked = demands(self.lab, (found,)).get(job, {})
+        return infeasible(asked, self.lab.api.nodes()) or "it waits for its turn"
 
     def record(self, name: str, value: Any) -> None:
         """Keep a measured value (numbers, text, lists and dicts of them) in the store, under `name`.
