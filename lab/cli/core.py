@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lab.checks import Check
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lab.faults import FaultKind
     from lab.gpus import Detection
     from lab.lab import Lab
+    from lab.lessons.model import Lesson, LessonResult
+    from lab.lessons.run import OnStep
     from lab.recovery import FaultRequest, Moment, Outcome
     from lab.runtime.base import OnProgress
     from lab.runtime.compose.images import Archive, Built, ImageNeed
@@ -172,6 +174,44 @@ class Core:
         from lab.checks.store import endpoints_of, store_checks
 
         return store_checks(url, bucket, file, endpoints=lambda: endpoints_of(name, runtime))
+
+    def lessons(self) -> tuple[Lesson, ...]:
+        """Every lesson, in order."""
+        from lab.lessons.catalogue import lessons
+
+        return lessons()
+
+    def lesson(self, number: int) -> Lesson:
+        """One lesson. Raises NotFoundError."""
+        from lab.lessons.catalogue import find_lesson
+
+        return find_lesson(number)
+
+    def lesson_results(self, lab: Lab) -> dict[int, dict[str, Any]]:
+        """The best result of each lesson that was checked in this lab, as JSON, by number."""
+        from lab.lessons.run import results
+
+        return results(lab)
+
+    def run_lesson(
+        self,
+        lab: Lab,
+        lesson: Lesson,
+        spec: Callable[[], LabSpec],
+        on_step: OnStep,
+        on_progress: OnProgress,
+    ) -> LessonResult:
+        """Do a lesson and check it. Raises LessonError, RefusedError, LabDownError."""
+        from lab.datasets import ensure
+        from lab.lessons.run import run_lesson
+
+        return run_lesson(lab, lesson, spec, get_data=ensure, on_step=on_step, on_progress=on_progress)
+
+    def check_lesson(self, lab: Lab, lesson: Lesson) -> LessonResult:
+        """Check a lesson and keep the result. Raises LabDownError."""
+        from lab.lessons.run import check_lesson
+
+        return check_lesson(lab, lesson)
 
     def test(self, arguments: Sequence[str], say: Callable[[str], None], *, to_stderr: bool) -> int:
         """Run labctl's own tests; returns their exit code. `to_stderr` keeps stdout for a JSON document."""

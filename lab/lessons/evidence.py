@@ -63,7 +63,7 @@ def gather(lab: Lab, lesson: Lesson) -> Evidence:
         jobs=jobs,
         histories=histories,
         logs={job.submission_id: _log(lab, job.submission_id) for job in jobs},
-        demands=demands(lab, jobs),
+        demands=_demands(lab, jobs),
         records=records,
         nodes=lab.api.nodes(),
         receipts=_receipts(lab.store, jobs),
@@ -87,7 +87,7 @@ def _log(lab: Lab, job: str) -> str:
         return ""
 
 
-def demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
+def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
     """Job id -> what its entrypoint asked of one node: resource -> amount. Raises ClusterError.
 
     Ray keeps it with the actor that runs the entrypoint, also when that has ended.

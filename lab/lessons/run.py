@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.checks.model import Check
-from lab.errors import LabDownError, LabError, LessonError
+from lab.cluster import places
+from lab.errors import LabDownError, LabError, LessonError, RefusedError
 from lab.home import home
 from lab.lessons.evidence import gather
 from lab.lessons.model import Beside, Evidence, JobRecord, Lesson, LessonResult, NotebookOverError
@@ -35,6 +36,10 @@ GIVE_UP_SECONDS = 30.0
 
 STOP_SECONDS = 30.0
 
+LEAST_WORKERS = 2
+NEEDED_CPUS = 8
+"""Logical CPUs of each worker that the course's commands ask for."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -50,7 +55,7 @@ class Step:
 
 
 OnStep = Callable[[Step], None]
-GetData = Callable[[str, Callable[[str], None]], None]
+GetData = Callable[[str, Callable[[str], None]], object]
 """Gets the dataset of that name, unless it is there; the function is for what a person should know."""
 
 
@@ -85,6 +90,7 @@ def run_lesson(
     """
     if not lab.status().up:
         lab.up(spec(), on_progress)
+    check_lab(lab)
     for dataset in lesson.needs:
         get_data(dataset, lambda line: on_step(Step("note", line)))
     beside = Companion(lab, lesson, on_step)
@@ -102,6 +108,17 @@ def run_lesson(
     on_step(Step("note", f"taking lab {lab.name} down; its stored objects stay"))
     lab.down(on_progress=on_progress)
     return check_lesson(lab, lesson, clock=clock)
+
+
+def check_lab(lab: Lab) -> None:
+    """Raises RefusedError unless the lab has what the commands in the notebooks ask for."""
+    fit = places({"CPU": NEEDED_CPUS, "GPU": 1}, lab.api.nodes(), LEAST_WORKERS)
+    if fit < LEAST_WORKERS:
+        raise RefusedError(
+            f"lessons need {LEAST_WORKERS} workers with {NEEDED_CPUS} CPUs and a GPU each; "
+            f"lab {lab.name} has {fit} of them",
+            "`labctl down`, then let `labctl lesson run` start the lab; or `labctl restart` what is down",
+        )
 
 
 def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.time) -> LessonResult:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lab.cluster import infeasible
 from lab.errors import ClusterError, JobError, NotFoundError, UsageError, WaitTimeoutError
 from lab.lessons.catalogue import find_lesson
-from lab.lessons.evidence import demands, gather, read_records, write_records
+from lab.lessons.evidence import gather, read_records, write_records
 from lab.lessons.model import Lesson, LessonResult, job_prefix
 from lab.lessons.results import judge, keep_in_store, table
 
@@ -106,11 +105,11 @@ class Session:
 
     def why(self, job: str) -> str:
         """Why a job waits, in a sentence; empty when it does not wait. Raises NotFoundError, ClusterError."""
-        found = self._find(job, self._clock())
-        if found.status != "PENDING":
+        self._find(job, self._clock())
+        waiting = self.lab.waiting(job)
+        if waiting is None:
             return ""
-        asked = demands(self.lab, (found,)).get(job, {})
-        return infeasible(asked, self.lab.api.nodes()) or "it waits for its turn"
+        return f"{waiting.reason}; held by {waiting.held_by}" if waiting.held_by else waiting.reason
 
     def record(self, name: str, value: Any) -> None:
         """Keep a measured value (numbers, text, lists and dicts of them) in the store, under `name`.

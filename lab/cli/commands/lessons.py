@@ -1,0 +1,266 @@
+"""lesson: the exercises of the course, run, checked and handed in."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import render, text, values
+from lab.cli.commands.services import prepare
+from lab.cli.context import App, LabGroup, pass_app
+from lab.cli.core import GpuRequest
+from lab.cli.follow import ProgressLines
+from lab.errors import LessonError, SetupError, UsageError
+from lab.topology import LabSpec
+
+if TYPE_CHECKING:
+    from lab.lessons.model import Lesson, LessonResult
+    from lab.lessons.run import Step
+
+NUMBER = values.WholeNumber(1, 99)
+SHOWN = 70
+"""Characters of a cell's first line that are shown."""
+
+
+@click.group(cls=LabGroup)
+def lesson() -> None:
+    """The exercises of the course: notebooks that check themselves."""
+
+
+@lesson.command("list")
+@pass_app
+def lesson_list(app: App) -> None:
+    """List the lessons, and which are passed in this lab."""
+    found = app.core.lessons()
+    results = app.core.lesson_results(app.open().lab)
+    if app.out.json_wanted:
+        app.out.document({"lessons": [describe(each, results.get(each.number)) for each in found]})
+        return
+    rows = (
+        (each.number, each.title, f"{each.minutes} min", _standing(results.get(each.number)), each.notebook)
+        for each in found
+    )
+    app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
+
+
+def describe(item: Lesson, result: dict[str, Any] | None) -> dict[str, Any]:
+    """One lesson as JSON. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
+    return {
+        "number": item.number,
+        "name": item.name,
+        "title": item.title,
+        "notebook": item.notebook,
+        "minutes": item.minutes,
+        "needs": list(item.needs),
+        "passed": result["passed"] if result else None,
+        "at": result["at"] if result else None,
+    }
+
+
+def _standing(result: dict[str, Any] | None) -> str:
+    if result is None:
+        return "never"
+    return f"{'passed' if result['passed'] else 'not passed yet'} ({text.clock(result['at'])})"
+
+
+@lesson.command("run")
+@click.argument("number", metavar="[N]", type=NUMBER, required=False, help="A lesson; see `lesson list`.")
+@click.option("--all", "every", is_flag=True, help="All lessons in order, until one is not passed.")
+@pass_app
+def lesson_run(app: App, number: int | None, every: bool) -> None:
+    """Do a lesson: start the lab if it is down, execute the notebook in its JupyterLab, check.
+
+    Exits with 0 only when every check passed, else with 19. With --verbose it shows what the cells print.
+    """
+    if (number is None) is not every:
+        raise UsageError("name one lesson, or say --all", "see `labctl lesson list`")
+    chosen = app.core.lessons() if number is None else (app.core.lesson(number),)
+    results = []
+    for item in chosen:
+        if every:
+            app.out.note(f"lesson {item.number}: {item.title}")
+        result = _run(app, item)
+        results.append(result)
+        if not app.out.json_wanted:
+            _show(app, item, result)
+        if not result.passed:
+            break
+    if app.out.json_wanted:
+        documents = [result.to_json() for result in results]
+        app.out.document({"results": documents} if every else documents[0])
+    _judge(app, results[-1])
+
+
+def _run(app: App, item: Lesson) -> LessonResult:
+    opened = app.open(announce=True)
+
+    def spec() -> LabSpec:
+        return prepare(app, GpuRequest(), LabSpec.workers, LabSpec.cpus_per_worker)[1]
+
+    cells = Cells(app)
+    try:
+        return app.core.run_lesson(opened.lab, item, spec, cells.step, ProgressLines(app.out).progress)
+    finally:
+        cells.end()
+
+
+class Cells:
+    """A line on stderr for each cell; on a terminal the one that runs is shown too."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._live = sys.stderr.isatty() and not app.out.quiet
+        self._pending = ""
+
+    def step(self, step: Step) -> None:
+        """Say one step."""
+        if step.kind == "begin":
+            self._pending = self._line(step) if self._live else ""
+        else:
+            self._clear()
+            if step.kind == "cell":
+                self._pending = ""
+                self._app.out.note(self._line(step))
+                if self._app.settings.verbose and step.output.strip():
+                    self._app.out.note(step.output.rstrip())
+            else:
+                self._app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
+        if self._pending:
+            click.echo(self._pending, nl=False, err=True)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._clear()
+        self._pending = ""
+
+    def _clear(self) -> None:
+        if self._pending:
+            click.echo(f"\r{' ' * len(self._pending)}\r", nl=False, err=True)
+
+    @staticmethod
+    def _line(step: Step) -> str:
+        took = "..." if step.seconds is None else text.seconds(step.seconds)
+        shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
+        return f"cell {step.number:>2}/{step.of:<2}{took:>10}  {shown}"
+
+
+@lesson.command("check")
+@click.argument("number", metavar="N", type=NUMBER, help="A lesson; see `lesson list`.")
+@pass_app
+def lesson_check(app: App, number: int) -> None:
+    """Check a lesson that was done by hand in JupyterLab, and keep the result.
+
+    Exits with 0 only when every check passed, else with 19.
+    """
+    item = app.core.lesson(number)
+    result = app.core.check_lesson(app.open().lab, item)
+    if app.out.json_wanted:
+        app.out.document(result.to_json())
+    else:
+        _show(app, item, result)
+    _judge(app, result)
+
+
+def _show(app: App, item: Lesson, result: LessonResult) -> None:
+    from lab.lessons.results import table
+
+    for line in table(item, result):
+        app.out.line(line)
+
+
+def _judge(app: App, result: LessonResult) -> None:
+    """Exit with 19 unless every check passed."""
+    if result.passed:
+        return
+    missing = [check for check in result.checks if check.outcome != "passed"]
+    error = LessonError(
+        f"lesson {result.lesson} is not passed yet: {', '.join(check.name for check in missing)}",
+        next((check.hint for check in missing if check.hint), ""),
+    )
+    app.out.complain(error, document=False)
+    raise click.exceptions.Exit(error.exit_code)
+
+
+@lesson.command("report")
+@click.option("--student", default="", metavar="NAME", help="Whose report it is.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to. [default: print it]"
+)
+@click.option(
+    "--verify", type=click.Path(path_type=Path), metavar="FILE", multiple=True,
+    help="Look at a report that was handed in instead; repeatable.",
+)  # fmt: skip
+@pass_app
+def lesson_report(app: App, student: str, output: Path | None, verify: tuple[Path, ...]) -> None:
+    """Write the results of all lessons into one JSON document, to hand in.
+
+    With --verify, say what does not fit in such files, and exit with 19 if anything does not.
+    """
+    if verify:
+        if student or output is not None:
+            raise UsageError("--verify looks at reports, --student and --output write one", "say one of them")
+        _verify(app, verify)
+        return
+    if not student:
+        raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
+    from lab.lessons.report import make_report
+    from lab.lessons.results import dump
+
+    document = make_report(app.core.lesson_results(app.open().lab), student, time.time())
+    if output is not None:
+        try:
+            output.write_text(dump(document) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise SetupError(f"cannot write {output}: {error.strerror}", "choose another file") from error
+    if output is None or app.out.json_wanted:
+        app.out.document(document)
+        return
+    app.out.line(f"{output}: {text.count(len(document['results']), 'lesson')}{_summary(document)}")
+
+
+def _summary(report: dict[str, Any]) -> str:
+    names = {"passed": report["passed"], "missing": report["missing"]}
+    return "".join(f"; {name}: {', '.join(map(str, found))}" for name, found in names.items() if found)
+
+
+def _verify(app: App, files: tuple[Path, ...]) -> None:
+    from lab.lessons.report import copies, read_report, verify
+
+    told, intact = [], {}
+    for file in files:
+        document = read_report(file)
+        problems = verify(document)
+        if not problems:
+            intact[str(file)] = document
+        told.append((file, document if not problems else None, problems))
+    same = copies(intact)
+    if app.out.json_wanted:
+        reports = [
+            {
+                "file": str(file),
+                "student": document["student"] if document else None,
+                "passed": document["passed"] if document else None,
+                "missing": document["missing"] if document else None,
+                "problems": list(problems),
+            }
+            for file, document, problems in told
+        ]
+        app.out.document({"reports": reports, "copies": list(same)})
+    else:
+        for file, document, problems in told:
+            app.out.line(f"{file}: {document['student']}{_summary(document)}" if document else f"{file}:")
+            for problem in problems:
+                app.out.line(f"  does not fit: {problem}")
+        for line in same:
+            app.out.line(f"copied: {line}")
+    if len(intact) < len(files) or same:
+        error = LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged")
+        app.out.complain(error, document=False)
+        raise click.exceptions.Exit(error.exit_code)
+
+
+COMMANDS = (lesson,)

@@ -1,0 +1,107 @@
+"""What a student hands in: the results of all lessons in one document; and how a teacher looks at it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab import __version__
+from lab.errors import NotFoundError, RefusedError, UsageError
+from lab.lessons.catalogue import numbers
+from lab.lessons.form import misfits
+from lab.lessons.model import digest, signed
+from lab.lessons.results import Document
+
+REPORT_SCHEMA = "lesson-report/1"
+"""Version of the report's JSON; schema.json beside this file describes it."""
+
+MOST_CHARACTERS = 100
+MOST_BYTES = 10 * 1024**2
+"""Largest file that is read as a report."""
+
+
+def make_report(results: Mapping[int, Document], student: str, at: float) -> Document:
+    """The report over these results, by lesson. `at` is in seconds since the epoch.
+
+    Raises UsageError for a name that is none, RefusedError when there is no result.
+    """
+    name = " ".join(student.split())
+    if not name or len(name) > MOST_CHARACTERS or not name.isprintable():
+        raise UsageError(f"--student {student!r}: not a name", f"1 to {MOST_CHARACTERS} letters")
+    if not results:
+        raise RefusedError("no lesson of this lab has a result yet", "`labctl lesson run 1`, or `check 1`")
+    told = [signed({**results[number], "student": name}) for number in sorted(results)]
+    return signed(
+        {
+            "schema": REPORT_SCHEMA,
+            "student": name,
+            "at": round(at, 3),
+            "versions": {"raylab": __version__},
+            "passed": [each["lesson"] for each in told if each["passed"]],
+            "missing": [number for number in numbers() if number not in results],
+            "results": told,
+        }
+    )
+
+
+def read_report(path: Path) -> Any:
+    """The JSON in a file that was handed in. Raises NotFoundError, UsageError."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} is larger than {MOST_BYTES >> 20} MiB, so it is no report")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror}", "give the file that a student handed in") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not text in UTF-8, so it is no report") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON: {error}", "ask for the file again, unchanged") from error
+
+
+def verify(document: Any) -> tuple[str, ...]:
+    """What does not fit in a report, a line each; nothing when it is as labctl wrote it.
+
+    Who reads labctl's source can write a report that fits. This finds accidents, not fraud.
+    """
+    wrong = tuple(misfits(document))
+    return wrong or tuple(_contradictions(document))
+
+
+def _contradictions(report: Document) -> Iterator[str]:
+    if report["sha256"] != digest(report):
+        yield "the report was changed after it was written (its SHA-256 is another)"
+    seen: set[int] = set()
+    for result in report["results"]:
+        number = result["lesson"]
+        if number in seen:
+            yield f"lesson {number} is there twice"
+        seen.add(number)
+        if number not in numbers():
+            yield f"lesson {number} is unknown here"
+        if result["sha256"] != digest(result):
+            yield f"the result of lesson {number} was changed after it was checked (its SHA-256 is another)"
+        if result["student"] != report["student"]:
+            yield f"the result of lesson {number} is {result['student'] or 'nobody'}'s"
+        if result["passed"] != all(check["passed"] for check in result["checks"]):
+            yield f"lesson {number} says passed: {result['passed']}, its checks say otherwise"
+    passed = [result["lesson"] for result in report["results"] if result["passed"]]
+    if report["passed"] != passed:
+        yield f"the list of passed lessons is {report['passed']}, the results say {passed}"
+
+
+def copies(reports: Mapping[str, Document]) -> tuple[str, ...]:
+    """Where reports, by file, name the same jobs: two students did not run one job. A line each."""
+    owner: dict[str, tuple[str, str]] = {}
+    found = []
+    for file, report in reports.items():
+        for result in report["results"]:
+            for job in result["jobs"]:
+                key = f"{result['lab']}/{job['submission_id']}"
+                first, student = owner.setdefault(key, (file, report["student"]))
+                if student != report["student"]:
+                    line = f"lesson {result['lesson']} in {file} has the jobs of {student}'s in {first}"
+                    if line not in found:
+                        found.append(line)
+    return tuple(found)
