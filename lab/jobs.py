@@ -153,11 +153,16 @@ class Jobs:
             return ""
         return str(reply.json().get("logs") or "")
 
-    def follow(self, submission_id: str) -> Iterator[str]:
-        """The log a line at a time, until the job has ended. Raises NotFoundError."""
+    def follow(self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None) -> Iterator[str]:
+        """The log a line at a time, until the job has ended. Raises NotFoundError.
+
+        `on_poll` gets the job each time it was asked for, also while it prints nothing.
+        """
         shown = 0
         while True:
-            ended = self._get_patiently(submission_id).final
+            job = self._get_patiently(submission_id)
+            ended = job.final
+            on_poll(job)
             text = self.logs(submission_id)
             complete = len(text) if ended else text.rfind("\n") + 1
             yield from text[shown:complete].splitlines()

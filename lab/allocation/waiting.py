@@ -100,7 +100,8 @@ def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], lef
     demand = max(pending.units, key=lambda unit: sorted(unit.items()))
     why = _never(pending, nodes)
     if why:
-        short = tuple(sorted(demand))
+        most = {r: max((n.resources.get(r, 0.0) for n in nodes), default=0.0) for r in demand}
+        short = tuple(sorted(r for r in demand if most[r] < demand[r]) or sorted(demand))
         return Waiting(pending.job, "infeasible", pending.what, demand, pending.count, why, (), short)
     fit, many = len(_fitting(pending.units, left)), len(pending.units)
     if fit == many:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lab.cli import text
 
 if TYPE_CHECKING:
+    from lab.allocation import Holding, TopView, Waiting
     from lab.checkpoints import CheckpointInfo
     from lab.checks import Check
     from lab.checks.pinning import WorkerView
@@ -102,6 +104,55 @@ def lab(
         "running_jobs": [job(j) for j in jobs],
         "notes": list(status.notes),
         "problems": list(problems),
+    }
+
+
+def holding(item: Holding) -> Document:
+    """What a part of a job holds of a service. Memory in bytes."""
+    return {
+        "job": item.job,
+        "service": item.service,
+        "what": item.what,
+        "resources": dict(item.resources),
+    }
+
+
+def waiting(item: Waiting | None) -> Document | None:
+    """Why a job, or a part of it, waits; null when it does not."""
+    if item is None:
+        return None
+    return {
+        "kind": item.kind,
+        "reason": item.reason,
+        "what": item.what,
+        "demand": dict(item.demand),
+        "count": item.count,
+        "short": list(item.short),
+        "holders": [holding(h) for h in item.holders],
+    }
+
+
+def top(view: TopView) -> Document:
+    """The nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
+    return {
+        "at": view.at,
+        "nodes": [
+            {
+                "service": n.service,
+                "cpu_percent": n.cpu_percent,
+                "cores": n.cores,
+                "memory_used": n.memory_used,
+                "memory_limit": n.memory_limit,
+                "shares_host": n.shares_host,
+                "gpus": [dataclasses.asdict(g) for g in n.gpus],
+                "offers": dict(n.offers),
+                "held": dict(n.held),
+                "holdings": [holding(h) for h in n.holdings],
+            }
+            for n in view.nodes
+        ],
+        "waiting": [{"job": w.job, **(waiting(w) or {})} for w in view.waiting],
+        "notes": list(view.notes),
     }
 
 

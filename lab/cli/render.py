@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lab.cli import text
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from lab.allocation import Waiting
     from lab.cli.output import Output
     from lab.cluster import Node
     from lab.jobs import Job
@@ -23,6 +24,9 @@ STYLES = {
     "PENDING": "yellow", "alive": "green", "dead": "red", "passed": "green", "failed": "red",
     "warning": "yellow", "skipped": "dim",
 }  # fmt: skip
+
+WIDE = 160
+"""Columns of a terminal from which on a table has room for a sentence."""
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -107,15 +111,27 @@ def took(job: Job, now: float) -> str:
     return "" if job.started_at is None else text.seconds(max(0.0, (job.ended_at or now) - job.started_at))
 
 
-def show_jobs(out: Output, jobs: Sequence[Job], *, now: float | None = None) -> None:
-    """A line for each job."""
+def show_jobs(
+    out: Output,
+    jobs: Sequence[Job],
+    waiting: Mapping[str, Waiting] | None = None,
+    *,
+    now: float | None = None,
+) -> None:
+    """A line for each job; where one waits, the last column says why, on a narrow terminal lines below."""
     moment = time.time() if now is None else now
-    out.show(
-        table(
-            ("JOB", "STATUS", "STARTED", "TOOK", "RUNS"),
-            ((j.submission_id, j.status, text.clock(j.started_at), took(j, moment), what(j)) for j in jobs),
-        )
-    )
+    waits = {j.submission_id: w for j in jobs if (w := (waiting or {}).get(j.submission_id))}
+    wide = out.console().width >= WIDE
+    rows = []
+    for j in jobs:
+        reason = waits.get(j.submission_id)
+        shown = "" if reason is None else f"{reason.kind}: {reason.text}" if wide else reason.kind
+        row = (j.submission_id, j.status, text.clock(j.started_at), took(j, moment), what(j))
+        rows.append((*row, shown) if waits else row)
+    columns = ("JOB", "STATUS", "STARTED", "TOOK", "RUNS")
+    out.show(table((*columns, "REASON") if waits else columns, rows))
+    for item in () if wide else waits.values():
+        out.line(text.waits(item))
 
 
 def pairs(out: Output, rows: Iterable[tuple[str, Any]]) -> None:

@@ -6,6 +6,10 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.allocation import Waiting
 
 
 def seconds(value: float | None) -> str:
@@ -60,3 +64,10 @@ def without_secrets(url: str) -> str:
 def first_line(message: str) -> str:
     """The first line with content."""
     return next((line.strip() for line in message.splitlines() if line.strip()), "")
+
+
+def waits(item: Waiting) -> str:
+    """That a job, or a part of a running one, waits, and why."""
+    if item.what == "entrypoint":
+        return f"job {item.job} waits: {item.text}"
+    return f"job {item.job} runs, but its {item.what} wait{'' if item.what == 'ranks' else 's'}: {item.text}"

@@ -12,21 +12,41 @@ from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.errors import LabError
 
 if TYPE_CHECKING:
-    pass
+    from lab.allocation import Waiting
+    from lab.jobs import Job
+    from lab.lab import Lab
 
 
 @click.command(cls=LabCommand)
 @pass_app
 def jobs(app: App) -> None:
     """List the jobs, newest first."""
-    found = app.open().lab.jobs.list()
+    lab = app.open().lab
+    found = lab.jobs.list()
+    waiting, problem = _waiting(lab, found)
     if app.out.json_wanted:
-        app.out.document({"jobs": [documents.job(job) for job in found]})
+        rows = [
+            {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
+            for job in found
+        ]
+        app.out.document({"jobs": rows, **({"problem": problem} if problem else {})})
     elif found:
-        render.show_jobs(app.out, found)
+        render.show_jobs(app.out, found, waiting)
     else:
         app.out.line("no jobs yet")
         app.out.note("start one: labctl submit digits")
+    if problem and not app.out.json_wanted:
+        app.out.warn(f"which jobs wait, and why, is not known: {problem}")
+
+
+def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
+    """Which of the jobs wait, and what kept labctl from finding out. Of ended jobs Ray is not asked."""
+    if all(job.final for job in jobs):
+        return {}, ""
+    try:
+        return lab.waiting_jobs(), ""
+    except LabError as error:
+        return {}, error.message
 
 
 @click.group(cls=LabGroup)
@@ -41,7 +61,9 @@ def job_show(app: App, job_id: str) -> None:
     """Show a job and where it runs."""
     lab = app.open().lab
     found = lab.jobs.get(job_id)
-    placement, problem = None, ""
+    placement = None
+    waiting, problem = _waiting(lab, [found])
+    waits = waiting.get(job_id)
     if not found.final:
         try:
             placement = lab.placement(job_id)
@@ -49,7 +71,8 @@ def job_show(app: App, job_id: str) -> None:
             problem = error.message
     if app.out.json_wanted:
         where = documents.placement(placement) if placement else None
-        app.out.document({**documents.job(found), "placement": where, "problem": problem})
+        reason = documents.waiting(waits)
+        app.out.document({**documents.job(found), "waiting": reason, "placement": where, "problem": problem})
         return
     rows: Iterable[tuple[str, Any]] = (
         ("job", found.submission_id),
@@ -71,6 +94,7 @@ def job_show(app: App, job_id: str) -> None:
             "runs on",
             ", ".join(f"{where} (rank {rank})" for rank, where in placement.workers) if placement else "",
         ),
+        ("waits", f"{waits.kind}: {waits.text}" if waits else ""),
         ("problem", problem),
     )
     render.pairs(app.out, rows)

@@ -10,6 +10,7 @@ import click
 from lab.cli import documents, text, values
 from lab.cli.complete import parameter_names, workload_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand
+from lab.cli.waits import HOPE, Waits
 from lab.errors import JobError, LabError, UsageError
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ LAST_LINES = 20
 @click.option(
     "--name", "--job-name", "job_name", type=values.JobName(), metavar="NAME", help="The job's name."
 )
+@click.option(
+    "--fail-if-infeasible", is_flag=True,
+    help="Exit with 11, and submit nothing, when no node can hold it, instead of letting it wait.",
+)  # fmt: skip
 @click.option("--detach", is_flag=True, help="Return as soon as the job is submitted.")
 @click.pass_context
 def submit(
@@ -73,6 +78,7 @@ def submit(
     runtime_env: Path | None,
     working_dir: Path | None,
     job_name: str | None,
+    fail_if_infeasible: bool,
     detach: bool,
 ) -> None:
     """Submit a workload or a command, and follow its log.
@@ -98,7 +104,12 @@ def submit(
         chosen = values.settings(parameters)
         lab = _workload_checked(app, workload, chosen)
         submitted = lab.submit_workload(
-            workload, chosen, num_cpus=num_cpus, num_gpus=num_gpus, job_name=job_name or ""
+            workload,
+            chosen,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            job_name=job_name or "",
+            fail_if_infeasible=fail_if_infeasible,
         )
     else:
         if parameters:
@@ -107,7 +118,7 @@ def submit(
             )
         submission = _submission(command or (), num_cpus, num_gpus, runtime_env, working_dir, job_name)
         lab = app.open().lab
-        submitted = lab.submit(submission)
+        submitted = lab.submit(submission, fail_if_infeasible=fail_if_infeasible)
     _submitted(app, lab, submitted, detach)
 
 
@@ -151,7 +162,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     job_id, out = submitted.submission_id, app.out
     out.note(f"submitted job {job_id}")
     if submitted.waits:
-        out.warn(f"job {job_id} waits: {submitted.waits}", f"stop it with `labctl job stop {job_id}`")
+        out.warn(f"job {job_id} waits: {submitted.waits}", HOPE.format(job=job_id))
     if detach:
         if out.json_wanted:
             out.document({"submission_id": job_id, "waits": submitted.waits, "job": None})
@@ -160,8 +171,10 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.note(f"follow it: labctl job logs -f {job_id}")
         return
     try:
-        for line in lab.jobs.follow(job_id):
-            app.out.log_line(line)
+        waits = Waits(out, lab, said=submitted.waits)
+        for line in lab.jobs.follow(job_id, waits.poll):
+            waits.heard()
+            out.log_line(line)
     except KeyboardInterrupt:
         out.note(f"\nno longer following; job {job_id} goes on")
         out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")

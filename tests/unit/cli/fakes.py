@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from click.testing import CliRunner, Result
 
+from lab.allocation import TopView, Waiting
 from lab.checkpoints import CheckpointInfo
 from lab.checks import Check
 from lab.checks.pinning import WorkerView
@@ -239,7 +240,8 @@ class FakeJobs(Jobs):
         self.get(submission_id)
         return self.text
 
-    def follow(self, submission_id: str) -> Iterator[str]:
+    def follow(self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None) -> Iterator[str]:
+        on_poll(self.get(submission_id))
         yield from self.logs(submission_id).splitlines()
         if self.interrupt is not None:
             raise self.interrupt
@@ -256,7 +258,22 @@ class FakeLab(Lab):
         super().__init__(runtime)
         self.__dict__.update(api=api, jobs=jobs)
         self.saved: tuple[CheckpointInfo, ...] = ()
+        self.waits: dict[str, Waiting] = {}
+        self.views: list[TopView | Exception] = []
+        """What `top` gives, in turn; the last one from then on."""
         self.fail: Exception | None = None
+
+    def waiting_jobs(self) -> dict[str, Waiting]:
+        if self.fail is not None:
+            raise self.fail
+        return self.waits
+
+    def top(self) -> TopView:
+        self.endpoints()
+        view = self.views.pop(0) if len(self.views) > 1 else self.views[0]
+        if isinstance(view, Exception):
+            raise view
+        return view
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
         self.endpoints()

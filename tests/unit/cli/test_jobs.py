@@ -102,7 +102,7 @@ def test_a_remote_working_directory_of_the_runtime_env_stays(
     environment = script / "env.json"
     environment.write_text(json.dumps({"working_dir": "gcs://code.zip"}))
     monkeypatch.setattr(
-        labctl.core.lab, "submit", lambda submission: Submitted(labctl.core.jobs.submit(submission))
+        labctl.core.lab, "submit", lambda submission, **_: Submitted(labctl.core.jobs.submit(submission))
     )
     labctl.ok("submit", "--detach", "--runtime-env", str(environment), "--", "python", "train.py")
     (submission,) = labctl.core.jobs.submitted
@@ -204,14 +204,14 @@ def test_jobs_as_json(labctl: Labctl) -> None:
     assert labctl.json("jobs") == {"jobs": []}
     labctl.core.jobs.known = {"job-1": job()}
     (row,) = labctl.json("jobs")["jobs"]
-    assert set(row) == JOB_KEYS
+    assert set(row) == JOB_KEYS | {"waiting"}
 
 
 def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
     labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
     assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("job", "show", "job-1")
     document = labctl.json("job", "show", "job-1")
-    assert set(document) == JOB_KEYS | {"placement", "problem"}
+    assert set(document) == JOB_KEYS | {"waiting", "placement", "problem"}
     assert document["placement"] == {
         "driver": "ray-head",
         "workers": [{"rank": 0, "service": "ray-worker-1"}],
