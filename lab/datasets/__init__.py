@@ -6,7 +6,7 @@ RAYLAB_DATA, and Food-11 in it as FOOD11_DATA_DIR.
 
 from __future__ import annotations
 
-from lab.datasets.getting import PICTURES, SEED, draw_food11, ensure
+from lab.datasets.getting import PICTURES, SEED, draw_food11, ensure, get_food11
 from lab.datasets.model import Dataset, OnProgress, ignore_progress
 from lab.datasets.shelf import NAMES, Shelf
 
@@ -19,5 +19,6 @@ __all__ = [
     "Shelf",
     "draw_food11",
     "ensure",
+    "get_food11",
     "ignore_progress",
 ]

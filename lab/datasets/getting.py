@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.datasets import food11, pictures
-from lab.datasets.model import Dataset, OnProgress, ignore_progress
-from lab.datasets.shelf import NAMES, Filled, Shelf, allow
-from lab.errors import NotFoundError, UsageError
+from lab.datasets import food11, model, pictures
+from lab.datasets.archive import unpack
+from lab.datasets.download import Download, Http, UnreachableError, sha256_of
+from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
+from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
+from lab.errors import NotFoundError, SetupError, UsageError
 
 PICTURES = 20
 """Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""
 
 MOST_PICTURES = 2000
 SEED = 0
+
+KNOWN = "sha256.json"
+"""Which SHA-256 came from which address, so that another file is noticed."""
+
+WITHOUT = "without internet: `labctl data food11 --synthetic 20`, or --from FILE with an archive you have"
 
 
 def draw_food11(
@@ -58,3 +69,92 @@ def ensure(name: str, say: Callable[[str], None], shelf: Shelf | None = None) ->
     made, _ = draw_food11(shelf)
     say(f"drew {made.pictures} pictures in place of Food-11 (`labctl data food11` downloads the real ones)")
     return made
+
+
+def get_food11(
+    shelf: Shelf,
+    *,
+    urls: Sequence[str] = food11.URLS,
+    file: Path | None = None,
+    sha256: str = "",
+    force: bool = False,
+    on_progress: OnProgress = ignore_progress,
+    http: Http | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Dataset, bool]:
+    """The published Food-11, from `file` or else from the first of `urls` that gives it.
+
+    The second value says whether it was made now. The archive must have the SHA-256 `sha256`, or where none
+    is given the one it had when it was downloaded from there before; its pictures are counted in any case.
+    Raises what `draw_food11` raises, NotFoundError for a file that is not there, and SetupError when nothing
+    can be downloaded or the archive is not what it should be. What has arrived of it stays.
+    """
+    sha256 = sha256.lower()
+    if sha256 and not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise UsageError(f"--sha256 {sha256}: not 64 hexadecimal digits", "`sha256sum FILE` prints them")
+    if file is not None and not file.is_file():
+        raise NotFoundError(f"--from {file}: there is no such file", "give the zip archive of Food-11")
+    with shelf.busy():
+        there = shelf.find(food11.NAME)
+        if not allow(there, synthetic=False, force=force) and there is not None:
+            return there, False
+        if file is not None:
+            return shelf.put(food11.NAME, _from(file, str(file), sha256, on_progress)), True
+        downloads = model.make_folder(shelf.downloads)
+        known = _known(downloads)
+        got = _download(urls, downloads, on_progress, http, sleep)
+        try:
+            expected = sha256 or known.get(got.url, "")
+            made = shelf.put(food11.NAME, _from(got.part, got.url, expected, on_progress))
+        except SetupError:
+            got.forget()  # going on with it would never do; a full disk is another error here
+            raise
+        got.forget()
+        store(downloads / KNOWN, (json.dumps({**known, got.url: made.sha256}, indent=1) + "\n").encode())
+        return made, True
+
+
+def _download(
+    urls: Sequence[str],
+    folder: Path,
+    on_progress: OnProgress,
+    http: Http | None,
+    sleep: Callable[[float], None],
+) -> Download:
+    """The archive, from the first address that gives it. Raises SetupError when none does."""
+    problems = []
+    for url in urls:
+        part = folder / f"{food11.NAME}-{hashlib.sha256(url.encode()).hexdigest()[:8]}.zip.part"
+        got = Download(url, part, http=http, on_progress=on_progress, sleep=sleep)
+        try:
+            got.fetch()
+        except UnreachableError as error:
+            problems.append(error.message)
+        else:
+            return got
+    raise SetupError(f"cannot download Food-11: {'; '.join(problems)}", WITHOUT)
+
+
+def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> Fill:
+    """Fills a folder from an archive, which must have this SHA-256 where one is given."""
+
+    def fill(folder: Path) -> Filled:
+        found = sha256_of(archive, on_progress)
+        if sha256 and found != sha256:
+            raise SetupError(
+                f"the archive from {source} has the SHA-256 {found}, not {sha256}",
+                "it is damaged, or was replaced: --sha256 says which one you want",
+            )
+        unpack(archive, folder, on_progress)
+        return Filled(source, found, synthetic=False)
+
+    return fill
+
+
+def _known(downloads: Path) -> dict[str, str]:
+    """Address -> SHA-256 of what came from there before."""
+    try:
+        said = json.loads((downloads / KNOWN).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {str(url): str(value) for url, value in said.items()} if isinstance(said, dict) else {}

@@ -16,7 +16,8 @@ Counts = Mapping[str, Mapping[str, int]]
 """Split -> class folder -> pictures."""
 
 OnProgress = Callable[[str, int, int], None]
-"""(phase, done, total): `download` and `verify` count bytes, `unpack` and `draw` pictures; total 0: unknown."""
+"""(phase, done, total), a total of 0 being unknown: `download` and `verify` count bytes, `unpack` and `draw`
+pictures."""
 
 
 def ignore_progress(phase: str, done: int, total: int) -> None:

@@ -1,0 +1,142 @@
+"""Large files over HTTP: resumed, verified by size, given up with what has arrived."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.datasets.download import FRUITLESS, Download, UnreachableError, sha256_of
+from lab.errors import SetupError, UsageError
+from tests.unit.datasets.servers import Server
+
+URL = "https://example.org/food.zip"
+CONTENT = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Path:
+    return tmp_path / "food.zip.part"
+
+
+def download(server: Server, part: Path, slept: list[float] | None = None, **changes: Any) -> Download:
+    sleep = (slept if slept is not None else []).append
+    return Download(URL, part, http=server, **{"sleep": sleep, "free": lambda _: 10**12, **changes})
+
+
+def test_a_file_arrives_whole_and_says_how_far_it_is(part: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    download(Server(CONTENT), part, on_progress=lambda *step: seen.append(step)).fetch()
+
+    assert part.read_bytes() == CONTENT
+    assert seen[-1] == ("download", len(CONTENT), len(CONTENT))
+
+
+def test_a_broken_connection_is_gone_on_with_where_it_broke(part: Path) -> None:
+    server, slept = Server(CONTENT, breaks=(1000, 500)), list[float]()
+    download(server, part, slept).fetch()
+
+    assert part.read_bytes() == CONTENT
+    assert [asked.get("Range") for asked in server.asked] == [None, "bytes=1000-", "bytes=1500-"]
+    assert server.asked[1]["If-Range"] == '"one"'
+    assert slept == [1.0, 1.0], "each brought something"
+
+
+def test_what_an_earlier_call_left_is_gone_on_with(part: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(Server(CONTENT, breaks=(1000,)), part, on_progress=interrupted).fetch()
+    assert part.stat().st_size == 1000
+    server = Server(CONTENT)
+    download(server, part).fetch()
+
+    assert server.asked[0]["Range"] == "bytes=1000-"
+    assert part.read_bytes() == CONTENT
+
+
+def test_a_file_that_is_whole_is_not_asked_for_again(part: Path) -> None:
+    download(Server(CONTENT), part).fetch()
+    server = Server(CONTENT)
+    download(server, part).fetch()
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("etag", ['"two"', ""])
+def test_another_file_of_that_address_begins_anew(part: Path, etag: str) -> None:
+    with pytest.raises(UnreachableError):
+        download(Server(CONTENT, etag="", breaks=(1000, *[0] * FRUITLESS)), part).fetch()
+    other = CONTENT[::-1] + b"more"
+    download(Server(other, etag=etag), part).fetch()
+    assert part.read_bytes() == other
+
+
+def test_a_server_without_ranges_gives_it_from_the_start(part: Path) -> None:
+    server = Server(CONTENT, breaks=(1000,), ranges=False)
+    download(server, part).fetch()
+    assert part.read_bytes() == CONTENT
+    assert len(server.asked) == 2
+
+
+def test_a_part_larger_than_the_file_begins_anew(part: Path) -> None:
+    download(Server(CONTENT + b"tail", etag='"old"', breaks=(len(CONTENT) + 2,)), part).fetch()
+    part.write_bytes(CONTENT + b"surplus")
+    download(Server(CONTENT, etag='"old"'), part).fetch()
+    assert part.read_bytes() == CONTENT
+
+
+def test_a_connection_that_brings_nothing_any_more_is_given_up_and_the_part_stays(part: Path) -> None:
+    server, slept = Server(CONTENT, breaks=(1000, *[0] * FRUITLESS)), list[float]()
+    with pytest.raises(UnreachableError, match=f"1000 of {len(CONTENT)} bytes are here and stay"):
+        download(server, part, slept).fetch()
+
+    assert part.stat().st_size == 1000
+    assert slept == [1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def test_a_server_that_restarts_from_zero_and_breaks_at_the_same_place_is_given_up(part: Path) -> None:
+    server = Server(CONTENT, breaks=[900] * 50, ranges=False)
+    with pytest.raises(UnreachableError, match="the connection broke"):
+        download(server, part).fetch()
+    assert len(server.asked) == FRUITLESS + 1
+
+
+def test_a_busy_server_gets_another_chance(part: Path) -> None:
+    download(Server(CONTENT, answers=(503, 429)), part).fetch()
+    assert part.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        (Server(b"", offline=True), "does not answer: its name is not known here"),
+        (Server(b"", answers=(404,)), "answers HTTP 404"),
+        (Server(b"<html>", kind="text/html; charset=utf-8"), r"gives a page \(text/html\), not an archive"),
+    ],
+)
+def test_what_no_second_attempt_mends_is_said_at_once(part: Path, server: Server, message: str) -> None:
+    slept: list[float] = []
+    with pytest.raises(UnreachableError, match=message):
+        download(server, part, slept).fetch()
+    assert slept == []
+    assert not part.exists()
+
+
+def test_a_disk_that_is_too_small_is_noticed_before_it_is_full(part: Path) -> None:
+    with pytest.raises(SetupError, match=r"0\.0 GB are free") as caught:
+        download(Server(CONTENT), part, free=lambda _: len(CONTENT) * 2).fetch()
+    assert "RAYLAB_HOME" in caught.value.hint
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("url", ["ftp://example.org/x", "food.zip", "file:///etc/passwd", "https://"])
+def test_what_is_no_web_address_is_refused(part: Path, url: str) -> None:
+    with pytest.raises(UsageError, match="no http or https address"):
+        Download(url, part, http=Server(b""))
+
+
+def test_the_sha256_is_that_of_the_whole_file(part: Path) -> None:
+    part.write_bytes(b"abc")
+    assert sha256_of(part) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
