@@ -1,15 +1,21 @@
-"""`ray start`, kept on the loopback address.
+"""`ray start`, kept on the loopback address, with a folder for runtime environments of its own.
 
 On Linux Ray replaces 127.0.0.1 by the host's outward address and then listens on every interface
 (ray 2.60, `ray._private.services.resolve_ip_for_localhost`); a lab of plain processes must not be reachable
 from the network. The variable `LOOPBACK` keeps Ray's own processes, drivers and workers on 127.0.0.1, but
 makes `ray start --address` refuse a second node, as on macOS. This module is that command without the
-refusal:
+refusal.
+
+Nodes of one host share a session folder. When a job's first task comes to a node, Ray unpacks the job's
+working directory there anew and deletes what was in its place (`overwrite=True` in its runtime_env plugin): the
+folder in which the job's driver, and its workers on other nodes, are running. So every node gets its own.
 
     python -m raylab_probe.node start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
 """
 
 from __future__ import annotations
+
+import os
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Environment of every process of a loopback cluster, the clients' included."""
@@ -20,6 +26,7 @@ def main() -> None:
     from ray.scripts import scripts
 
     ray_constants.ENABLE_RAY_CLUSTER = True
+    ray_constants.DEFAULT_RUNTIME_ENV_DIR_NAME = f"runtime_resources_{os.getpid()}"
     services.resolve_ip_for_localhost = lambda host: host
     scripts.main()
 

@@ -24,7 +24,6 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 from __future__ import annotations
 
 import functools
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -48,9 +47,14 @@ FLUSH_SECONDS = 2.0
 
 
 def submission_id() -> str:
-    """The job's submission id, or `interactive-<Ray job id>` for a driver that was not submitted."""
-    config = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR") or "{}")
-    submitted = (config.get("metadata") or {}).get("job_submission_id")
+    """The job's submission id, or `interactive-<Ray job id>` for a driver that was not submitted.
+
+    Ray's own configuration of the job has it in every process: a run may be started in one that is not the
+    entrypoint, as under Ray Tune.
+    """
+    from ray._private.worker import global_worker
+
+    submitted = global_worker.core_worker.get_job_config().metadata.get("job_submission_id")
     return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
 
 

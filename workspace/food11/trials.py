@@ -1,0 +1,66 @@
+"""What tune_ray.py prints: a line for whatever happens to a trial, and the sum at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray import tune
+
+
+class Trials(tune.Callback):
+    """A table in the job's log that grows by a line with each event of Ray Tune."""
+
+    def __init__(self, epochs: int, tuned: tuple[str, ...]) -> None:
+        """`epochs` of a whole trial; `tuned` are the names of the settings that differ between trials."""
+        self.epochs, self.tuned = epochs, tuned
+        self.numbers: dict[str, int] = {}
+        self.reached: dict[str, int] = {}
+        columns = "".join(f"  {name:>10}" for name in tuned)
+        print(f"trial{columns}  {'epoch':>7}  val_accuracy  status", flush=True)
+
+    def line(self, trial: Any, status: str, result: Mapping[str, Any] | None = None) -> None:
+        number = self.numbers.setdefault(trial.trial_id, len(self.numbers) + 1)
+        values = "".join(f"  {shown(trial.config[name]):>10}" for name in self.tuned)
+        epoch = f"{result['epoch']}/{self.epochs}" if result else ""
+        accuracy = f"{result['val_accuracy']:.4f}" if result else ""
+        print(f"{number:>5}{values}  {epoch:>7}  {accuracy:>12}  {status}", flush=True)
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        again = trial.trial_id in self.numbers
+        self.line(trial, "started again, goes on after its newest checkpoint" if again else "started")
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        self.reached[trial.trial_id] = result["epoch"]
+        self.line(trial, "running", result)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        early = self.reached.get(trial.trial_id, 0) < self.epochs
+        self.line(trial, "stopped early" if early else "trained to the end")
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.line(trial, "lost a node")
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.line(trial, "failed")
+
+
+def summary(results: Any, epochs: int, tuned: tuple[str, ...]) -> str:
+    """What early stopping has saved, and the best trial, of Tune's results."""
+    reached = [int((result.metrics or {}).get("epoch", 0)) for result in results]
+    early, trained, planned = sum(n < epochs for n in reached), sum(reached), epochs * len(reached)
+    best = results.get_best_result()
+    settings = ", ".join(f"{name} {shown(best.config[name])}" for name in tuned)
+    return (
+        f"trials: {len(reached)}, stopped early: {early}\n"
+        f"epochs: {trained} of the {planned} that all trials to the end would have taken,"
+        f" compute saved: {100 * (1 - trained / planned):.0f} %\n"
+        f"best: {settings}, val_accuracy {best.metrics['val_accuracy']:.4f}, epoch {best.metrics['epoch']}"
+    )
+
+
+def shown(value: Any) -> str:
+    """A setting in a few characters."""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
