@@ -7,8 +7,8 @@ makes `ray start --address` refuse a second node, as on macOS. This module is th
 refusal.
 
 Nodes of one host share a session folder. When a job's first task comes to a node, Ray unpacks the job's
-working directory there anew and deletes what was in its place (`overwrite=True` in its runtime_env plugin): the
-folder in which the job's driver, and its workers on other nodes, are running. So every node gets its own.
+working directory there anew and deletes what was in its place (`overwrite=True` in its runtime_env plugin):
+the folder in which the job's driver, and its workers on other nodes, run. So every node gets its own.
 
     python -m raylab_probe.node start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
 """
