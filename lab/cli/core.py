@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lab.checks import Check
     from lab.checks.pinning import WorkerView
+    from lab.datasets import Dataset, Shelf
     from lab.demo import DemoRequest, DemoResult
     from lab.environment.progress import Progress
     from lab.faults import FaultKind
@@ -174,6 +175,35 @@ class Core:
         from lab.checks.store import endpoints_of, store_checks
 
         return store_checks(url, bucket, file, endpoints=lambda: endpoints_of(name, runtime))
+
+    def shelf(self) -> Shelf:
+        """The data sets of this machine."""
+        from lab.datasets import Shelf
+
+        return Shelf()
+
+    def food11(
+        self,
+        *,
+        synthetic: int | None,
+        seed: int | None,
+        url: str | None,
+        sha256: str | None,
+        file: Path | None,
+        force: bool,
+        on_progress: Callable[[str, int, int], None],
+    ) -> tuple[Dataset, bool]:
+        """Food-11, drawn where `synthetic` says how many of each class; whether it was made now."""
+        from lab import datasets
+
+        shelf = self.shelf()
+        if synthetic is not None:
+            chosen = datasets.SEED if seed is None else seed
+            return datasets.draw_food11(shelf, synthetic, chosen, force=force, on_progress=on_progress)
+        urls = (url,) if url is not None else datasets.URLS
+        return datasets.get_food11(
+            shelf, urls=urls, file=file, sha256=sha256 or "", force=force, on_progress=on_progress
+        )
 
     def lessons(self) -> tuple[Lesson, ...]:
         """Every lesson, in order."""

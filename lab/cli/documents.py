@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lab.checks import Check
     from lab.checks.pinning import WorkerView
     from lab.cluster import Node
+    from lab.datasets import Dataset
     from lab.faults import FaultKind
     from lab.gpus import Gpu
     from lab.jobs import Job
@@ -49,6 +50,21 @@ def image(need: ImageNeed) -> Document:
         "local_name": need.local_name,
         "size": need.size,
         "get": need.how,
+    }
+
+
+def dataset(found: Dataset) -> Document:
+    """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
+    return {
+        "name": found.name,
+        "folder": str(found.folder),
+        "pictures": found.pictures,
+        "counts": {split: dict(classes) for split, classes in found.counts.items()},
+        "bytes": found.bytes,
+        "source": found.source,
+        "sha256": found.sha256,
+        "synthetic": found.synthetic,
+        "missing": found.missing,
     }
 
 

@@ -6,6 +6,7 @@ RAYLAB_DATA, and Food-11 in it as FOOD11_DATA_DIR.
 
 from __future__ import annotations
 
+from lab.datasets.food11 import URLS
 from lab.datasets.getting import PICTURES, SEED, draw_food11, ensure, get_food11
 from lab.datasets.model import Dataset, OnProgress, ignore_progress
 from lab.datasets.shelf import NAMES, Shelf
@@ -14,6 +15,7 @@ __all__ = [
     "NAMES",
     "PICTURES",
     "SEED",
+    "URLS",
     "Dataset",
     "OnProgress",
     "Shelf",

@@ -17,6 +17,7 @@ EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
     "checkpoints", "top", "workloads", "faults", "fault-inject", "restart", "gpus", "doctor", "demo", "test",
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
+    "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
 }  # fmt: skip
 

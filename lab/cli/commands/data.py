@@ -1,0 +1,163 @@
+"""data: the data sets of the lessons."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import documents, render, text
+from lab.cli.commands.images import follow
+from lab.cli.commands.services import asks
+from lab.cli.context import App, LabGroup, pass_app
+from lab.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from lab.datasets import Dataset
+    from lab.environment.progress import Progress
+
+BETWEEN = 0.1
+"""Seconds between two updates of a changing line."""
+
+DOING = {"download": "downloading", "verify": "verifying", "unpack": "unpacking", "draw": "drawing"}
+
+
+@click.group(cls=LabGroup)
+def data() -> None:
+    """Get, list and delete the data sets of the lessons."""
+
+
+def meter(progress: Progress, clock: Callable[[], float] = time.monotonic) -> Callable[[str, int, int], None]:
+    """Says how far getting a data set is, not more often than a person can read."""
+    said: list[tuple[str, float]] = []
+
+    def step(phase: str, done: int, total: int) -> None:
+        now = clock()
+        if said and said[-1][0] == phase and now - said[-1][1] < BETWEEN and done != total:
+            return
+        said[:] = [(phase, now)]
+        counted = phase in ("unpack", "draw")
+        have, of = (f"{done}", f"{total} pictures") if counted else (text.size(done), text.size(total))
+        share = f" ({100 * done // total} %)" if total else ""
+        progress.update(f"{DOING[phase]} {have} of {of}{share}" if total else f"{DOING[phase]} {have}")
+
+    return step
+
+
+@data.command()
+@click.option(
+    "--synthetic", type=int, metavar="N",
+    help="Draw N pictures of each class instead, without internet: colours and shapes that a small network"
+    " learns.",
+)  # fmt: skip
+@click.option("--seed", type=int, help="Which pictures --synthetic draws. [default: 0]")
+@click.option("--url", metavar="URL", help="Another address of the archive.")
+@click.option(
+    "--sha256", metavar="HEX",
+    help="What the archive's SHA-256 must be. [default: that of the last download from there]",
+)  # fmt: skip
+@click.option(
+    "--from", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="The archive, if you have it: nothing is downloaded.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace what is there.")
+@pass_app
+def food11(
+    app: App,
+    synthetic: int | None,
+    seed: int | None,
+    url: str | None,
+    sha256: str | None,
+    file: Path | None,
+    force: bool,
+) -> None:
+    """Get Food-11: 16,643 pictures of food in 11 classes, 1.2 GB.
+
+    Ctrl-C keeps what has arrived; the next call goes on there. Every lab, also one that is up, sees the
+    pictures as soon as they are whole.
+    """
+    given = {"--url": url, "--sha256": sha256, "--from": file}
+    wrong = [name for name, value in given.items() if value is not None]
+    if synthetic is not None and wrong:
+        raise UsageError(f"{wrong[0]} says where photographs come from; --synthetic draws", "choose one")
+    if synthetic is None and seed is not None:
+        raise UsageError("--seed belongs to --synthetic", "labctl data food11 --synthetic 20 --seed 1")
+    if url is not None and file is not None:
+        raise UsageError("--url and --from exclude each other", "choose one")
+    progress = follow(app)
+    found, made = app.core.food11(
+        synthetic=synthetic,
+        seed=seed,
+        url=url,
+        sha256=sha256,
+        file=file,
+        force=force,
+        on_progress=meter(progress),
+    )
+    progress.clear()
+    if app.out.json_wanted:
+        app.out.document({"dataset": documents.dataset(found), "made": made})
+        return
+    app.out.line(f"{found.name}: {'' if made else 'there already: '}{described(found)}, in {found.folder}")
+    if not made:
+        app.out.note("--force makes it anew")
+
+
+def described(found: Dataset) -> str:
+    """How many pictures there are, and of what kind."""
+    splits = ", ".join(f"{found.split(name)} {name}" for name in found.counts)
+    kind = "drawn pictures" if found.synthetic else "photographs" if found.source else "pictures"
+    return f"{found.pictures} {kind} ({splits}; {text.size(found.bytes)})"
+
+
+@data.command("list")
+@pass_app
+def list_(app: App) -> None:
+    """List the data sets that are here, with the number of pictures and where they come from."""
+    shelf = app.core.shelf()
+    found = shelf.all()
+    if app.out.json_wanted:
+        rows = [documents.dataset(each) for each in found]
+        app.out.document({"folder": str(shelf.folder), "datasets": rows})
+        return
+    if not found:
+        app.out.line(f"no data sets in {shelf.folder}")
+        app.out.note("get one with: labctl data food11, or labctl data food11 --synthetic 20")
+        return
+    columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
+    app.out.show(render.table(columns, (_row(each) for each in found)))
+    app.out.note(f"they lie in {shelf.folder}")
+
+
+def _row(found: Dataset) -> tuple[str, ...]:
+    state = f"{found.missing} missing" if found.missing else "whole" if found.source else "not labctl's"
+    splits = (str(found.split(name)) for name in ("training", "validation", "evaluation"))
+    return (found.name, state, *splits, text.size(found.bytes), found.source)
+
+
+@data.command()
+@click.argument("dataset", metavar="NAME", help="Such as food11; see `labctl data list`.")
+@click.option("--yes", is_flag=True, help="Do not ask before deleting.")
+@pass_app
+def rm(app: App, dataset: str, yes: bool) -> None:
+    """Delete a data set, and what was downloaded of it. Nothing else deletes one."""
+    shelf = app.core.shelf()
+    found = shelf.get(dataset)
+    if not yes:
+        message = f"this deletes, for good: {described(found)} in {found.folder}"
+        if app.out.json_wanted or not asks():
+            raise RefusedError(message, "say --yes to delete them; nothing was changed")
+        click.echo(message, err=True)
+        if not click.confirm("Delete?", default=False, err=True):
+            raise RefusedError("not confirmed; nothing was changed")
+    shelf.remove(dataset)
+    if app.out.json_wanted:
+        app.out.document({"name": found.name, "removed": str(found.folder)})
+        return
+    app.out.line(f"{found.name}: deleted, {text.size(found.bytes)}")
+
+
+COMMANDS = (data,)
