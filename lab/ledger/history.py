@@ -97,16 +97,7 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
         training_started_at=first("training_started"),
         failure_detected_at=first("failure_detected"),
         ended_at=first("attempt_ended"),
-        reports=tuple(
-            Report(
-                e.at,
-                _progress(e.fields, key),
-                _mapping(e.fields.get("metrics")),
-                _text(e.fields.get("checkpoint")),
-            )
-            for e in events
-            if e.event == "report" and e.rank == 0
-        ),
+        reports=tuple(_report(e, key) for e in events if e.event == "report" and e.rank == 0),
         reported_at=reported_at,
         requests=tuple(
             Request(e.at, e.rank, _text(e.fields.get("uri")))
@@ -119,6 +110,16 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
             if e.event == "checkpoint_loaded" and e.rank is not None and isinstance(e.fields.get("uri"), str)
         ),
         furthest=max(reached, default=None),
+        last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
+    )
+
+
+def _report(event: Event, key: str | None) -> Report:
+    return Report(
+        event.at,
+        _progress(event.fields, key),
+        _mapping(event.fields.get("metrics")),
+        _text(event.fields.get("checkpoint")),
     )
 
 

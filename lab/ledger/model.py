@@ -81,6 +81,8 @@ class RunAttempt:
     """Of every rank, in order, of whatever checkpoint."""
     furthest: Number | None
     """The highest progress that was reported, saved or committed before the attempt was over."""
+    last_reports: Mapping[int, Report] = field(default_factory=dict)
+    """Rank -> its newest report."""
 
     @property
     def first(self) -> Report | None:

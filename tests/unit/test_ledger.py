@@ -202,6 +202,7 @@ def test_the_reports_of_an_attempt_are_those_of_rank_0() -> None:
     (attempt,) = run.attempts
     assert [(r.at, r.progress) for r in attempt.reports] == [(2, 1)]
     assert attempt.reported_at == {1: 1, 0: 2}
+    assert {rank: r.at for rank, r in attempt.last_reports.items()} == {0: 2, 1: 3}
 
 
 def test_what_every_rank_asked_for_and_loaded_is_kept() -> None:
