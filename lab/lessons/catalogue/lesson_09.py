@@ -28,7 +28,7 @@ def forgotten_job_stopped(evidence: Evidence) -> Check:
     return failed(name, f"{job.submission_id} is {job.status}", f"`labctl job stop {job.submission_id}`")
 
 
-def what_is_kept_is_known(evidence: Evidence) -> Check:
+def what_is_kept_was_counted(evidence: Evidence) -> Check:
     """The notebook counted what the store holds, and found at least what this lesson itself keeps there."""
     name = "what is kept was counted"
     told = evidence.records.get("kept") or {}
@@ -66,6 +66,6 @@ LESSON = Lesson(
     title="Clean up",
     notebook="09-clean-up.ipynb",
     minutes=5,
-    checks=(nothing_runs, forgotten_job_stopped, what_is_kept_is_known),
+    checks=(nothing_runs, forgotten_job_stopped, what_is_kept_was_counted),
     checks_after_down=(services_are_down, objects_are_kept),
 )

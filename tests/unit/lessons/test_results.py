@@ -1,0 +1,242 @@
+"""Results and reports: their form, their digests, what is kept where, what does not fit."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lab.checks.model import Check
+from lab.errors import NotFoundError, RefusedError, UsageError
+from lab.lessons import form
+from lab.lessons.catalogue import find_lesson
+from lab.lessons.model import Evidence, JobRecord, LessonResult, digest, failed, passed, signed
+from lab.lessons.report import copies, make_report, read_report, verify
+from lab.lessons.results import ask, in_store, keep_in_store, keep_on_host, newest, on_host, table
+from lab.objectstore import FakeObjectStore
+from tests.unit.lessons.world import AT
+
+
+def result(
+    lesson: int = 2, *, good: bool = True, at: float = AT, jobs: tuple[str, ...] = ("j-1",)
+) -> LessonResult:
+    found = find_lesson(lesson)
+    return LessonResult(
+        lesson=lesson,
+        name=found.name,
+        title=found.title,
+        student="",
+        lab="raylab",
+        runtime="local",
+        gpu="simulated",
+        raylab_version="0.1.0",
+        ray_version="2.60.0",
+        at=at,
+        checks=(passed("first", "1 of 1"), passed("second", "ü") if good else failed("second", "0", "do it")),
+        measured={"seconds": 12.5},
+        jobs=tuple(JobRecord(each, "SUCCEEDED") for each in jobs),
+    )
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    results = {2: result().to_json(), 3: result(3, good=False, jobs=("j-2",)).to_json()}
+    return {**make_report(results, "Ada Lovelace", AT), **changes}
+
+
+def test_a_result_and_a_report_have_the_form_of_the_schema() -> None:
+    schema = form.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = result().to_json()
+    jsonschema.validate(document, {**schema["$defs"]["result"], "$defs": schema["$defs"]})
+    jsonschema.validate(report(), schema)
+    assert list(form.misfits(report())) == []
+
+
+def test_the_results_json_is_a_contract() -> None:
+    document = result().to_json()
+    digest_given = document.pop("sha256")
+    assert document == {
+        "schema": "lesson-result/1",
+        "lesson": 2,
+        "name": "a-job",
+        "title": "A job",
+        "student": "",
+        "lab": "raylab",
+        "runtime": "local",
+        "gpu": "simulated",
+        "versions": {"raylab": "0.1.0", "ray": "2.60.0"},
+        "at": AT,
+        "passed": True,
+        "checks": [
+            {"name": "first", "passed": True, "detail": "1 of 1"},
+            {"name": "second", "passed": True, "detail": "ü"},
+        ],
+        "measured": {"seconds": 12.5},
+        "jobs": [{"submission_id": "j-1", "status": "SUCCEEDED"}],
+    }
+    assert digest_given == "61ec797571c6ff0194c64e8f77b1948e328ac3599f669d27d49835e567abeb7c"
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    document = result().to_json()
+    assert digest(dict(reversed(document.items()))) == document["sha256"]
+    assert digest({**document, "passed": False}) != document["sha256"]
+
+
+def test_a_result_without_checks_has_not_passed() -> None:
+    assert not LessonResult(**{**vars(result()), "checks": ()}).passed
+
+
+def test_a_check_that_cannot_read_what_was_recorded_has_failed() -> None:
+    def odd_seconds(evidence: Evidence) -> Check:
+        return passed("odd", f"{evidence.records['seconds'] + 1}")
+
+    told = ask(odd_seconds, Evidence(2, records={"seconds": "12"}))
+    assert (told.name, told.outcome) == ("odd seconds", "failed")
+    assert "TypeError" in told.detail
+
+
+def test_the_table_says_what_to_do_where_a_check_failed() -> None:
+    lines = table(find_lesson(2), result(good=False))
+    assert lines[0].startswith("Lesson 2, A job: not passed yet (1 of 2 checks), 20")
+    assert [line.strip() for line in lines[1:]] == ["ok    first   1 of 1", "FAIL  second  0", "-> do it"]
+
+
+# Kept
+
+
+def test_results_are_kept_on_the_host_and_in_the_store(tmp_path: Path) -> None:
+    store = FakeObjectStore()
+    keep_on_host(tmp_path / "lessons", result().to_json())
+    keep_in_store(store, result(3))
+    assert on_host(tmp_path / "lessons") == {2: result().to_json()}
+    assert in_store(store) == {3: result(3).to_json()}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "lesson-result/1", "lesson": 2}'])
+def test_a_damaged_result_counts_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lesson-02.json").write_text(text)
+    edited = {**result(3, good=False).to_json(), "passed": True}
+    (tmp_path / "lesson-03.json").write_text(json.dumps(edited))
+    assert on_host(tmp_path) == {}
+
+
+def test_of_two_results_the_one_that_passed_counts_then_the_newer() -> None:
+    old_good, new_bad = result(at=AT).to_json(), result(good=False, at=AT + 9).to_json()
+    newer_good = result(at=AT + 5).to_json()
+    assert newest({2: old_good}, {2: new_bad}) == {2: old_good}
+    assert newest({2: old_good}, {2: newer_good}) == newest({2: newer_good}, {2: old_good}) == {2: newer_good}
+    assert list(newest({3: result(3).to_json()}, {2: old_good})) == [2, 3]
+
+
+# Reports
+
+
+def test_a_report_names_the_student_everywhere_and_what_is_missing() -> None:
+    document = report()
+    assert (document["student"], document["passed"]) == ("Ada Lovelace", [2])
+    assert {1, 9} <= set(document["missing"])
+    assert [each["student"] for each in document["results"]] == ["Ada Lovelace"] * 2
+    assert verify(document) == ()
+
+
+@pytest.mark.parametrize("student", ["", "  ", "x" * 101, "a\x07b"])
+def test_a_name_that_is_none_is_refused(student: str) -> None:
+    with pytest.raises(UsageError):
+        make_report({2: result().to_json()}, student, AT)
+
+
+def test_a_report_without_any_result_is_refused() -> None:
+    with pytest.raises(RefusedError):
+        make_report({}, "Ada", AT)
+
+
+def _failed_becomes_passed(document: dict[str, Any]) -> None:
+    document["results"][1]["checks"][1]["passed"] = True
+
+
+def _other_student(document: dict[str, Any]) -> None:
+    document["results"][0] = signed({**document["results"][0], "student": "Charles"})
+
+
+def _twice(document: dict[str, Any]) -> None:
+    document["results"].append(document["results"][0])
+
+
+def _unknown(document: dict[str, Any]) -> None:
+    document["results"][0] = signed({**document["results"][0], "lesson": 77})
+
+
+def _claims(document: dict[str, Any]) -> None:
+    document["results"][1] = signed({**document["results"][1], "passed": True})
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (lambda document: document.update(student="Charles"), "changed after it was written"),
+        (_failed_becomes_passed, "result of lesson 3 was changed"),
+        (_other_student, "is Charles's"),
+        (_twice, "lesson 2 is there twice"),
+        (_unknown, "lesson 77 is unknown"),
+        (_claims, "its checks say otherwise"),
+        (lambda document: document.update(passed=[2, 3]), "the results say [2]"),
+        (lambda document: document.pop("results"), "has no 'results'"),
+        (lambda document: document.update(results=[]), "results is empty"),
+        (lambda document: document.update(schema="lesson-report/9"), "not 'lesson-report/1'"),
+        (lambda document: document.update(grade="A"), "unknown 'grade'"),
+        (
+            lambda document: document["results"][0].update(lesson="2"),
+            "results[0].lesson is not of type integer",
+        ),
+        (lambda document: document["results"][0].update(lesson=True), "results[0].lesson is not of type"),
+        (lambda document: document["results"][0].update(lesson=0), "results[0].lesson is less than 1"),
+        (lambda document: document.update(sha256="x"), "sha256 is not written as it should be"),
+        (lambda document: document.update(student=""), "student is empty"),
+    ],
+)
+def test_what_was_edited_does_not_fit(edit: Callable[[dict[str, Any]], object], found: str) -> None:
+    document = copy.deepcopy(report())
+    edit(document)
+    assert any(found in line for line in verify(document)), verify(document)
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 5])
+def test_what_is_no_object_is_no_report(document: Any) -> None:
+    assert verify(document) == ("the report is not of type object",)
+
+
+def test_the_schema_uses_only_words_that_are_understood() -> None:
+    def words(part: Any, names: bool = False) -> set[str]:
+        if isinstance(part, list):
+            return set().union(*map(words, part)) if part else set()
+        if not isinstance(part, dict):
+            return set()
+        own = set() if names else set(part)
+        return own.union(*(words(inner, key in ("properties", "$defs")) for key, inner in part.items()))
+
+    assert words(form.schema()) <= form.KNOWN
+
+
+def test_two_students_with_the_same_jobs_are_noticed() -> None:
+    ada, charles = report(), make_report({2: result(jobs=("j-1",)).to_json()}, "Charles", AT)
+    assert copies({"ada.json": ada, "charles.json": charles}) == (
+        "lesson 2 in charles.json has the jobs of Ada Lovelace's in ada.json",
+    )
+    assert copies({"ada.json": ada, "again.json": ada}) == ()
+
+
+def test_files_that_are_no_reports_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        read_report(tmp_path / "none.json")
+    with pytest.raises(NotFoundError):
+        read_report(tmp_path)
+    for content in (b"", b"{", b"\xff\xfe{}", b"[" * 100_000):
+        (tmp_path / "bad.json").write_bytes(content)
+        with pytest.raises(UsageError):
+            read_report(tmp_path / "bad.json")
