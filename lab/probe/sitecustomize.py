@@ -12,10 +12,11 @@ import sys
 
 def prepare() -> None:
     """Everything that the lab changes in a process."""
-    from raylab_probe import accelerator, aliases, data
+    from raylab_probe import accelerator, aliases, data, environments
 
     aliases.install()
     accelerator.install()
+    environments.install()
     data.settle(os.environ)
 
 

@@ -10,54 +10,17 @@ from __future__ import annotations
 import os
 import sys
 
+from raylab_probe.imports import after_import
+
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
-
-CONNECTORS = {
-    "pytorch_lightning.trainer.connectors.accelerator_connector": "_AcceleratorConnector",
-    "lightning.pytorch.trainer.connectors.accelerator_connector": "_AcceleratorConnector",
-    "lightning_fabric.connector": "_Connector",
-    "lightning.fabric.connector": "_Connector",
-}
-"""Module -> the class in it that chooses accelerator and devices; of either package of Lightning."""
 
 GPUS = ("gpu", "cuda")
 SAID = "raylab: the GPUs of this lab are simulated: Lightning trains on the CPU"
 
 _said: list[str] = []
-
-
-class AfterImport:
-    """Sees a connector's module come, has it found by others, and changes it once it is loaded."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        if name not in CONNECTORS:
-            return None
-        for finder in sys.meta_path:
-            ask = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = ask(name, path, target) if ask else None
-            if spec is not None and spec.loader is not None:
-                change_after(spec.loader, CONNECTORS[name])
-                return spec
-        return None
-
-
-def change_after(loader: Any, connector: str) -> None:
-    """Let this loader of one module change the connector in it once it has run it."""
-    load = loader.exec_module
-
-    def load_and_change(module: ModuleType) -> None:
-        load(module)
-        try:
-            use_the_cpu(getattr(module, connector))
-        except Exception as error:
-            print(f"raylab: Lightning will look for real GPUs: {error!r}", file=sys.stderr)
-
-    loader.exec_module = load_and_change
 
 
 def use_the_cpu(connector: Any) -> None:
@@ -108,8 +71,24 @@ def _say(asked: Any) -> None:
         print(SAID, file=sys.stderr, flush=True)
 
 
+def _change_trainer(module: ModuleType) -> None:
+    use_the_cpu(module._AcceleratorConnector)
+
+
+def _change_fabric(module: ModuleType) -> None:
+    use_the_cpu(module._Connector)
+
+
+CHANGES = {
+    "pytorch_lightning.trainer.connectors.accelerator_connector": _change_trainer,
+    "lightning.pytorch.trainer.connectors.accelerator_connector": _change_trainer,
+    "lightning_fabric.connector": _change_fabric,
+    "lightning.fabric.connector": _change_fabric,
+}
+"""Module with the class that chooses accelerator and devices, of either package of Lightning."""
+
+
 def install() -> None:
     """Do so in this process if the lab's GPUs are simulated; once is enough."""
-    simulated = os.environ.get("RAYLAB_GPU") == "simulated"
-    if simulated and not any(isinstance(finder, AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, AfterImport())
+    if os.environ.get("RAYLAB_GPU") == "simulated":
+        after_import(CHANGES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raylab_probe import accelerator, aliases, data
+from raylab_probe import accelerator, aliases, data, environments, imports
 
 FILE = Path(aliases.__file__).parents[1] / "sitecustomize.py"
 
@@ -29,22 +29,38 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return run
 
 
-def finders() -> set[str]:
-    return {type(finder).__module__.rpartition(".")[2] for finder in sys.meta_path} & {
-        "aliases",
-        "accelerator",
-    }
+def changed() -> set[str]:
+    """The modules that this process will change when it imports them, by their first name."""
+    finders = [finder for finder in sys.meta_path if isinstance(finder, imports.AfterImport)]
+    return {name.partition(".")[0] for finder in finders for name in finder.changes}
 
 
-def test_a_process_begins_with_both_names_of_lightning_and_its_simulated_gpus(
-    begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+def both_names() -> bool:
+    """Whether this process knows both names of Lightning."""
+    return any(isinstance(finder, aliases._Package) for finder in sys.meta_path)
+
+
+@pytest.mark.parametrize(
+    ("environ", "changes"),
+    [
+        ({}, set()),
+        ({"RAYLAB_GPU": "nvidia"}, set()),
+        ({"RAYLAB_GPU": "simulated"}, {"lightning", "lightning_fabric", "pytorch_lightning"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"ray"}),
+    ],
+)
+def test_a_process_knows_both_names_of_lightning_and_changes_only_what_its_lab_needs(
+    begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], changes: set[str]
 ) -> None:
-    monkeypatch.setenv("RAYLAB_GPU", "none")
+    for name in ("RAYLAB_GPU", "RAYLAB_SERVICE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     begin()
-    assert finders() == {"aliases"}
-    monkeypatch.setenv("RAYLAB_GPU", "simulated")
     begin()
-    assert finders() == {"aliases", "accelerator"}
+    assert both_names()
+    assert changed() == changes
+    assert sum(isinstance(finder, imports.AfterImport) for finder in sys.meta_path) == bool(changes)
 
 
 def test_the_sitecustomize_that_it_hides_is_run_too(
@@ -75,7 +91,7 @@ def test_what_fails_is_said_and_stops_no_process(
 
 def test_it_imports_nothing_that_costs_time() -> None:
     heavy = {"typing", "functools", "inspect", "importlib.abc", "importlib.util", "ray", "torch", "asyncio"}
-    for module in (accelerator, aliases, data):
+    for module in (accelerator, aliases, data, environments, imports):
         assert module.__file__ is not None
         at_import = [
             line.split()[1]
