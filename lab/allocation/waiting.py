@@ -32,6 +32,8 @@ class Pending:
     count: int
     hopeless: bool = False
     """Whether Ray itself calls it infeasible."""
+    placed: bool = False
+    """Whether Ray has found a place for it already, without saying where."""
 
 
 def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
@@ -44,7 +46,7 @@ def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
     living = {job.submission_id: job for job in snapshot.jobs if not job.final}
     found: dict[str, Waiting] = {}
     starting: list[Holding] = []
-    for pending in sorted(_pending(snapshot), key=lambda p: list(living).index(p.job)):
+    for pending in sorted(_pending(snapshot), key=lambda p: (not p.placed, list(living).index(p.job))):
         verdict = _judge(pending, snapshot.nodes, (*held, *starting), left)
         if verdict.kind == "starting":
             starting += _reserve(pending, left)
@@ -66,10 +68,10 @@ def _pending(snapshot: Snapshot) -> Iterable[Pending]:
     living = {job.submission_id: job for job in snapshot.jobs if not job.final}
     for actor in snapshot.actors:
         job = job_of(actor, snapshot)
-        idle = actor.state in NO_PROCESS and not actor.pid and not actor.node_id
+        idle = actor.state in NO_PROCESS and not actor.node_id
         if job in living and idle and not actor.group:
             if actor.resources:
-                yield Pending(job, part(actor), (actor.resources,), 1)
+                yield Pending(job, part(actor), (actor.resources,), 1, placed=bool(actor.pid))
             elif actor.name.startswith(SUPERVISOR):
                 yield Pending(job, "entrypoint", (), 1)
     trains = {actor.job_id for actor in snapshot.actors if actor.class_name == CONTROLLER}
@@ -98,6 +100,8 @@ def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], lef
     if not pending.units:
         return _begins(pending.job, {}, pending.count, pending.what)
     demand = max(pending.units, key=lambda unit: sorted(unit.items()))
+    if pending.placed:
+        return _begins(pending.job, demand, pending.count, pending.what)
     why = _never(pending, nodes)
     if why:
         most = {r: max((n.resources.get(r, 0.0) for n in nodes), default=0.0) for r in demand}
@@ -165,9 +169,8 @@ def _reserve(pending: Pending, left: Left) -> list[Holding]:
 
 def _works(job: str, short: Sequence[str], held: Iterable[Holding]) -> bool:
     """Whether a part of the job other than its entrypoint holds some of what is short."""
-    return any(
-        h.job == job and h.what != "entrypoint" and any(h.resources.get(r) for r in short) for h in held
-    )
+    parts = [h for h in held if h.job == job and h.what != "entrypoint"]
+    return any(h.resources.get(r) for h in parts for r in short)
 
 
 def _begins(job: str, demand: Mapping[str, float], count: int, what: str) -> Waiting:

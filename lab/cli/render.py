@@ -28,6 +28,9 @@ STYLES = {
 WIDE = 160
 """Columns of a terminal from which on a table has room for a sentence."""
 
+SENTENCES = 2000
+"""Columns where nobody looks, for lines with a sentence in them."""
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """Aligned columns without lines; a cell that is a known state has its colour."""
@@ -129,7 +132,7 @@ def show_jobs(
         row = (j.submission_id, j.status, text.clock(j.started_at), took(j, moment), what(j))
         rows.append((*row, shown) if waits else row)
     columns = ("JOB", "STATUS", "STARTED", "TOOK", "RUNS")
-    out.show(table((*columns, "REASON") if waits else columns, rows))
+    out.show(table((*columns, "REASON") if waits else columns, rows), width=SENTENCES)
     for item in () if wide else waits.values():
         out.line(text.waits(item))
 

@@ -94,7 +94,7 @@ def _gpu(
     yield line
     if gpu.simulated:
         return
-    busy = "use cannot be read" if gpu.utilization is None else ""
+    busy = "cannot be read" if gpu.utilization is None else ""
     use = Text("         use   ")
     use.append(busy or f"{_bar((gpu.utilization or 0.0) / 100, unicode, BAR)} {gpu.utilization or 0.0:.0f} %")
     if gpu.memory_used is not None and gpu.memory_total:

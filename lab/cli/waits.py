@@ -48,7 +48,7 @@ class Waits:
         finally:
             self._since = self._clock()
         if found is not None and found.kind == "starting":
-            found = None
+            return
         before, self._last = self._last, _essence(found)
         if self._last == before:
             return

@@ -13,6 +13,7 @@ import click
 from lab.cli import documents
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import Output, encodable
+from lab.cli.render import SENTENCES
 from lab.cli.topview import drawn
 from lab.errors import ClusterError, UsageError
 
@@ -64,7 +65,7 @@ def _print(out: Output, view: TopView, lab: str) -> None:
         out.document(documents.top(view))
         return
     for line in drawn(view, lab, unicode=encodable("█░")):
-        out.show(line)
+        out.show(line, width=SENTENCES)
 
 
 def _documents(out: Output, lab: Lab, interval: float) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.allocation import Holding, Waiting
 from lab.checkpoints import CheckpointInfo
 from lab.errors import INTERRUPTED, ClusterError
 from lab.lab import Submitted
@@ -72,6 +74,34 @@ def test_submit_says_what_a_job_waits_for(labctl: Labctl) -> None:
     assert "warning: job job-1 waits: no node has 2 GPU; the largest has 0" in result.stderr
     document = labctl.json("submit", "digits", "--num-gpus", "2", "--detach")
     assert document["waits"] == "no node has 2 GPU; the largest has 0"
+
+
+def test_submit_says_how_to_give_up_an_infeasible_job(labctl: Labctl) -> None:
+    result = labctl("submit", "digits", "--num-gpus", "2", "--detach")
+    assert (
+        "-> it waits until a node that can hold it joins; cancel it: `labctl job stop job-1`" in result.stderr
+    )
+
+
+def test_fail_if_infeasible_submits_nothing(labctl: Labctl) -> None:
+    result = labctl("submit", "digits", "--num-gpus", "2", "--fail-if-infeasible")
+    assert (result.exit_code, labctl.core.jobs.submitted) == (11, [])
+    assert "the job was not submitted: no node has 2 GPU; the largest has 0" in result.stderr
+
+
+def test_fail_if_infeasible_counts_the_ranks_of_a_workload(labctl: Labctl) -> None:
+    argv = ("submit", "digits", "-p", "workers=3", "-p", "cpus=8", "--fail-if-infeasible", "--detach")
+    labctl.ok(*argv)
+    labctl.core.jobs.submitted.clear()
+    refused = labctl(*argv[:3], "workers=4", *argv[4:])
+    assert (refused.exit_code, labctl.core.jobs.submitted) == (11, [])
+    assert "only 3 of 4 ranks of 8 CPU fit" in refused.stderr
+
+
+def test_fail_if_infeasible_lets_through_what_fits(labctl: Labctl, script: Path) -> None:
+    argv = ("--working-dir", str(script), "--num-cpus", "8", "--", "python", "train.py")
+    labctl.ok("submit", "--detach", "--fail-if-infeasible", *argv)
+    assert len(labctl.core.jobs.submitted) == 1
 
 
 def test_submit_of_a_command(labctl: Labctl, script: Path) -> None:
@@ -216,6 +246,77 @@ def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
         "driver": "ray-head",
         "workers": [{"rank": 0, "service": "ray-worker-1"}],
     }
+
+
+WAITS = Waiting(
+    "job-2", "others", "entrypoint", {"GPU": 1.0}, 1, "needs 1 GPU; free: ray-worker-0 0 GPU",
+    (Holding("job-1", "ray-worker-0", {"GPU": 1.0}, "rank 0"),), ("GPU",),
+)  # fmt: skip
+
+
+def two_jobs(labctl: Labctl) -> None:
+    """One job that runs, and one that waits for it."""
+    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING"), "job-2": job("job-2", "PENDING")}
+    labctl.core.lab.waits = {"job-2": WAITS}
+
+
+def test_jobs_says_why_one_waits_and_who_holds_what_it_needs(labctl: Labctl) -> None:
+    two_jobs(labctl)
+    header, running, pending = labctl.ok("jobs").splitlines()
+    assert header.endswith("REASON")
+    assert running.endswith("digits")
+    assert pending.endswith(
+        "others: needs 1 GPU; free: ray-worker-0 0 GPU; held by job-1 (rank 0: 1 GPU on ray-worker-0)"
+    )
+
+
+def test_jobs_has_no_column_of_reasons_when_nobody_waits(labctl: Labctl) -> None:
+    two_jobs(labctl)
+    labctl.core.lab.waits = {}
+    assert "REASON" not in labctl.ok("jobs")
+
+
+def test_a_very_long_reason_is_not_wrapped_in_a_file(labctl: Labctl) -> None:
+    two_jobs(labctl)
+    labctl.core.lab.waits = {"job-2": dataclasses.replace(WAITS, reason="needs " + "much " * 150 + "more")}
+    assert len(labctl.ok("jobs").splitlines()) == 3
+
+
+def test_jobs_as_json_have_the_reason(labctl: Labctl) -> None:
+    two_jobs(labctl)
+    running, pending = labctl.json("jobs")["jobs"]
+    assert running["waiting"] is None
+    assert pending["waiting"] == {
+        "kind": "others",
+        "reason": "needs 1 GPU; free: ray-worker-0 0 GPU",
+        "what": "entrypoint",
+        "demand": {"GPU": 1.0},
+        "count": 1,
+        "short": ["GPU"],
+        "holders": [{"job": "job-1", "service": "ray-worker-0", "what": "rank 0", "resources": {"GPU": 1.0}}],
+    }
+
+
+def test_jobs_are_listed_also_when_it_is_not_known_who_waits(labctl: Labctl) -> None:
+    two_jobs(labctl)
+    labctl.core.lab.fail = ClusterError("no answer")
+    result = labctl("jobs")
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
+    assert "which jobs wait, and why, is not known: no answer" in result.stderr
+    assert labctl.json("jobs")["problem"] == "no answer"
+
+
+def test_of_ended_jobs_nobody_asks_why_they_wait(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    labctl.core.lab.fail = ClusterError("asked")
+    assert "asked" not in labctl("jobs").output
+
+
+def test_job_show_says_why_it_waits(labctl: Labctl) -> None:
+    two_jobs(labctl)
+    assert "waits      others: needs 1 GPU" in labctl.ok("job", "show", "job-2")
+    assert labctl.json("job", "show", "job-2")["waiting"]["kind"] == "others"
+    assert labctl.json("job", "show", "job-1")["waiting"] is None
 
 
 def test_job_show_survives_an_unknown_placement(labctl: Labctl) -> None:
