@@ -144,7 +144,7 @@ class JobRecord:
     status: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LessonResult:
     """What a student hands in of one lesson."""
 
@@ -163,6 +163,10 @@ class LessonResult:
     checks: tuple[Check, ...]
     measured: Mapping[str, Any]
     jobs: tuple[JobRecord, ...]
+
+    def __repr__(self) -> str:
+        """Short: a notebook's last cell shows it below the table."""
+        return f"<lesson {self.lesson}: {'passed' if self.passed else 'not passed yet'}>"
 
     @property
     def passed(self) -> bool:

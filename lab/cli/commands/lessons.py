@@ -145,7 +145,7 @@ class Cells:
     def _line(step: Step) -> str:
         took = "..." if step.seconds is None else text.seconds(step.seconds)
         shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
-        return f"cell {step.number:>2}/{step.of:<2}{took:>10}  {shown}"
+        return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"
 
 
 @lesson.command("check")

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from lab.checks.model import Check
 from lab.errors import LabDownError, LabError, LessonError, RefusedError
 from lab.lessons.catalogue import find_lesson
-from lab.lessons.model import Beside, Check, Evidence, Lesson, NotebookOverError, failed, passed
+from lab.lessons.model import Beside, Evidence, Lesson, NotebookOverError, failed, passed
 from lab.lessons.results import file_name, store_key
 from lab.lessons.run import Step, check_lesson, results, run_lesson
 from lab.runtime.base import Execution

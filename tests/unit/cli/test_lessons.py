@@ -1,0 +1,226 @@
+"""lesson list, run, check, report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cli.core import Core
+from lab.errors import LabDownError, LessonError
+from lab.lab import Lab
+from lab.lessons.model import Lesson, LessonResult
+from lab.lessons.run import OnStep, Step
+from lab.runtime.base import OnProgress
+from lab.topology import LabSpec
+from tests.unit.cli.fakes import FakeCore, Labctl
+from tests.unit.lessons.test_results import result
+
+STEPS = (
+    Step("note", "drew 330 pictures"),
+    Step("begin", "session = Session(2)", 1, 2),
+    Step("cell", "session = Session(2)", 1, 2, 0.6, "Lesson 2: A job (lab raylab)\n"),
+    Step("beside", "kill ray-worker-0"),
+    Step("cell", f"!ray job submit {'x' * 200}", 2, 2, 72.0),
+)
+
+
+@dataclass
+class LessonCore(FakeCore):
+    """Lessons in memory: `outcomes` has the result of each, by number."""
+
+    outcomes: dict[int, LessonResult] = field(default_factory=dict)
+    results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    broken: BaseException | None = None
+
+    def lesson_results(self, lab: Lab) -> dict[int, dict[str, Any]]:
+        return self.results
+
+    def run_lesson(
+        self,
+        lab: Lab,
+        lesson: Lesson,
+        spec: Callable[[], LabSpec],
+        on_step: OnStep,
+        on_progress: OnProgress,
+    ) -> LessonResult:
+        self.requests.append(("run", lesson.number))
+        if not lab.status().up:
+            lab.up(spec(), on_progress)
+        for step in STEPS:
+            on_step(step)
+        return self._outcome(lesson)
+
+    def check_lesson(self, lab: Lab, lesson: Lesson) -> LessonResult:
+        self.requests.append(("check", lesson.number))
+        return self._outcome(lesson)
+
+    def _outcome(self, lesson: Lesson) -> LessonResult:
+        if self.broken is not None:
+            raise self.broken
+        return self.outcomes.get(lesson.number, replace(result(), lesson=lesson.number, title=lesson.title))
+
+
+@pytest.fixture
+def core() -> LessonCore:
+    return LessonCore()
+
+
+@pytest.fixture
+def labctl(core: LessonCore) -> Labctl:
+    return Labctl(core)
+
+
+def test_the_list_says_which_lessons_are_passed(labctl: Labctl, core: LessonCore) -> None:
+    core.results = {2: result().to_json(), 3: result(3, good=False).to_json()}
+    lines = labctl.ok("lesson", "list").splitlines()
+    assert lines[0].split() == ["NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"]
+    told = {line.split()[0]: line for line in lines[1:]}
+    assert "never" in told["1"]
+    assert " passed (20" in told["2"]
+    assert "not passed yet (20" in told["3"]
+    assert "03-an-infeasible-job.ipynb" in told["3"]
+
+
+def test_the_list_as_json(labctl: Labctl, core: LessonCore) -> None:
+    core.results = {2: result().to_json()}
+    found = {each["number"]: each for each in labctl.json("lesson", "list")["lessons"]}
+    assert found[2] == {
+        "number": 2,
+        "name": "a-job",
+        "title": "A job",
+        "notebook": "02-a-job.ipynb",
+        "minutes": 15,
+        "needs": ["food11"],
+        "passed": True,
+        "at": result().at,
+    }
+    assert found[1]["passed"] is found[1]["at"] is None
+
+
+def test_a_run_says_a_line_for_each_cell_and_shows_the_result(labctl: Labctl, core: LessonCore) -> None:
+    shown = labctl("lesson", "run", "2")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[0].startswith("Lesson 2, A job: passed (2 of 2 checks)")
+    lines = shown.stderr.splitlines()
+    assert lines[1:3] == ["drew 330 pictures", "cell  1/2       0.6 s  session = Session(2)"]
+    assert lines[3].strip() == "kill ray-worker-0"
+    assert lines[4].startswith("cell  2/2  1 min 12 s  !ray job submit xxx")
+    assert lines[4].endswith("...")
+    assert len(lines) == 5
+    assert core.requests == [("run", 2)]
+
+
+def test_what_cells_print_is_shown_when_asked(labctl: Labctl) -> None:
+    assert "Lesson 2: A job (lab raylab)" in labctl("lesson", "run", "2", "--verbose").stderr
+    assert "cell" not in labctl("lesson", "run", "2", "--quiet").stderr
+
+
+def test_a_lab_that_is_down_is_started_with_gpus_of_this_machine_or_simulated_ones(
+    labctl: Labctl, core: LessonCore
+) -> None:
+    core.runtime.is_up = False
+    assert labctl("lesson", "run", "1").exit_code == 0
+    ((_, spec),) = core.runtime.journal
+    assert (spec.workers, spec.cpus_per_worker, spec.gpu) == (2, 8, core.planned)
+
+
+def test_a_lesson_that_is_not_passed_exits_with_19_and_says_what_to_do(
+    labctl: Labctl, core: LessonCore
+) -> None:
+    core.outcomes = {2: result(good=False)}
+    for command in ("run", "check"):
+        shown = labctl("lesson", command, "2")
+        assert shown.exit_code == LessonError.exit_code == 19
+        assert "lesson 2 is not passed yet: second" in shown.stderr
+        assert "-> do it" in shown.stderr
+        assert labctl.json("lesson", command, "2", code=19) == result(good=False).to_json()
+
+
+def test_all_lessons_run_in_order_until_one_is_not_passed(labctl: Labctl, core: LessonCore) -> None:
+    numbers = [lesson.number for lesson in Core().lessons()]
+    document = labctl.json("lesson", "run", "--all")
+    assert [each["lesson"] for each in document["results"]] == numbers
+    core.requests.clear()
+    core.outcomes = {3: result(3, good=False)}
+    shown = labctl("lesson", "run", "--all")
+    assert shown.exit_code == 19
+    assert core.requests == [("run", 1), ("run", 2), ("run", 3)]
+
+
+@pytest.mark.parametrize("arguments", [(), ("2", "--all"), ("0",), ("two",), ("-1",)])
+def test_a_run_needs_one_lesson_or_all(labctl: Labctl, arguments: tuple[str, ...]) -> None:
+    assert labctl("lesson", "run", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_an_unknown_lesson_is_refused(labctl: Labctl, core: LessonCore, command: str) -> None:
+    shown = labctl("lesson", command, "42")
+    assert shown.exit_code == 3
+    assert "there is no lesson 42" in shown.stderr
+    assert core.requests == []
+
+
+def test_errors_of_the_flow_have_their_own_codes(labctl: Labctl, core: LessonCore) -> None:
+    core.broken = LabDownError("jupyter is not running", "`labctl restart jupyter` starts it")
+    assert labctl("lesson", "run", "2").exit_code == 5
+    core.broken = KeyboardInterrupt()
+    assert labctl("lesson", "run", "2").exit_code == 130
+
+
+def test_a_report_is_written_and_verified(labctl: Labctl, core: LessonCore, tmp_path: Path) -> None:
+    core.results = {2: result().to_json()}
+    file = tmp_path / "ada.json"
+    said = labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
+    assert said.startswith(f"{file}: 1 lesson; passed: 2; missing: 1, 3")
+    written = json.loads(file.read_text())
+    assert labctl.json("lesson", "report", "--student", "Ada")["results"] == written["results"]
+    shown = labctl.ok("lesson", "report", "--verify", str(file))
+    assert shown.startswith(f"{file}: Ada; passed: 2; missing: 1, 3")
+    document = labctl.json("lesson", "report", "--verify", str(file))
+    assert document["copies"] == []
+    assert document["reports"][0] == {
+        "file": str(file),
+        "student": "Ada",
+        "passed": [2],
+        "missing": written["missing"],
+        "problems": [],
+    }
+
+
+def test_reports_that_were_edited_or_copied_exit_with_19(
+    labctl: Labctl, core: LessonCore, tmp_path: Path
+) -> None:
+    core.results = {2: result().to_json()}
+    ada, charles = tmp_path / "ada.json", tmp_path / "charles.json"
+    for name, file in (("Ada", ada), ("Charles", charles)):
+        labctl.ok("lesson", "report", "--student", name, "--output", str(file))
+    shown = labctl("lesson", "report", "--verify", str(ada), "--verify", str(charles))
+    assert shown.exit_code == 19
+    assert f"copied: lesson 2 in {charles} has the jobs of Ada's in {ada}" in shown.stdout
+    ada.write_text(ada.read_text().replace("1 of 1", "9 of 9"))
+    shown = labctl("lesson", "report", "--verify", str(ada))
+    assert shown.exit_code == 19
+    assert "does not fit: the result of lesson 2 was changed" in shown.stdout
+    document = labctl.json("lesson", "report", "--verify", str(ada), code=19)
+    assert document["reports"][0]["student"] is None
+    assert len(document["reports"][0]["problems"]) == 2
+
+
+def test_a_report_needs_a_student_and_results_and_a_file_that_can_be_written(
+    labctl: Labctl, core: LessonCore, tmp_path: Path
+) -> None:
+    assert labctl("lesson", "report").exit_code == 2
+    assert labctl("lesson", "report", "--student", "Ada").exit_code == 11
+    core.results = {2: result().to_json()}
+    nowhere = tmp_path / "none" / "ada.json"
+    shown = labctl("lesson", "report", "--student", "Ada", "--output", str(nowhere))
+    assert (shown.exit_code, str(nowhere) in shown.stderr) == (12, True)
+    assert labctl("lesson", "report", "--verify", str(nowhere)).exit_code == 3
+    assert labctl("lesson", "report", "--verify", str(nowhere), "--student", "Ada").exit_code == 2
+    (tmp_path / "text").write_text("hello")
+    assert labctl("lesson", "report", "--verify", str(tmp_path / "text")).exit_code == 2
