@@ -213,7 +213,8 @@ def trial(config: dict[str, Any]) -> None:
 def places(needs: dict[str, float]) -> int:
     """How many ranks with these needs the nodes can hold at once."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return sum(int(min(node.get(name, 0) / n for name, n in needs.items() if n)) for node in nodes)
+    fits = [[node.get(name, 0) / n for name, n in needs.items() if n] for node in nodes]
+    return sum(int(min(each, default=0)) for each in fits)
 
 
 def main() -> None:
@@ -238,6 +239,7 @@ def main() -> None:
     config["batch_size"] = tune.choice([32, 64])
     config["dropout"] = tune.uniform(0.1, 0.8)
     tuned = ("batch_size", "dropout")
+    np.random.seed(args.seed)  # Tune draws from these numbers: the same settings each time
     ray.init()
     at_once = max(1, places({"GPU": args.gpus, "CPU": args.cpus}) // args.workers)
     tuner = tune.Tuner(
