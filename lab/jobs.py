@@ -26,6 +26,9 @@ SILENCE_SECONDS = 30.0
 STOP_SECONDS = 30.0
 """Deadline for a job to end once it was asked to."""
 
+GIVE_UP_SECONDS = 120.0
+"""Deadline for the driver that takes a waiting job out of the queue: importing Ray can take long."""
+
 START_GRACE_SECONDS = 3.0
 """How long a job that is asked to stop before it has started may take to do so by itself."""
 
@@ -207,7 +210,7 @@ class Jobs:
 
     def _give_up(self, submission_id: str) -> None:
         helper = self.submit(Submission(("python", "-c", GIVE_UP, submission_id)))
-        ended = self.wait(helper, STOP_SECONDS)
+        ended = self.wait(helper, GIVE_UP_SECONDS)
         if ended.status != "SUCCEEDED" and not self.get(submission_id).final:
             raise ClusterError(
                 f"Ray could not stop job {submission_id}: {_last_line(ended.message.encode())}"

@@ -285,9 +285,11 @@ class Companion:
 
     def finish(self) -> None:
         """The notebook has come to its end: wait for what still goes on, and then give it up."""
-        if self._thread is not None:
-            self._thread.join(JOIN_SECONDS)
-        self.give_up()
+        try:
+            if self._thread is not None:
+                self._thread.join(JOIN_SECONDS)
+        finally:
+            self.give_up()
 
     def give_up(self) -> None:
         """The notebook is over: what goes on is told so with its next word, and may mend what it broke."""
