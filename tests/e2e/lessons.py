@@ -1,0 +1,68 @@
+"""The lessons, done as a class does them: `labctl lesson run N` on a lab that the first run starts.
+
+`LessonTests` holds for every runtime; a test module of each gives it its lab and says which lessons.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabDownError, LessonError
+from lab.lessons.catalogue import find_lesson, numbers
+from tests.e2e.harness import ROOT, Shell
+
+BOOT_SECONDS = 300.0
+"""Patience for an `up` and for what else surrounds a notebook."""
+
+
+class LessonTests:
+    """What lessons must do. Tests run in this order; subclasses give `shell`: a lab that is not up yet."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each lesson."""
+        if "number" in metafunc.fixturenames:
+            metafunc.parametrize("number", self.done())
+
+    @pytest.fixture
+    def shell(self) -> Shell:
+        raise NotImplementedError
+
+    def test_a_lab_that_is_down_has_nothing_to_check(self, shell: Shell) -> None:
+        shell.labctl("lesson", "check", "5", code=LabDownError.exit_code)
+
+    def test_a_lesson_passes_after_it_was_done_and_not_before(self, shell: Shell, number: int) -> None:
+        lesson = find_lesson(number)
+        if shell.lab.status().up:
+            before = shell.labctl("lesson", "check", str(number), "--json", code=LessonError.exit_code)
+            assert before.document["passed"] is False
+        ended = shell.labctl(
+            "lesson", "run", str(number), "--json", timeout=lesson.seconds + BOOT_SECONDS, code=None
+        )
+        assert ended.code == 0, ended
+        assert ended.document["lesson"] == number
+        assert [check["name"] for check in ended.document["checks"] if not check["passed"]] == []
+        if not lesson.checks_after_down:
+            assert shell.healthy()
+            assert [job.submission_id for job in shell.lab.jobs.list() if not job.final] == []
+
+    def test_the_report_holds_every_lesson_that_was_done(self, shell: Shell, tmp_path: Path) -> None:
+        file = tmp_path / "ada.json"
+        shell.labctl("lesson", "report", "--student", "Ada Lovelace", "--output", str(file))
+        report = json.loads(file.read_text())
+        assert report["passed"] == list(self.done())
+        found = shell.labctl("lesson", "report", "--verify", str(file), "--json").document
+        assert found["reports"][0]["problems"] == []
+        kept = {each["number"]: each for each in shell.labctl("lesson", "list", "--json").document["lessons"]}
+        assert all(kept[number]["passed"] for number in self.done())
+
+    def test_the_notebooks_of_the_checkout_stay_as_they_are(self) -> None:
+        for number in self.done():
+            notebook = json.loads((ROOT / "workspace/notebooks" / find_lesson(number).notebook).read_text())
+            assert not any(cell.get("outputs") for cell in notebook["cells"])
+
+    def done(self) -> tuple[int, ...]:
+        """The lessons that this class's tests do."""
+        return numbers()

@@ -1,0 +1,21 @@
+"""Every lesson, on a lab of plain processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.harness import Bench
+from tests.e2e.lessons import LessonTests
+
+
+class TestLessons(LessonTests):
+    @pytest.fixture(scope="class")
+    def own(self, make_bench: Callable[[], Bench]) -> Bench:
+        """A lab of their own: the commands of the course need 8 CPUs on each worker."""
+        return make_bench()
+
+    @pytest.fixture
+    def shell(self, own: Bench) -> Bench:
+        return own
