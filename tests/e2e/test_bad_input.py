@@ -85,20 +85,6 @@ def test_a_job_that_exits_1_is_reported_with_its_last_words(bench: Bench) -> Non
     assert any("out of luck" in line for line in document["last_lines"])
 
 
-def test_a_job_that_no_node_can_hold_waits_with_a_warning_and_can_be_stopped(bench: Bench) -> None:
-    known = {job.submission_id for job in bench.lab.jobs.list()}
-    argv = ("submit", "--num-gpus", "2", "--detach", "--json", "--", "python", "-c", "pass")
-    ended = bench.labctl(*argv, cwd=SCRIPTS)
-    job, why = ended.document["submission_id"], "no node has 2 GPU; the largest has 1"
-    assert ended.document["waits"] == why
-    assert f"warning: job {job} waits: {why}" in ended.err
-    assert bench.lab.jobs.get(job).status == "PENDING"
-    bench.labctl("job", "stop", job)
-    assert [(j.submission_id, j.final) for j in bench.lab.jobs.list() if j.submission_id not in known] == [
-        (job, True)
-    ]
-
-
 def test_a_wrong_key_is_refused_by_the_object_store(bench: Bench) -> None:
     from pyarrow import fs
 
