@@ -24,7 +24,17 @@ from lab.receipt.checks import CHECKS
 from lab.workloads import find_workload, workloads
 from tests.conftest import ROOT
 
-PAGES = ("commands", "compose", "gpus", "lessons", "metrics", "recovery", "store", "troubleshooting")
+PAGES = (
+    "commands",
+    "compose",
+    "gpus",
+    "lessons",
+    "metrics",
+    "python",
+    "recovery",
+    "store",
+    "troubleshooting",
+)
 DOCUMENTS = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docker/README.md", "workspace/README.md"),
     *(f"docs/{name}.md" for name in PAGES),

@@ -213,6 +213,7 @@ class Plan:
             "RAYLAB_NAME": self.spec.name,
             "RAYLAB_RUNTIME": "local",
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
+            "RAY_DEDUP_LOGS": "0",  # what each rank prints, in the notebook that waits for it
             "JUPYTER_TOKEN_FILE": str(self.layout.secrets / JUPYTER_FILE),
             "JUPYTER_CONFIG_PATH": str(JUPYTER_SETTINGS),
             # What the user's other Jupyter is set to, and its extensions, stay out of the lab.

@@ -1,0 +1,95 @@
+"""The demo notebooks, cell by cell in the lab's own JupyterLab.
+
+`InteractiveDemos` holds for every runtime; a test module of each gives it its lab.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.ledger import Run
+from tests.e2e.harness import Shell
+from tests.e2e.jupyter import Jupyter, Kernel
+
+
+def run_cells(jupyter: Jupyter, kernel: Kernel, notebook: str) -> list[str]:
+    """What each code cell prints. Fails with the traceback of the cell that fails."""
+    cells = jupyter.ask(f"api/contents/notebooks/{notebook}.ipynb")["content"]["cells"]
+    return [kernel.run(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def value(kernel: Kernel, expression: str) -> Any:
+    """What an expression is in the kernel, through JSON."""
+    return json.loads(kernel.run(f"import json; print(json.dumps({expression}, default=float))"))
+
+
+class InteractiveDemos:
+    """What a notebook can do on the cluster. Subclasses give `shell`: a lab that is up."""
+
+    @pytest.fixture
+    def shell(self) -> Shell:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def jupyter(self, shell: Shell) -> Jupyter:
+        return Jupyter.of(shell)
+
+    @pytest.fixture
+    def kernel(self, jupyter: Jupyter) -> Iterator[Kernel]:
+        with jupyter.kernel("notebooks/demo.ipynb") as kernel:
+            yield kernel
+
+    def test_demo_2_trains_on_two_workers_and_reads_its_checkpoint_back(
+        self, shell: Shell, jupyter: Jupyter, kernel: Kernel
+    ) -> None:
+        run_cells(jupyter, kernel, "demo-2-interactive")
+        found = value(
+            kernel,
+            "{'name': NAME, 'epoch': state['epoch'], 'right': right, 'path': result.checkpoint.path,"
+            " 'job': ray.get_runtime_context().get_job_id()}",
+        )
+
+        assert (found["epoch"], found["right"] > 0.9) == (5, True), found
+        stored = [c for c in shell.lab.checkpoints() if c.run == found["name"]]
+        assert len(stored) == 5
+        assert f"s3://{found['path']}" in [c.uri for c in stored]
+        (run,) = self.runs(shell, found["job"], found["name"])
+        (attempt,) = run.attempts
+        assert sorted(attempt.nodes) == [0, 1]
+        assert [r.progress for r in attempt.reports] == [1, 2, 3, 4, 5]
+
+    def test_demo_3_tunes_three_trials_of_two_workers_and_runs_at_once_what_fits(
+        self, shell: Shell, jupyter: Jupyter, kernel: Kernel
+    ) -> None:
+        run_cells(jupyter, kernel, "demo-3-interactive-tune")
+        found = value(
+            kernel,
+            "{'trials': table[['logloss', 'error', 'checkpoint']].to_dict('records'), 'fit': AT_ONCE,"
+            " 'most': most, 'stamp': STAMP, 'rounds': model.num_boosted_rounds(),"
+            " 'job': ray.get_runtime_context().get_job_id()}",
+        )
+
+        trials = found["trials"]
+        assert len(trials) == 3
+        assert [t["logloss"] for t in trials] == sorted(t["logloss"] for t in trials)
+        assert 0 < trials[0]["logloss"] < 0.6, "no better than guessing"
+        assert trials[0]["error"] < 0.15
+        spec = shell.lab.runtime.spec()
+        cpus = max(1, (spec.cpus_per_worker - 2) // 2)
+        assert found["fit"] == spec.workers * spec.cpus_per_worker // (1 + 2 * cpus)
+        assert found["most"] <= found["fit"]
+        assert found["rounds"] == 10
+        stored = {c.uri for c in shell.lab.checkpoints()}
+        assert {f"s3://{t['checkpoint']}" for t in trials} <= stored
+        runs = self.runs(shell, found["job"], f"demo-3-{found['stamp']}/")
+        assert [sorted(run.attempts[-1].nodes) for run in runs] == [[0, 1]] * 3
+
+    @staticmethod
+    def runs(shell: Shell, job: str, name: str) -> list[Run]:
+        """The runs of a notebook whose names begin so, from the ledger."""
+        history = shell.lab.history(f"interactive-{job}")
+        return [run for run in history.runs if run.name.startswith(name)]
