@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster import RayApi, infeasible
-from lab.errors import RefusedError, UsageError
+from lab.errors import EngineError, RefusedError, UsageError
 from lab.jobs import Job, Jobs
 from lab.placement import Placement, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
@@ -223,7 +223,8 @@ class Lab:
             submission = described(command, working_dir, num_cpus, num_gpus, runtime_env, name)
         elif command or working_dir or num_cpus or num_gpus or runtime_env or name:
             raise UsageError("Lab.submit: a submission and a command", "give one or the other")
-        check_command(submission.command, submission.working_dir or Path.cwd())
+        if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
+            check_command(submission.command, submission.working_dir or Path.cwd())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
             raise _refused(waits)
@@ -320,7 +321,12 @@ class Lab:
         """
         from lab.allocation import read_top
 
-        return read_top(self.api, self.gpu_plan)
+        plan = self.gpu_plan
+        try:
+            usage = self.runtime.usage([node.service for node in self.api.nodes() if node.alive])
+        except EngineError:
+            usage = {}
+        return read_top(self.api, plan, usage)
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""

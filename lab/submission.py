@@ -34,6 +34,10 @@ MAX_PACKAGE_BYTES = 100 * 1024**2
 """Largest working directory, zipped. Ray keeps packages in the head's memory; its own limit is 500 MiB."""
 
 
+JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+"""A job's name: it becomes part of object names and addresses."""
+
+
 @dataclass(frozen=True)
 class Submission:
     """What is to run, where from, and what it needs."""
@@ -82,6 +86,11 @@ def described(
         folder = Path(working_dir or remote or ".").absolute()
         check_command(words, folder)
         environment.pop("working_dir", None)
+    if name and not re.fullmatch(JOB_NAME, name):
+        raise UsageError(
+            f"name {name!r}: not a job name",
+            "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
+        )
     metadata = {"job_name": name} if name else {}
     return Submission(words, folder, num_cpus, num_gpus, environment, metadata=metadata)
 

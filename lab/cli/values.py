@@ -98,8 +98,10 @@ class JobName(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name. Raises UsageError."""
+        from lab.submission import JOB_NAME
+
         text = str(value)
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
+        if not re.fullmatch(JOB_NAME, text):
             raise UsageError(
                 f"{_named(param)} {text!r}: not a job name",
                 "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",

@@ -312,6 +312,15 @@ def test_ranks_that_do_not_fit_have_a_reason(ranks: int, each: dict[str, float],
     assert why_ranks_wait(ranks, each, nodes) == message
 
 
+def test_a_script_that_ray_fetches_itself_is_not_looked_for_here() -> None:
+    lab, jobs = lab_with()
+
+    lab.submit(command="python nowhere.py", runtime_env={"working_dir": "https://example.org/code.zip"})
+
+    (sent,) = jobs.submitted
+    assert sent.runtime_env == {"working_dir": "https://example.org/code.zip"}
+
+
 def test_a_job_can_be_submitted_in_words(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("pass")
     lab, jobs = lab_with()

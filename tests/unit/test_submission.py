@@ -186,6 +186,8 @@ def test_a_command_that_must_fail_is_refused(tmp_path: Path) -> None:
         described("python train.py", tmp_path)
     with pytest.raises(UsageError, match="nothing to submit"):
         described("", tmp_path)
+    with pytest.raises(UsageError, match="not a job name"):
+        described("true", tmp_path, name="a/b")
 
 
 def test_without_a_folder_that_of_the_runtime_environment_counts_then_the_current_one(

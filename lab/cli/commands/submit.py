@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +16,6 @@ from lab.errors import JobError, LabError, UsageError
 if TYPE_CHECKING:
     from lab.jobs import Job
     from lab.lab import Lab, Submitted
-    from lab.submission import Submission
 
 MAX_CPUS, MAX_GPUS = 100_000, 10_000
 LAST_LINES = 20
@@ -116,7 +115,9 @@ def submit(
             raise UsageError(
                 f"-p {parameters[0]}: only for a workload", "give a command its arguments after --"
             )
-        submission = _submission(command or (), num_cpus, num_gpus, runtime_env, working_dir, job_name)
+        from lab.submission import described
+
+        submission = described(command or (), working_dir, num_cpus, num_gpus, runtime_env, job_name or "")
         lab = app.open().lab
         submitted = lab.submit(submission, fail_if_infeasible=fail_if_infeasible)
     _submitted(app, lab, submitted, detach)
@@ -128,34 +129,6 @@ def _workload_checked(app: App, workload: str, chosen: dict[str, str]) -> Lab:
 
     find_workload(workload).arguments(chosen)
     return app.open().lab
-
-
-def _submission(
-    command: tuple[str, ...],
-    num_cpus: float,
-    num_gpus: float,
-    runtime_env: Path | None,
-    working_dir: Path | None,
-    job_name: str | None,
-) -> Submission:
-    from lab.submission import Submission, check_command, read_runtime_env
-
-    environment: dict[str, Any] = read_runtime_env(runtime_env) if runtime_env else {}
-    remote = str(environment.get("working_dir") or "")
-    if working_dir is None and "://" in remote:
-        folder = None
-    else:
-        folder = (working_dir or Path(remote or ".")).absolute()
-        check_command(command, folder)
-        environment.pop("working_dir", None)
-    return Submission(
-        command=command,
-        working_dir=folder,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        runtime_env=environment,
-        metadata={"job_name": job_name} if job_name else {},
-    )
 
 
 def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
