@@ -69,8 +69,8 @@ def mobilenet() -> Any:
 
 
 def without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torchvision", None)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "torchvision.models", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
 
 
 def run(main: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -154,7 +154,9 @@ def test_a_pretrained_backbone_rests_while_the_head_learns_and_then_learns_slowl
     names = script("train_lightning")
     seen: list[tuple[bool, bool]] = []
 
-    class Compare(names["pl"].Callback):  # type: ignore[misc]
+    callback: Any = names["pl"].Callback
+
+    class Compare(callback):  # type: ignore[misc]
         def on_train_epoch_start(self, trainer: Any, model: Any) -> None:
             self.before = [
                 p.detach().clone() for p in (*model.backbone.parameters(), *model.head.parameters())
@@ -199,7 +201,9 @@ def test_a_resume_begins_with_the_weights_that_were_saved(
     names = script("train_ray")
     begun_with: list[str] = []
 
-    class Look(names["EveryEpoch"]):  # type: ignore[misc]
+    every_epoch: Any = names["EveryEpoch"]
+
+    class Look(every_epoch):  # type: ignore[misc]
         def on_train_start(self, trainer: Any, model: Any) -> None:
             begun_with.append(names["weights_sha256"](model))
 

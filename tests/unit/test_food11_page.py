@@ -29,9 +29,9 @@ def test_the_page_shows_every_difference_each_with_a_sentence(title: str, one: s
 
 def hunks(one: str, other: str) -> list[str]:
     """What differs between two scripts, with a line around it, as `diff` writes it."""
-    texts = [(ROOT / "workspace/food11" / name).read_text().splitlines() for name in (one, other)]
+    before, after = ((ROOT / "workspace/food11" / name).read_text().splitlines() for name in (one, other))
     found: list[list[str]] = []
-    for line in list(difflib.unified_diff(*texts, lineterm="", n=1))[2:]:
+    for line in list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]:
         if line.startswith("@@"):
             found.append([])
         else:
