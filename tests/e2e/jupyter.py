@@ -20,7 +20,7 @@ import pytest
 
 from tests.e2e.harness import PATIENCE, Shell
 
-NOTEBOOK = "notebooks/01-kill-and-resume.ipynb"
+NOTEBOOK = "notebooks/07-fault-tolerance.ipynb"
 
 CELL_SECONDS = 300.0
 """Patience for one cell; the longest waits for a training of a minute on 2 idle cores."""
@@ -169,18 +169,19 @@ class JupyterTests:
     def jupyter(self, shell: Shell) -> Jupyter:
         return Jupyter.of(shell)
 
-    def test_the_first_notebook_kills_a_training_and_proves_that_it_went_on(
+    def test_a_notebook_kills_a_training_and_proves_that_it_went_on(
         self, shell: Shell, jupyter: Jupyter
     ) -> None:
+        shell.labctl("data", "food11", "--synthetic", "20")  # while the lab is up
         cells = jupyter.ask(f"api/contents/{NOTEBOOK}")["content"]["cells"]
-        printed = ""
         with jupyter.kernel() as kernel:
-            for cell in cells:
-                if cell["cell_type"] == "code":
-                    printed = kernel.run(cell["source"])
-        proof = json.loads(printed)
+            kernel.run("import os; os.environ['RAYLAB_BREAK'] = 'process'")
+            printed = [kernel.run(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+            assert kernel.run("session.check().passed").endswith("True"), printed[-1]
+        proof = json.loads(next(text for text in printed if text.startswith("{")))
         assert proof["status"] == "SUCCEEDED"
-        assert proof["resumed"] is True, proof
+        assert proof["loaded_checkpoint"] == proof["newest_checkpoint"]
+        assert proof["same_sha256"] is True
 
         (run,) = shell.lab.history(proof["job"]).runs
         first, second = run.attempts
@@ -201,12 +202,17 @@ class JupyterTests:
         assert "/notebooks'" in where
         assert where.endswith("2.0)"), "Jupyter itself offers a GPU"
 
-    def test_ray_job_submit_works_in_a_terminal(self, shell: Shell, jupyter: Jupyter) -> None:
+    def test_ray_job_submit_works_in_a_terminal_and_the_job_sees_food_11(
+        self, shell: Shell, jupyter: Jupyter
+    ) -> None:
+        shell.labctl("data", "food11", "--synthetic", "20")
         job = f"terminal-{uuid.uuid4().hex[:8]}"
-        submit = f"ray job submit --submission-id {job} -- python -c pass"
+        count = "sh -c 'ls $FOOD11_DATA_DIR/training/class_10 | wc -l'"
+        submit = f"ray job submit --submission-id {job} --entrypoint-num-cpus 1 -- {count}"
         said = jupyter.terminal(f"{submit}; echo 'exit code: '$?", "exit code: 0")
         assert job in said
         assert shell.lab.jobs.get(job).status == "SUCCEEDED"
+        assert shell.lab.jobs.logs(job).splitlines()[-1].strip() == "20"
 
     def test_a_page_of_another_host_name_is_refused_even_with_the_token(self, jupyter: Jupyter) -> None:
         headers = {"Authorization": f"token {jupyter.token}"}

@@ -15,7 +15,7 @@ PART = "break"
 AFTER_EPOCH = 3
 """labctl breaks the node once this epoch is stored."""
 
-START_SECONDS = 240.0
+START_SECONDS = 600.0
 """How long the notebook's job may take to begin training."""
 
 POLL_SECONDS = 1.0
