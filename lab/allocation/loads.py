@@ -1,6 +1,6 @@
-"""How busy the nodes are, as the reporter of each Ray node measures it, with what jobs hold there.
+"""How busy the nodes are, as their runtime and the reporters of the Ray nodes tell, and what jobs hold there.
 
-Ray measures every 5 s. A GPU's numbers come from NVML (NVIDIA) or AMD SMI (AMD), read inside the node.
+Ray's reporter measures every 5 s. A GPU's numbers come from NVML (NVIDIA) or AMD SMI (AMD), in the node.
 """
 
 from __future__ import annotations
@@ -16,21 +16,31 @@ from lab.allocation.snapshot import read
 from lab.allocation.waiting import waiting
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError
+from lab.runtime.base import Usage
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
 MB = 1024**2
 """Ray gives a GPU's memory in units of this."""
 
 SHARED_HOST = (
-    "the nodes share this machine: CPU and memory of a node are the sum over its Ray processes, "
+    "the nodes share this machine: CPU and memory of a node are the sum over its processes, "
     "the limit is the machine's"
 )
-OWN_HOST = "CPU of a node is the sum over its Ray processes; memory is its container's"
+OWN_HOST = "CPU and memory are the container's"
+RAYS_OWN = "CPU is that of Ray's processes alone: an entrypoint that does not use Ray is not counted"
 SIMULATED = "GPUs are simulated: what is shown is the share that jobs were given"
 
 
-def read_top(api: RayApi, plan: GpuPlan, clock: Callable[[], float] = time.time) -> TopView:
-    """The nodes and who waits, now. `plan` says which GPUs are simulated. Raises ClusterError.
+def read_top(
+    api: RayApi,
+    plan: GpuPlan,
+    usage: Mapping[str, Usage] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> TopView:
+    """The nodes and who waits, now. Raises ClusterError.
+
+    `plan` says which GPUs are simulated, `usage` what all processes of a service use; where it says nothing,
+    what Ray knows of its own processes counts.
 
     One request for each living node, and seven for the rest.
     """
@@ -46,14 +56,19 @@ def read_top(api: RayApi, plan: GpuPlan, clock: Callable[[], float] = time.time)
             _processes(api, node),
             tuple(h for h in held if h.service == node.service),
             plan,
+            (usage or {}).get(node.service),
             shares_host=shared,
         )
         for node in sorted(snapshot.nodes, key=lambda n: (not n.head, n.service))
     )
     order = [job.submission_id for job in snapshot.jobs]
     waits = sorted(waiting(snapshot).values(), key=lambda w: order.index(w.job))
-    notes = (SHARED_HOST if shared else OWN_HOST, *([SIMULATED] if plan.vendor is Vendor.SIMULATED else []))
-    return TopView(clock(), nodes, tuple(waits), notes)
+    told = {
+        SHARED_HOST if shared else OWN_HOST: True,
+        RAYS_OWN: any(node.service not in (usage or {}) for node in snapshot.nodes),
+        SIMULATED: plan.vendor is Vendor.SIMULATED,
+    }
+    return TopView(clock(), nodes, tuple(waits), tuple(note for note, true in told.items() if true))
 
 
 def load(
@@ -62,10 +77,14 @@ def load(
     processes: Sequence[Mapping[str, Any]],
     held: tuple[Holding, ...],
     plan: GpuPlan,
+    usage: Usage | None,
     *,
     shares_host: bool,
 ) -> NodeLoad:
-    """One node from its reporter's `report` and `processes`. Raises ClusterError for an unknown shape."""
+    """One node from its reporter's `report` and `processes`, and its `usage` if known.
+
+    Raises ClusterError for an unknown shape.
+    """
     total: Counter[str] = Counter()
     for holding in held:
         total.update(holding.resources)
@@ -75,11 +94,11 @@ def load(
         used, limit = memory[3], memory[0]
         if shares_host:
             used = sum(int((p.get("memoryInfo") or {}).get("rss") or 0) for p in processes) or None
+            used = usage.memory_bytes if usage and usage.memory_bytes is not None else used
+        cpu = round(sum(float(p.get("cpuPercent") or 0) for p in processes), 1) if processes else None
         return NodeLoad(
             service=node.service,
-            cpu_percent=round(sum(float(p.get("cpuPercent") or 0) for p in processes), 1)
-            if processes
-            else None,
+            cpu_percent=usage.cpu_percent if usage else cpu,
             cores=int(report["cpus"][0]) if report.get("cpus") else None,
             memory_used=None if used is None else int(used),
             memory_limit=None if limit is None else int(limit),

@@ -29,6 +29,15 @@ class Execution:
     output: str
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What all processes of a service use together: CPU in percent of one core, memory in bytes."""
+
+    cpu_percent: float
+    memory_bytes: int | None = None
+    """None where the runtime does not measure it."""
+
+
 class Runtime(ABC):
     """Runs the services of one lab."""
 
@@ -79,6 +88,14 @@ class Runtime(ABC):
     @abstractmethod
     def spec(self) -> LabSpec:
         """What the lab was started with. Raises LabDownError."""
+
+    def usage(self, services: Sequence[str]) -> dict[str, Usage]:
+        """What these services use now, measured over a moment. What cannot be measured is left out.
+
+        Raises LabDownError, EngineError.
+        """
+        del services
+        return {}
 
     @abstractmethod
     def endpoints(self) -> Endpoints:

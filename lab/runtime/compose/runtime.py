@@ -21,7 +21,7 @@ from lab.errors import (
     SetupError,
 )
 from lab.home import home, lock, make_private
-from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Execution, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import project, readiness, reserve, state
 from lab.runtime.compose.boot import START_SECONDS, Boot, Target
 from lab.runtime.compose.engine import Container, Engine
@@ -164,7 +164,7 @@ class ComposeRuntime(Runtime):
                 self._clear()
             if volumes:
                 self._holdings.remove_volumes()
-                for name in ("secrets", state.FAILED):
+                for name in ("secrets", "lessons", state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
         if volumes:
             left = {entry.name for entry in self._folder.iterdir()}
@@ -233,6 +233,13 @@ class ComposeRuntime(Runtime):
             grafana=view.url("grafana"),
             grafana_password=secrets.grafana_password,
         )
+
+    def usage(self, services: Sequence[str]) -> dict[str, Usage]:
+        """See Runtime.usage. Memory is left to Ray, which knows the containers' limits."""
+        containers = self._holdings.containers().values()
+        alive = {c.id: c.service for c in containers if c.alive and c.service in services}
+        measured = self._engine.cpu_percent(tuple(alive))
+        return {alive[container]: Usage(cpu) for container, cpu in measured.items() if container in alive}
 
     # One service
 

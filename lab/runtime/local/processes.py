@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,10 @@ KILL_SECONDS = 5.0
 WAIT_POLL_SECONDS = 0.02
 
 PROC = Path("/proc")
+
+
+SAMPLE_SECONDS = 0.3
+"""How long the use of CPU is looked at."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,43 @@ def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bo
             return start_time(process.pid) >= session.started_at - START_TOLERANCE_SECONDS
         return bool(process.environ().get(MARK) == mark)
     return False
+
+
+def usage(
+    groups: Mapping[str, Sequence[psutil.Process]],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> dict[str, tuple[float, int]]:
+    """Group -> (CPU in percent of one core, memory in bytes) of its processes together, over a moment.
+
+    A process that ends or begins meanwhile counts with what is known of it.
+    """
+    begin = clock()
+    before = {name: _cpu_seconds(group) for name, group in groups.items()}
+    sleep(SAMPLE_SECONDS)
+    passed = max(clock() - begin, SAMPLE_SECONDS)
+    found = {}
+    for name, group in groups.items():
+        after = _cpu_seconds(group)
+        spent = sum(after[pid] - before[name].get(pid, after[pid]) for pid in after)
+        found[name] = (round(100 * spent / passed, 1), sum(map(_memory, group)))
+    return found
+
+
+def _cpu_seconds(group: Iterable[psutil.Process]) -> dict[int, float]:
+    found = {}
+    for process in group:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            found[process.pid] = times.user + times.system
+    return found
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:

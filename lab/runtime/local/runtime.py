@@ -28,7 +28,7 @@ from lab.errors import (
 )
 from lab.home import home, lock, make_private
 from lab.runtime import ports
-from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Execution, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.kept import COMPOSE_FILE
 from lab.runtime.local import output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import START_SECONDS, Boot
@@ -216,6 +216,13 @@ class LocalRuntime(Runtime):
     def client_environment(self) -> dict[str, str]:
         """See Runtime.client_environment. On this runtime a shell can be a driver too: `ray.init()` works."""
         return services.client_environment(self._plan(self._up_state()))
+
+    def usage(self, services: Sequence[str]) -> dict[str, Usage]:
+        """See Runtime.usage."""
+        leaders = self._up_state().leaders
+        groups = {s: processes.members(leaders.get(s), self._layout.mark(s)) for s in services}
+        measured = processes.usage(groups, self._clock, self._sleep)
+        return {service: Usage(cpu, memory) for service, (cpu, memory) in measured.items()}
 
     # One service
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from lab.allocation import GpuLoad, read_top
-from lab.allocation.loads import gpu_loads
+from lab.allocation.loads import RAYS_OWN, gpu_loads
 from lab.errors import ClusterError
+from lab.runtime.base import Usage
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.allocation import rows
 from tests.unit.allocation.rows import Dashboard, Row
@@ -74,7 +75,7 @@ def three(*, host: str = "") -> tuple[Row, ...]:
 
 def test_nodes_of_containers_have_the_memory_of_their_container() -> None:
     api = Dashboard(reports=three(), details={"ray-worker-0-id": processes((50.0, GIB), (101.5, GIB))})
-    view = read_top(api, SIMULATED, lambda: 5.0)
+    view = read_top(api, SIMULATED, clock=lambda: 5.0)
     head, first, second = view.nodes
     assert (first.cpu_percent, first.cores) == (151.5, 4)
     assert (first.memory_used, first.memory_limit, first.shares_host) == (3 * GIB, 8 * GIB, False)
@@ -88,6 +89,16 @@ def test_nodes_on_one_host_have_the_memory_of_their_processes() -> None:
     assert (view.nodes[1].memory_used, view.nodes[1].memory_limit) == (2 * GIB, 8 * GIB)
     assert all(node.shares_host for node in view.nodes)
     assert "share this machine" in view.notes[0]
+
+
+def test_what_the_runtime_measured_goes_before_what_ray_knows_of_its_own_processes() -> None:
+    api = Dashboard(reports=three(host="vm"), details={"ray-worker-0-id": processes((1.0, GIB))})
+    usage = {"ray-worker-0": Usage(180.0, 2 * GIB), "ray-worker-1": Usage(3.0)}
+    view = read_top(api, SIMULATED, usage)
+    assert [(n.cpu_percent, n.memory_used) for n in view.nodes[1:]] == [(180.0, 2 * GIB), (3.0, None)]
+    assert RAYS_OWN in view.notes
+    everywhere = read_top(api, SIMULATED, {**usage, "ray-head": Usage(0.0)})
+    assert RAYS_OWN not in everywhere.notes
 
 
 def test_two_jobs_on_one_simulated_gpu_and_one_on_the_other() -> None:

@@ -379,3 +379,34 @@ def test_how_a_process_ended_is_known_to_its_parent(
     monkeypatch.setattr(os, "waitpid", waitpid)
 
     assert processes.exit_code(Identity(77, 5.0)) == code
+
+
+class Working:
+    """A process that uses the seconds of CPU that it is given, and then ends."""
+
+    def __init__(self, pid: int, *seconds: float, memory: int = 1000) -> None:
+        self.pid, self.seconds, self.memory = pid, list(seconds), memory
+
+    def cpu_times(self) -> Any:
+        if not self.seconds:
+            raise psutil.NoSuchProcess(self.pid)
+        return SimpleNamespace(user=self.seconds.pop(0), system=0.25)
+
+    def memory_info(self) -> Any:
+        if not self.seconds:
+            raise psutil.NoSuchProcess(self.pid)
+        return SimpleNamespace(rss=self.memory)
+
+
+def test_the_use_of_a_service_is_that_of_all_its_processes() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += 2 * seconds  # on a busy machine more time passes than was asked for
+
+    half, whole = processes.SAMPLE_SECONDS, 2 * processes.SAMPLE_SECONDS
+    groups: Any = {
+        "a": [Working(1, 5.0, 5.0 + whole, 0.0), Working(2, 1.0, 1.0 + half, 0.0), Working(3, 4.0)],
+        "b": [],
+    }
+    assert processes.usage(groups, lambda: now[0], sleep) == {"a": (150.0, 2000), "b": (0.0, 0)}

@@ -208,3 +208,15 @@ def test_volumes_are_read_with_their_labels() -> None:
     gone = (1, json.dumps([row, {"Name": "p_x", "Labels": None}]), "Error: no such volume: p_y")
     asked = engine({"volume ls": (0, "p_objects p_x p_y", ""), "volume inspect": gone})
     assert asked.volumes("p") == {"p_objects": row["Labels"], "p_x": {}}
+
+
+def test_the_use_of_cpu_is_read_of_each_container() -> None:
+    rows = [
+        {"ID": "aa", "CPUPerc": "151.53%", "MemUsage": "1.2GiB / 4GiB"},
+        {"ID": "bb", "CPUPerc": "--", "MemUsage": "-- / --"},
+        {"ID": "cc", "CPUPerc": "0.00%"},
+    ]
+    answer = "\n".join(json.dumps(row) for row in rows)
+    found = engine({"stats --no-stream --no-trunc --format {{json .}} aa bb cc": (0, answer, "")})
+    assert found.cpu_percent(("aa", "bb", "cc")) == {"aa": 151.53, "cc": 0.0}
+    assert found.cpu_percent(()) == {}
