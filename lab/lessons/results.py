@@ -73,15 +73,26 @@ def store_key(lesson: int) -> str:
 
 
 def keep_in_store(store: Store, result: LessonResult) -> None:
-    """Put the result into the store, in place of an older one. Raises StoreError."""
-    store.put(store_key(result.lesson), dump(result.to_json()).encode())
+    """Put the result into the store, unless an older one has passed and this has not. Raises StoreError."""
+    document = result.to_json()
+    if not _worse(document, _stored(store, result.lesson)):
+        store.put(store_key(result.lesson), dump(document).encode())
 
 
-def keep_on_host(place: Path, document: Mapping[str, Any]) -> Path:
-    """Write a result into the lab's folder of lessons; returns the file. Raises SetupError."""
-    path = place / file_name(int(document["lesson"]))
-    write_private(path, dump(document) + "\n")
+def keep_on_host(place: Path, document: Document) -> Path:
+    """Write a result into the lab's folder of lessons, unless an older one has passed and this has not.
+
+    Returns the file. Raises SetupError.
+    """
+    number = int(document["lesson"])
+    path = place / file_name(number)
+    if not _worse(document, _filed(place, number)):
+        write_private(path, dump(document) + "\n")
     return path
+
+
+def _worse(document: Document, kept: Document | None) -> bool:
+    return kept is not None and bool(kept["passed"]) and not document["passed"]
 
 
 def dump(document: Mapping[str, Any]) -> str:
@@ -91,28 +102,28 @@ def dump(document: Mapping[str, Any]) -> str:
 
 def on_host(place: Path) -> dict[int, Document]:
     """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
-    found = {}
-    for number in numbers():
-        try:
-            document = _result(json.loads((place / file_name(number)).read_text(encoding="utf-8")), number)
-        except (OSError, ValueError):
-            continue
-        if document is not None:
-            found[number] = document
-    return found
+    found = {number: _filed(place, number) for number in numbers()}
+    return {number: document for number, document in found.items() if document is not None}
 
 
 def in_store(store: Store) -> dict[int, Document]:
     """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
-    found = {}
-    for number in numbers():
-        try:
-            document = _result(json.loads(store.get(store_key(number))), number)
-        except (MissingObjectError, ValueError):
-            continue
-        if document is not None:
-            found[number] = document
-    return found
+    found = {number: _stored(store, number) for number in numbers()}
+    return {number: document for number, document in found.items() if document is not None}
+
+
+def _filed(place: Path, lesson: int) -> Document | None:
+    try:
+        return _result(json.loads((place / file_name(lesson)).read_text(encoding="utf-8")), lesson)
+    except (OSError, ValueError):
+        return None
+
+
+def _stored(store: Store, lesson: int) -> Document | None:
+    try:
+        return _result(json.loads(store.get(store_key(lesson))), lesson)
+    except (MissingObjectError, ValueError):
+        return None
 
 
 def newest(*sources: Mapping[int, Document]) -> dict[int, Document]:

@@ -118,6 +118,16 @@ def test_results_are_kept_on_the_host_and_in_the_store(tmp_path: Path) -> None:
     assert in_store(store) == {3: result(3).to_json()}
 
 
+def test_a_lesson_that_was_passed_stays_passed(tmp_path: Path) -> None:
+    store = FakeObjectStore()
+    for each in (result(good=False), result(at=AT + 1), result(good=False, at=AT + 2)):
+        keep_on_host(tmp_path, each.to_json())
+        keep_in_store(store, each)
+    assert on_host(tmp_path) == in_store(store) == {2: result(at=AT + 1).to_json()}
+    keep_on_host(tmp_path, result(at=AT + 3).to_json())
+    assert on_host(tmp_path)[2]["at"] == AT + 3
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "lesson-result/1", "lesson": 2}'])
 def test_a_damaged_result_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "lesson-02.json").write_text(text)
