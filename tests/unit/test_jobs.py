@@ -216,6 +216,35 @@ def test_following_yields_whole_lines_and_the_rest_at_the_end() -> None:
     assert clock.now == 2 * jobs_module.POLL_SECONDS
 
 
+def test_who_follows_a_job_sees_it_at_every_look_also_while_it_prints_nothing() -> None:
+    states = Turns(job(), job(), job(), job(), job(status="SUCCEEDED"))
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": {"logs": ""}})
+    seen: list[str] = []
+
+    assert list(jobs.follow("j1", lambda found: seen.append(found.status))) == []
+    assert seen == ["RUNNING", "RUNNING", "SUCCEEDED"]
+
+
+def test_everything_has_drivers_that_were_not_submitted_and_the_list_has_not() -> None:
+    notebook = {**job("j0"), "type": "DRIVER", "submission_id": None, "job_id": "04000000"}
+    trained = {**job("interactive-looking"), "job_id": "05000000"}
+    jobs, _, _ = jobs_with({"GET /api/jobs/": [notebook, trained, {**job("j2"), "job_id": None}]})
+
+    assert {(j.submission_id, j.driver_id) for j in jobs.everything()} == {
+        ("interactive-04000000", "04000000"),
+        ("interactive-looking", "05000000"),
+        ("j2", ""),
+    }
+    assert {j.submission_id for j in jobs.list()} == {"interactive-looking", "j2"}
+
+
+@pytest.mark.parametrize("rows", [[{"submission_id": "a"}], [3], 3, None])
+def test_a_list_of_an_unknown_shape_is_a_cluster_error(rows: Any) -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/": rows})
+    with pytest.raises(ClusterError, match="list of jobs has an unknown shape"):
+        jobs.list()
+
+
 def test_following_shows_no_line_twice_when_the_log_is_gone_for_a_moment() -> None:
     states = Turns(job(), job(), job(), job(), job(status="FAILED"))
     logs = Turns({"logs": "one\n"}, (500, "gone"), {"logs": "one\ntwo\n"})
