@@ -11,6 +11,7 @@ import pytest
 from lab.errors import SetupError, UnsupportedError
 from lab.runtime.compose import project, reserve
 from lab.runtime.compose.engine import Engine
+from tests.unit.runtime.compose.fake_docker import lab_state
 
 OTHER = (12345, 12345)
 """A user who owns nothing and is in no group."""
@@ -101,6 +102,17 @@ def test_a_checkout_that_lacks_a_file_is_refused(checkout: Path) -> None:
     (checkout / "lab/__init__.py").unlink()
     with pytest.raises(SetupError, match=r"__init__\.py cannot be looked at: No such file"):
         reserve.check_readable(OTHER, checkout)
+
+
+def test_the_folder_of_data_sets_is_there_before_the_engine_would_make_it_as_root(tmp_path: Path) -> None:
+    folder = tmp_path / "labs" / "lab"
+    current = lab_state(folder)
+
+    reserve.write_files(current, folder, (os.geteuid(), os.getegid()), {})
+
+    data = tmp_path / "labs" / "data"
+    assert data.stat().st_mode & 0o777 == 0o755
+    assert f"LAB_DATA='{data}'\n" in (folder / "compose.env").read_text()
 
 
 # The workspace
