@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 SILENT_SECONDS = 3.0
 """A job that printed something since is not asked about; nor is one more often than this."""
 
+MAX_SECONDS = 30.0
+"""Of a silent job that runs and does not wait, each look is twice as late as the one before, up to this."""
+
 HOPE = "it waits until a node that can hold it joins; cancel it: `labctl job stop {job}`"
 
 
@@ -30,6 +33,7 @@ class Waits:
         """`said` is why it waits as its submission told, or empty: that is not repeated."""
         self._out, self._lab, self._clock = out, lab, clock
         self._since = clock()
+        self._pause = SILENT_SECONDS
         self._known = bool(said)
         self._last: object = None
 
@@ -39,7 +43,7 @@ class Waits:
 
     def poll(self, job: Job) -> None:
         """The job as it is now; says on stderr what has changed."""
-        if job.final or self._clock() < self._since + SILENT_SECONDS:
+        if job.final or self._clock() < self._since + self._pause:
             return
         try:
             found = self._lab.waiting_jobs().get(job.submission_id)
@@ -49,6 +53,8 @@ class Waits:
             self._since = self._clock()
         if found is not None and found.kind == "starting":
             return
+        runs = found is None and job.status == "RUNNING"
+        self._pause = min(2 * self._pause, MAX_SECONDS) if runs else SILENT_SECONDS
         before, self._last = self._last, _essence(found)
         if self._last == before:
             return

@@ -60,13 +60,13 @@ def test_another_holder_is_said_and_other_free_amounts_are_not(followed: Followe
 def test_the_end_of_the_wait_is_said(followed: Followed) -> None:
     followed.after(3, OTHERS)
     assert followed.after(3, None, "RUNNING") == "job job-1 has what it waited for\n"
-    assert followed.after(3, None, "RUNNING") == ""
+    assert followed.after(6, None, "RUNNING") == ""
 
 
 def test_a_job_that_never_waited_hears_nothing(followed: Followed) -> None:
     starting = dataclasses.replace(NEVER, kind="starting")
     assert followed.after(3, starting) == ""
-    assert followed.after(3, None, "RUNNING") == ""
+    assert followed.after(6, None, "RUNNING") == ""
 
 
 def test_starting_between_two_looks_is_no_end_of_the_wait(followed: Followed) -> None:
@@ -92,6 +92,15 @@ def test_a_job_that_prints_is_not_asked_about(followed: Followed) -> None:
     for _ in range(4):
         followed.waits.heard()
         assert followed.after(2, OTHERS) == ""
+
+
+def test_a_silent_job_that_runs_is_asked_about_ever_more_seldom(followed: Followed) -> None:
+    looks = []
+    followed.lab.waiting_jobs = lambda: looks.append(followed.now) or {}  # type: ignore[method-assign,func-returns-value]
+    for _ in range(300):
+        followed.after(1, None, "RUNNING")
+    assert looks[:4] == [3.0, 9.0, 21.0, 45.0]
+    assert looks[-1] - looks[-2] == 30.0
 
 
 def test_a_silent_dashboard_is_borne(followed: Followed) -> None:
