@@ -327,6 +327,7 @@ def test_down_asks_services_to_end_but_kills_nodes_and_keeps_what_is_stored(
 
 
 def test_down_with_volumes_keeps_nothing(up: ComposeRuntime, docker: FakeDocker, folder: Path) -> None:
+    (folder / "lessons").mkdir()
     up.down(volumes=True)
     assert docker.volumes == set()
     assert not folder.exists()
