@@ -96,7 +96,7 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
 
 
 def _run(app: App, item: Lesson) -> LessonResult:
-    opened = app.open(announce=True)
+    opened = app.open()
 
     def spec() -> LabSpec:
         return prepare(app, GpuRequest(), LabSpec.workers, LabSpec.cpus_per_worker)[1]
