@@ -86,7 +86,8 @@ class InteractiveDemos:
         stored = {c.uri for c in shell.lab.checkpoints()}
         assert {f"s3://{t['checkpoint']}" for t in trials} <= stored
         runs = self.runs(shell, found["job"], f"demo-3-{found['stamp']}/")
-        assert [sorted(run.attempts[-1].nodes) for run in runs] == [[0, 1]] * 3
+        assert len({run.name for run in runs}) == 3
+        assert all(sorted(run.attempts[-1].nodes) == [0, 1] for run in runs)
 
     @staticmethod
     def runs(shell: Shell, job: str, name: str) -> list[Run]:
