@@ -33,7 +33,7 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 PATIENCE = 180.0
 """Seconds for what takes up to 45 s on 2 idle cores."""
 
-UP = ("up", "--gpu", "simulated", "--cpus-per-worker", "2")
+UP = ("up", "--gpu", "simulated")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""Scripts of the course, as a student has them, in any lab: the same tests for every runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import PATIENCE, ROOT, SCRIPTS, Shell
+from tests.e2e.jupyter import Jupyter
+
+COURSE = SCRIPTS / "course"
+
+AS_GIVEN = 'ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"GPU": 1, "CPU": 8})'
+HALF = 'ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker={"GPU": 0.5, "CPU": 4})'
+"""The lines that the course has students type for two workers and for half a GPU."""
+
+
+@contextlib.contextmanager
+def in_jupyter() -> Iterator[str]:
+    """The student's folder in JupyterLab's workspace, for a while; its name."""
+    name = f"course-{uuid.uuid4().hex[:8]}"
+    folder = ROOT / "workspace" / name
+    shutil.copytree(COURSE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        yield name
+    finally:
+        shutil.rmtree(folder)
+
+
+class CourseTests:
+    """What the course's scripts must do in any lab. Subclasses give `shell`: a lab with simulated GPUs."""
+
+    @pytest.fixture
+    def shell(self) -> Shell:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize(("line", "workers", "gpus"), [(AS_GIVEN, 2, 1), (HALF, 1, 0.5)])
+    def test_a_ray_train_script_of_the_course_trains_as_it_is(
+        self, shell: Shell, tmp_path: Path, line: str, workers: int, gpus: float
+    ) -> None:
+        script = (COURSE / "train_ray.py").read_text()
+        assert script.count(AS_GIVEN) == 1
+        (tmp_path / "train_ray.py").write_text(script.replace(AS_GIVEN, line))
+        argv = ("submit", "--detach", "--json", "--", "python", "train_ray.py")
+        job = str(shell.labctl(*argv, cwd=tmp_path).document["submission_id"])
+        shell.succeeds(job, 2 * PATIENCE)
+        (run,) = shell.lab.history(job).runs
+        assert run.plan is not None
+        assert (run.plan.num_workers, run.plan.resources_per_worker["GPU"]) == (workers, gpus)
+        assert len(set(run.attempts[0].nodes.values())) == workers
+        assert run.last is not None
+        assert run.last.progress == 7
+        assert run.last.metrics["val_accuracy"] > 0.8
+        assert len(run.checkpoints) == 8
+
+    def test_the_courses_own_command_trains_in_a_terminal_of_jupyter(self, shell: Shell) -> None:
+        submit = (
+            "ray job submit --runtime-env runtime.json --entrypoint-num-gpus 1 --entrypoint-num-cpus 8"
+            " --verbose --working-dir . -- python train.py"
+        )
+        with in_jupyter() as folder:
+            line = f"cd {folder} && {submit}; echo 'exit code: '$?"
+            said = Jupyter.of(shell).terminal(line, "exit code: 0", 2 * PATIENCE)
+        assert "finished after epoch 3" in said
+        assert said.count("GPUs of this lab are simulated") == 1
+        assert "data: /mnt/Food-11" in said

@@ -1,0 +1,52 @@
+"""Scripts of the course in a lab of plain processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.course import COURSE, CourseTests
+from tests.e2e.harness import PATIENCE, Bench
+from tests.e2e.receipts import assert_recovered
+
+ADDED = "cowsay==6.1"
+"""A package of 26 kB that needs no other and that no lab has."""
+
+
+class TestCourse(CourseTests):
+    @pytest.fixture
+    def shell(self, bench: Bench) -> Bench:
+        return bench
+
+    def test_a_script_of_the_course_resumes_on_the_other_worker(self, bench: Bench, tmp_path: Path) -> None:
+        script = (COURSE / "train_ray.py").read_text()
+        (tmp_path / "train_ray.py").write_text(script.replace("num_workers=2", "num_workers=1"))
+        argv = ("submit", "--detach", "--json", "--", "python", "train_ray.py")
+        job = str(bench.labctl(*argv, cwd=tmp_path).document["submission_id"])
+        target = bench.where(job)
+        fault = ("fault-inject", target, "--job", job, "--after-epoch", "2", "--json")
+        receipt = bench.labctl(*fault, timeout=2 * PATIENCE).document
+        assert_recovered(receipt)
+        first, second = receipt["attempts"][0], receipt["attempts"][-1]
+        assert set(first["nodes"]) != set(second["nodes"])
+        assert second["last_epoch"] == 7
+
+    def test_what_a_job_asks_pip_for_is_installed_for_it_and_for_no_other(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        (tmp_path / "uses.py").write_text(
+            "import cowsay, ray, torch\nprint('uses', cowsay.__file__)\n"
+            "ray.init()\nwhere = ray.remote(lambda: cowsay.__file__)\n"
+            "both = [where.options(num_gpus=1).remote() for _ in range(2)]\nprint('tasks', ray.get(both))\n"
+        )
+        environment = tmp_path / "runtime.json"
+        environment.write_text(json.dumps({"pip": [ADDED]}))
+        argv = ("submit", "--detach", "--json", "--runtime-env", str(environment), "--", "python", "uses.py")
+        job = str(bench.labctl(*argv, cwd=tmp_path).document["submission_id"])
+        bench.succeeds(job, 2 * PATIENCE)
+        assert "virtualenv" in bench.lab.jobs.logs(job).partition("uses ")[2].splitlines()[0]
+        other = bench.submit("-c", "import cowsay")
+        assert bench.lab.jobs.wait(other, PATIENCE).status == "FAILED"
+        assert "No module named 'cowsay'" in bench.lab.jobs.logs(other)
