@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lab.cluster import RayApi, infeasible
 from lab.errors import EngineError, RefusedError, UsageError
 from lab.jobs import Job, Jobs
-from lab.placement import Placement, place, why_ranks_wait
+from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.submission import Submission, check_command, described
 from lab.topology import (
@@ -287,7 +287,13 @@ class Lab:
 
     def placement(self, submission_id: str) -> Placement:
         """Where a job runs now. Raises NotFoundError."""
-        return place(self.jobs.get(submission_id), self.history(submission_id), self.api.nodes())
+        job, history = self.jobs.get(submission_id), self.history(submission_id)
+        living = None
+        if not job.final and going_on(history) > 1:
+            from lab.allocation import living_ranks, read
+
+            living = living_ranks(read(self.api))
+        return place(job, history, self.api.nodes(), living)
 
     def waiting_jobs(self) -> dict[str, Waiting]:
         """Job -> why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,8 +41,24 @@ def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...
     return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
 
 
-def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
-    """Where `job` runs, from its ledger and the cluster's nodes (dead ones included)."""
+def going_on(history: History) -> int:
+    """How many runs of a job have begun and not said that they ended."""
+    return sum(
+        r.finished_at is None and bool(r.attempts) and r.attempts[-1].ended_at is None for r in history.runs
+    )
+
+
+def place(
+    job: Job,
+    history: History,
+    nodes: tuple[Node, ...],
+    living: Collection[tuple[str, int]] | None = None,
+) -> Placement:
+    """Where `job` runs, from its ledger and the cluster's nodes (dead ones included).
+
+    `living` are (node id, process id) of every rank of the cluster that lives, None when that is not known. A
+    run that Ray Tune has stopped does not say that it ended: only its processes tell.
+    """
     services = {node.node_id: node.service for node in nodes}
     driver = services.get(job.node_id, "") if not job.final else ""
     workers: list[tuple[int, str]] = []
@@ -51,6 +67,8 @@ def place(job: Job, history: History, nodes: tuple[Node, ...]) -> Placement:
             newest = run.attempts[-1]
             if newest.ended_at is None:
                 workers += [
-                    (rank, services.get(node, node[:8])) for rank, node in sorted(newest.nodes.items())
+                    (rank, services.get(node, node[:8]))
+                    for rank, node in sorted(newest.nodes.items())
+                    if living is None or (node, newest.pids.get(rank)) in living
                 ]
     return Placement(job.submission_id, driver, tuple(workers))

@@ -6,7 +6,7 @@ job: submitted with labctl, with `ray job submit`, or a notebook's own driver.
 
 from __future__ import annotations
 
-from lab.allocation.holdings import free, holdings
+from lab.allocation.holdings import free, holdings, living_ranks
 from lab.allocation.loads import read_top
 from lab.allocation.model import GpuLoad, Holding, NodeLoad, TopView, Waiting, amounts
 from lab.allocation.snapshot import Snapshot, read
@@ -22,6 +22,7 @@ __all__ = [
     "amounts",
     "free",
     "holdings",
+    "living_ranks",
     "read",
     "read_top",
     "waiting",

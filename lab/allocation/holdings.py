@@ -88,6 +88,11 @@ def ranks_of(group: Group, actors: Iterable[Actor]) -> dict[int, int]:
     return {index: rank for rank, index in enumerate(i for same in by_node.values() for i in same)}
 
 
+def living_ranks(snapshot: Snapshot) -> frozenset[tuple[str, int]]:
+    """(node id, process id) of every rank of Ray Train that lives."""
+    return frozenset((a.node_id, a.pid) for a in snapshot.actors if a.class_name == TRAIN_WORKER and a.pid)
+
+
 def _of_actors(snapshot: Snapshot) -> Iterable[Holding]:
     for actor in snapshot.actors:
         service = snapshot.service(actor.node_id)

@@ -110,6 +110,7 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
             if e.event == "checkpoint_loaded" and e.rank is not None and isinstance(e.fields.get("uri"), str)
         ),
         furthest=max(reached, default=None),
+        pids=next((_pids(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
         last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
     )
 
@@ -184,6 +185,13 @@ def _progress(fields: Mapping[str, Any], key: str | None) -> Number | None:
 def _nodes(workers: object) -> dict[int, str]:
     rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
     return {w["rank"]: str(w["node_id"]) for w in rows if isinstance(w.get("rank"), int) and w.get("node_id")}
+
+
+def _pids(workers: object) -> dict[int, int]:
+    rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
+    return {
+        w["rank"]: w["pid"] for w in rows if isinstance(w.get("rank"), int) and isinstance(w.get("pid"), int)
+    }
 
 
 def _files(value: object) -> Files | None:

@@ -83,6 +83,8 @@ class RunAttempt:
     """The highest progress that was reported, saved or committed before the attempt was over."""
     last_reports: Mapping[int, Report] = field(default_factory=dict)
     """Rank -> its newest report."""
+    pids: Mapping[int, int] = field(default_factory=dict)
+    """Rank -> id of its process on its node."""
 
     @property
     def first(self) -> Report | None:

@@ -16,6 +16,7 @@ from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement, place, why_ranks_wait
 from lab.ledger import Event, History
 from lab.objectstore import FakeObjectStore
+from lab.placement import going_on
 from lab.runtime.fake import FakeRuntime
 from lab.submission import Submission
 from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
@@ -184,6 +185,19 @@ def test_a_job_runs_where_the_newest_attempt_of_each_run_is(
     events: list[Event], expected: tuple[tuple[int, str], ...]
 ) -> None:
     assert place(job(), History.of(events), NODES) == Placement("j1", "ray-head", expected)
+
+
+def test_runs_that_ray_tune_stopped_are_told_by_their_processes() -> None:
+    def trial(run: str, at: float, pid: int) -> Event:
+        fields = {"workers": [{"rank": 0, "node_id": "a", "pid": pid}]}
+        return Event("attempt_started", at, "j1", run, 1, None, "", fields)
+
+    history = History.of([trial("one", 1, 11), trial("two", 2, 12)])
+
+    assert going_on(history) == 2
+    assert place(job(), history, NODES).workers == ((0, W0), (0, W0))
+    assert place(job(), history, NODES, {("a", 12), ("b", 11)}).workers == ((0, W0),)
+    assert place(job(), history, NODES, ()).workers == ()
 
 
 def test_an_ended_job_runs_nowhere() -> None:
