@@ -51,7 +51,7 @@ def judge(
         title=lesson.title,
         student=student,
         lab=status.name,
-        runtime=status.runtime,
+        runtime="compose" if status.runtime == "inside" else status.runtime,
         gpu=status.gpu.vendor.value,
         raylab_version=__version__,
         ray_version=evidence.ray_version,

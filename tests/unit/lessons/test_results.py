@@ -17,8 +17,9 @@ from lab.lessons import form
 from lab.lessons.catalogue import find_lesson
 from lab.lessons.model import Evidence, JobRecord, LessonResult, digest, failed, passed, signed
 from lab.lessons.report import copies, make_report, read_report, verify
-from lab.lessons.results import ask, in_store, keep_in_store, keep_on_host, newest, on_host, table
+from lab.lessons.results import ask, in_store, judge, keep_in_store, keep_on_host, newest, on_host, table
 from lab.objectstore import FakeObjectStore
+from lab.topology import GpuPlan, LabStatus, Vendor
 from tests.unit.lessons.world import AT
 
 
@@ -99,6 +100,14 @@ def test_a_check_that_cannot_read_what_was_recorded_has_failed() -> None:
     told = ask(odd_seconds, Evidence(2, records={"seconds": "12"}))
     assert (told.name, told.outcome) == ("odd seconds", "failed")
     assert "TypeError" in told.detail
+
+
+def test_a_notebook_in_a_container_is_checked_on_the_compose_runtime() -> None:
+    found = find_lesson(2)
+    for kind, told in (("inside", "compose"), ("local", "local")):
+        status = LabStatus("raylab", kind, True, (), GpuPlan(Vendor.SIMULATED))
+        judged = judge(found, Evidence(2, status=status), at=AT)
+        assert (judged.runtime, judged.gpu) == (told, "simulated")
 
 
 def test_the_table_says_what_to_do_where_a_check_failed() -> None:
