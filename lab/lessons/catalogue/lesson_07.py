@@ -135,7 +135,9 @@ def receipt_agrees(evidence: Evidence) -> Check:
         verdict = str(mine[-1].get("verdict"))
         if verdict == "recovered":
             return passed(name, verdict)
-        return failed(name, verdict, "`labctl` printed which of its checks did not pass")
+        wrong = [c for c in mine[-1].get("checks", ()) if not c.get("passed")]
+        found = "; ".join([verdict, *(f"{c.get('name')}: {c.get('detail')}" for c in wrong)])
+        return failed(name, found, "`labctl status` says what is down; run the notebook again")
     if story(evidence) is None:
         return failed(name, "there is none, and the ledger knows of no fault", SUBMIT)
     return passed(name, "there is none; the ledger decides")

@@ -106,10 +106,17 @@ def test_a_job_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
     def receipt(verdict: str, of: str = JOB) -> dict[str, Any]:
-        return {"verdict": verdict, "job": {"submission_id": of}}
+        whole = {
+            "name": "lab whole again",
+            "passed": verdict == "recovered",
+            "detail": "ray-worker-1 is down",
+        }
+        return {"verdict": verdict, "job": {"submission_id": of}, "checks": [whole]}
 
     assert failing(found(receipts=(receipt("recovered"),))) == []
     assert failing(found(receipts=(receipt("failed"),))) == ["labctl's receipt"]
+    told = ask(LESSON.checks[-1], found(receipts=(receipt("failed"),)))
+    assert told.detail == "failed; lab whole again: ray-worker-1 is down"
     assert failing(found(receipts=(receipt("failed", "another-job"),))) == []
 
 
