@@ -54,7 +54,7 @@ def make_without_copying(virtualenv_utils: ModuleType) -> None:
             return
         folder = ray.get_virtualenv_path(path)
         logger.info("Creating %s, which sees what is installed in %s", folder, sys.prefix)
-        await ray.check_output_cmd(command(folder), logger=logger, cwd=cwd, env={})
+        await ray.check_output_cmd(command(folder), logger=logger, cwd=cwd, env={"HOME": path})
         see_installed(folder)
 
     ray.create_or_get_virtualenv = create_or_get_virtualenv
