@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 MIN_SECONDS, MAX_SECONDS = 0.2, 3600.0
-OLD_SECONDS = 5.0
+OLD_SECONDS = 10.0
 """Numbers older than this are said to be old."""
 
 

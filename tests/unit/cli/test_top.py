@@ -207,5 +207,5 @@ def test_a_silent_dashboard_leaves_the_last_view_and_says_how_old_it_is() -> Non
 def test_a_dashboard_that_hangs_is_told_by_the_age_alone() -> None:
     world = World()
     feed = Feed(world.ask, lambda: world.now)
-    world.now = 6.0
-    assert feed.trouble == "Ray does not answer; these numbers are 6 s old"
+    world.now = 12.0
+    assert feed.trouble == "Ray does not answer; these numbers are 12 s old"
