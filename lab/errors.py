@@ -141,7 +141,7 @@ class EngineError(LabError):
 
 
 class LessonError(LabError):
-    """A lesson is not passed yet: a check of it failed, or its notebook; or a handed-in report does not fit."""
+    """A lesson is not passed yet: a check or its notebook failed; or a handed-in report does not fit."""
 
     exit_code = 19
 
