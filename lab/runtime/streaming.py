@@ -21,6 +21,13 @@ END_SECONDS = 10.0
 DRAIN_SECONDS = 2.0
 """How long output may still come once the command has ended: what it has started can hold the pipe."""
 
+LOOK_SECONDS = 0.2
+"""How often it is looked whether a silent command has ended."""
+
+
+class PastDeadlineError(Exception):
+    """The command has not ended in its time."""
+
 
 def stream(
     argv: Sequence[str],
@@ -50,15 +57,17 @@ def stream(
     )
     assert child.stdout is not None
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(child.stdout, lines), daemon=True).start()
+    enough = threading.Event()
+    threading.Thread(target=_read, args=(child.stdout, lines, enough), daemon=True).start()
+    output = Output(lines, lambda: child.poll() is not None, deadline)
     said: list[str] = []
     try:
-        while (line := _next(lines, child, deadline, argv, timeout)) is not None:
+        while (line := output.next()) is not None:
             said.append(line)
             on_line(line.rstrip("\r\n"))
         code = child.wait(max(DRAIN_SECONDS, deadline - time.monotonic()))
         return subprocess.CompletedProcess(argv, code, "".join(said))
-    except BaseException:
+    except BaseException as error:
         try:
             _signal(child, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -66,36 +75,55 @@ def stream(
         finally:
             _signal(child, signal.SIGKILL)
             child.wait()
+        if isinstance(error, PastDeadlineError):
+            raise subprocess.TimeoutExpired(list(argv), timeout) from None
         raise
+    finally:
+        enough.set()
 
 
-def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
+class Output:
+    """A command's lines as they come, until its deadline or until it has ended."""
+
+    def __init__(
+        self,
+        lines: queue.SimpleQueue[str | None],
+        ended: Callable[[], bool],
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`ended` says whether the command has, None among the lines that no more will come."""
+        self._lines, self._ended, self._deadline, self._clock = lines, ended, deadline, clock
+        self._ended_at: float | None = None
+        self._owed: int | None = None
+        """Lines to give yet, once none that come later count."""
+
+    def next(self) -> str | None:
+        """The next line, or None when no more will come. Raises PastDeadlineError."""
+        while self._owed is None:
+            now = self._clock()
+            if self._ended_at is None and self._ended():
+                self._ended_at = now
+            if self._ended_at is None and now >= self._deadline:
+                raise PastDeadlineError
+            if self._ended_at is not None and now - self._ended_at >= DRAIN_SECONDS:
+                self._owed = self._lines.qsize()
+                break
+            with contextlib.suppress(queue.Empty):
+                return self._lines.get(timeout=LOOK_SECONDS)
+        if not self._owed:
+            return None
+        self._owed -= 1
+        return self._lines.get_nowait()
+
+
+def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None], enough: threading.Event) -> None:
+    """Read to the end: a descendant that outlives the command must not meet a full pipe."""
     with contextlib.suppress(ValueError, OSError):
         for line in pipe:
-            lines.put(line)
+            if not enough.is_set():
+                lines.put(line)
     lines.put(None)
-
-
-def _next(
-    lines: queue.SimpleQueue[str | None],
-    child: subprocess.Popen[str],
-    deadline: float,
-    argv: Sequence[str],
-    timeout: float,
-) -> str | None:
-    """The next line, or None when no more will come. Raises TimeoutExpired."""
-    quiet_since: float | None = None
-    while True:
-        try:
-            return lines.get(timeout=0.2)
-        except queue.Empty:
-            now = time.monotonic()
-            if child.poll() is not None:
-                quiet_since = now if quiet_since is None else quiet_since
-                if now - quiet_since >= DRAIN_SECONDS:
-                    return None
-            if now >= deadline:
-                raise subprocess.TimeoutExpired(list(argv), timeout) from None
 
 
 def _signal(child: subprocess.Popen[str], number: int) -> None:

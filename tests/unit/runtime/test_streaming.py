@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 
 import pytest
 
-from lab.runtime.streaming import stream
+from lab.runtime.streaming import DRAIN_SECONDS, Output, PastDeadlineError, stream
 
 TALKS = (
     "import sys; print('one'); print('two', file=sys.stderr, flush=True); print('three', end=''); sys.exit(3)"
@@ -64,3 +65,52 @@ def test_a_child_that_holds_the_output_does_not_hold_up_the_end() -> None:
 def test_a_command_that_is_not_there_says_so() -> None:
     with pytest.raises(FileNotFoundError):
         stream(["no-such-command-here"], lambda _: None, timeout=1, env=os.environ)
+
+
+class Chatter(queue.SimpleQueue[str | None]):
+    """Always has a line; a look at it takes a tenth of a second of its own clock."""
+
+    now = 0.0
+
+    def get(self, block: bool = True, timeout: float | None = None) -> str | None:
+        self.now += 0.1
+        assert self.now < 60, "it is read for ever"
+        return "x\n"
+
+
+def test_a_command_that_prints_steadily_meets_its_deadline() -> None:
+    lines = Chatter()
+    output = Output(lines, lambda: False, 5.0, lambda: lines.now)
+    with pytest.raises(PastDeadlineError):
+        while output.next() is not None:
+            pass
+    assert 5 <= lines.now < 5.2
+
+
+def test_a_chatty_descendant_does_not_hold_up_the_end() -> None:
+    lines = Chatter()
+    output = Output(lines, lambda: lines.now >= 3, 100.0, lambda: lines.now)
+    while output.next() is not None:
+        pass
+    assert 3 + DRAIN_SECONDS <= lines.now < 3.3 + DRAIN_SECONDS
+
+
+def test_what_a_command_has_said_before_it_ended_is_given_however_slow_the_reader_is() -> None:
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    for number in range(5):
+        lines.put(str(number))
+    now = [0.0]
+    output = Output(lines, lambda: True, 1.0, lambda: now[0])
+    given = []
+    while (line := output.next()) is not None:
+        given.append(line)
+        now[0] += 3 * DRAIN_SECONDS
+        lines.put("from a descendant, later")
+    assert given[:5] == ["0", "1", "2", "3", "4"]
+    assert len(given) == 6
+
+
+def test_the_deadline_of_a_chatty_command_ends_it() -> None:
+    code = "while True: print('still here')"
+    with pytest.raises(subprocess.TimeoutExpired):
+        stream(python(code), lambda _: None, timeout=0.3, env=os.environ)
