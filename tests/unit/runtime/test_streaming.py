@@ -82,16 +82,14 @@ def test_a_command_that_prints_steadily_meets_its_deadline() -> None:
     lines = Chatter()
     output = Output(lines, lambda: False, 5.0, lambda: lines.now)
     with pytest.raises(PastDeadlineError):
-        while output.next() is not None:
-            pass
+        list(iter(output.next, None))
     assert 5 <= lines.now < 5.2
 
 
 def test_a_chatty_descendant_does_not_hold_up_the_end() -> None:
     lines = Chatter()
     output = Output(lines, lambda: lines.now >= 3, 100.0, lambda: lines.now)
-    while output.next() is not None:
-        pass
+    assert list(iter(output.next, None))
     assert 3 + DRAIN_SECONDS <= lines.now < 3.3 + DRAIN_SECONDS
 
 
