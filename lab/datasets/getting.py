@@ -14,7 +14,7 @@ from lab.datasets.archive import unpack
 from lab.datasets.download import Download, Http, UnreachableError, sha256_of
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
 from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
-from lab.errors import NotFoundError, SetupError, UsageError
+from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
 
 PICTURES = 20
 """Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""
@@ -38,19 +38,27 @@ def draw_food11(
 ) -> tuple[Dataset, bool]:
     """A drawn data set of Food-11's layout; the second value says whether it was made now.
 
-    Raises UsageError for a number that makes no sense, RefusedError when something else is there and `force`
-    does not allow to replace it, SetupError when the folder cannot be written to.
+    Raises UsageError for a number that makes no sense, RefusedError when something else is there, also
+    pictures drawn with another number or seed, and `force` does not allow to replace it, SetupError when the
+    folder cannot be written to.
     """
     if not 1 <= pictures_of_each <= MOST_PICTURES:
         raise UsageError(f"--synthetic {pictures_of_each}: not 1 to {MOST_PICTURES} pictures of each class")
 
+    source = f"drawn: {pictures_of_each} of each class, seed {seed}"
+
     def fill(folder: Path) -> Filled:
         sha256 = pictures.draw(folder, pictures_of_each, seed, on_progress)
-        return Filled(f"drawn: {pictures_of_each} of each class, seed {seed}", sha256, synthetic=True)
+        return Filled(source, sha256, synthetic=True)
 
     with shelf.busy():
         there = shelf.find(food11.NAME)
         if not allow(there, synthetic=True, force=force) and there is not None:
+            if there.source != source:
+                raise RefusedError(
+                    f"{there.folder} holds other pictures ({there.source}) than asked for ({source})",
+                    "--force replaces them",
+                )
             return there, False
         return shelf.put(food11.NAME, fill), True
 

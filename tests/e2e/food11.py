@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lab.datasets import PICTURES
 from tests.e2e.harness import PATIENCE, ROOT, Shell
 from tests.waiting import eventually
 
@@ -15,9 +16,10 @@ FOLDER = ROOT / "workspace" / "food11"
 TRIALS, EPOCHS = 5, 6
 
 
-def pictures(shell: Shell) -> None:
-    """Drawn pictures of food, where there are none yet."""
-    shell.labctl("data", "food11", "--synthetic", "8")
+def pictures(shell: Shell) -> str:
+    """Drawn pictures of food, as many as lessons draw: the labs of a home share them. Their folder."""
+    drawn = shell.labctl("data", "food11", "--synthetic", str(PICTURES), "--json").document
+    return str(drawn["dataset"]["folder"])
 
 
 def holders(shell: Shell, job: str) -> list[str]:

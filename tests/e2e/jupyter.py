@@ -18,6 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from lab.datasets import PICTURES
+from tests.e2e.food11 import pictures
 from tests.e2e.harness import PATIENCE, Shell
 
 NOTEBOOK = "notebooks/07-fault-tolerance.ipynb"
@@ -172,7 +174,7 @@ class JupyterTests:
     def test_a_notebook_kills_a_training_and_proves_that_it_went_on(
         self, shell: Shell, jupyter: Jupyter
     ) -> None:
-        shell.labctl("data", "food11", "--synthetic", "20")  # while the lab is up
+        pictures(shell)  # while the lab is up
         cells = jupyter.ask(f"api/contents/{NOTEBOOK}")["content"]["cells"]
         with jupyter.kernel() as kernel:
             kernel.run("import os; os.environ['RAYLAB_BREAK'] = 'process'")
@@ -205,14 +207,14 @@ class JupyterTests:
     def test_ray_job_submit_works_in_a_terminal_and_the_job_sees_food_11(
         self, shell: Shell, jupyter: Jupyter
     ) -> None:
-        shell.labctl("data", "food11", "--synthetic", "20")
+        pictures(shell)
         job = f"terminal-{uuid.uuid4().hex[:8]}"
         count = "sh -c 'ls $FOOD11_DATA_DIR/training/class_10 | wc -l'"
         submit = f"ray job submit --submission-id {job} --entrypoint-num-cpus 1 -- {count}"
         said = jupyter.terminal(f"{submit}; echo 'exit code: '$?", "exit code: 0")
         assert job in said
         assert shell.lab.jobs.get(job).status == "SUCCEEDED"
-        assert shell.lab.jobs.logs(job).splitlines()[-1].strip() == "20"
+        assert shell.lab.jobs.logs(job).splitlines()[-1].strip() == str(PICTURES)
 
     def test_a_page_of_another_host_name_is_refused_even_with_the_token(self, jupyter: Jupyter) -> None:
         headers = {"Authorization": f"token {jupyter.token}"}

@@ -354,6 +354,26 @@ def test_something_else_is_not_replaced_unless_forced(shelf: Shelf) -> None:
     assert names(shelf.folder) == {"Food-11", ".downloads", ".lock"}
 
 
+@pytest.mark.parametrize(("number", "seed"), [(2, 0), (1, 3)])
+def test_pictures_drawn_with_another_number_or_seed_are_not_taken_for_those_asked_for(
+    shelf: Shelf, number: int, seed: int
+) -> None:
+    there, _ = draw_food11(shelf, 1)
+    assert draw_food11(shelf, 1, 0) == (there, False)
+    with pytest.raises(RefusedError, match=r"drawn: 1 of each class, seed 0\) than asked for") as caught:
+        draw_food11(shelf, number, seed)
+    assert f"drawn: {number} of each class, seed {seed}" in caught.value.message
+    assert "--force" in caught.value.hint
+    assert shelf.get("food11") == there
+    made, new = draw_food11(shelf, number, seed, force=True)
+    assert (new, made.split("training")) == (True, 11 * number)
+
+
+def test_a_lesson_takes_drawn_pictures_of_any_number_and_seed(shelf: Shelf) -> None:
+    there, _ = draw_food11(shelf, 1, 3)
+    assert ensure("food11", lambda _: None, shelf) == there
+
+
 def test_what_cannot_be_replaced_stays(shelf: Shelf) -> None:
     there, _ = draw_food11(shelf, 1)
     with pytest.raises(SetupError):
