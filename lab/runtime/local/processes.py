@@ -115,7 +115,11 @@ def exit_code(identity: Identity) -> int | None:
 
 
 def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
-    """Every living process of a service: the leader's session and descendants, and whoever carries `mark`."""
+    """Every living process of a service: the leader's session and descendants, and whoever carries `mark`.
+
+    A descendant with another service's mark is that one's, and so is what descends from it: a node that was
+    started from a notebook belongs to itself.
+    """
     own, me = os.getuid(), os.getpid()
     living: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}
@@ -129,7 +133,11 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
     session = _session_since(leader) if leader else None
     found = [pid for pid, process in living.items() if _belongs(process, session, mark)]
     for pid in found:  # grows while it is walked: descendants of descendants
-        found += [child for child in children.get(pid, ()) if child not in found]
+        found += [
+            child
+            for child in children.get(pid, ())
+            if child not in found and _mark(living[child]) in ("", mark)
+        ]
     return [living[pid] for pid in found]
 
 
@@ -153,8 +161,15 @@ def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bo
     with contextlib.suppress(psutil.Error, OSError):
         if session is not None and os.getsid(process.pid) == session.pid:
             return start_time(process.pid) >= session.started_at - START_TOLERANCE_SECONDS
-        return bool(process.environ().get(MARK) == mark)
+        return _mark(process) == mark
     return False
+
+
+def _mark(process: psutil.Process) -> str:
+    """The mark that a process carries; empty when it carries none, or hides its environment."""
+    with contextlib.suppress(psutil.Error, OSError):
+        return str(process.environ().get(MARK, ""))
+    return ""
 
 
 def usage(

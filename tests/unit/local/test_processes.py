@@ -116,6 +116,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
 
 LEADER = Identity(100, 50.0)
 SERVICE = "/labs/raylab:ray-worker-0"
+JUPYTER = "/labs/raylab:jupyter"
 
 
 def service() -> list[Entry]:
@@ -160,6 +161,19 @@ def test_members_are_the_session_the_marked_and_their_descendants(table: Table) 
     table.add(*service(), *strangers())
 
     assert table.pids(processes.members(LEADER, SERVICE)) == {100, 101, 102, 103, 104}
+
+
+def test_a_node_that_a_notebook_started_is_not_jupyters(table: Table) -> None:
+    jupyter, kernel, shell = (
+        Entry(100, 50.0, 100, JUPYTER),
+        Entry(101, 51.0, 101, JUPYTER, parent=100),
+        Entry(102, 52.0, 102, "", parent=101),
+    )
+    node, raylet = Entry(110, 60.0, 110, SERVICE, parent=101), Entry(111, 61.0, 111, "", parent=110)
+    table.add(jupyter, kernel, shell, node, raylet)
+
+    assert table.pids(processes.members(LEADER, JUPYTER)) == {100, 101, 102}
+    assert table.pids(processes.members(Identity(110, 60.0), SERVICE)) == {110, 111}
 
 
 def test_members_are_found_when_the_leader_has_died(table: Table) -> None:
