@@ -115,7 +115,7 @@ class Lab:
             )
         elif gpu or gpus or share_gpu or workers or cpus_per_worker or ports:
             raise UsageError("Lab.up: a spec and single settings", "give one or the other")
-        self._forget_connections()
+        self.forget_connections()
         return self.runtime.up(spec, on_progress)
 
     def wait_ready(self, timeout: float = 120.0) -> LabStatus:
@@ -143,7 +143,7 @@ class Lab:
 
         Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
         """
-        self._forget_connections()
+        self.forget_connections()
         return self.runtime.down(volumes=volumes, on_progress=on_progress)
 
     def status(self) -> LabStatus:
@@ -158,20 +158,17 @@ class Lab:
         """Stop a service, if it runs, and start it again. Raises what Runtime.stop and .start raise.
 
         The workers belong to the cluster of their head: with `ray-head` they are restarted too, and every
-        running job ends. The first step that `on_progress` gets says so.
+        running job ends. The first step that `on_progress` gets says so. Nothing is stopped where the calling
+        process runs in one of them (RefusedError).
         """
         status = self.status()
         restarted = [service]
         if service == HEAD and status.up:
-            workers = [s.service for s in status.services if is_worker(s.service)]
-            restarted += workers
-            on_progress(
-                Progress(
-                    HEAD,
-                    State.RUNNING,
-                    f"restarting it restarts {', '.join(workers)} too; running jobs end",
-                )
-            )
+            restarted += [s.service for s in status.services if is_worker(s.service)]
+        self.runtime.refuse_own(*restarted)
+        if len(restarted) > 1:
+            also = f"restarting it restarts {', '.join(restarted[1:])} too; running jobs end"
+            on_progress(Progress(HEAD, State.RUNNING, also))
         for name in reversed(restarted):
             found = status.service(name)
             if found is not None and found.state not in (State.ABSENT, State.EXITED):
@@ -260,7 +257,8 @@ class Lab:
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)
 
-    def _forget_connections(self) -> None:
+    def forget_connections(self) -> None:
+        """Open connections anew when they are used next: a lab that was down and up may have other ports."""
         for name in ("api", "jobs", "store", "gpu_plan"):
             self.__dict__.pop(name, None)
         self._ledgers.clear()

@@ -85,6 +85,9 @@ class Runtime(ABC):
     def status(self) -> LabStatus:
         """The lab as it is now. Never raises because a service is broken: that is what it reports."""
 
+    def refuse_own(self, *services: str) -> None:
+        """Raises RefusedError when the calling process runs in one of these: ending it would end the call."""
+
     @abstractmethod
     def spec(self) -> LabSpec:
         """What the lab was started with. Raises LabDownError."""

@@ -240,18 +240,31 @@ class LocalRuntime(Runtime):
             sleep=self._sleep,
         )
 
+    def refuse_own(self, *services: str) -> None:
+        """See Runtime.refuse_own."""
+        own = os.environ.get(processes.MARK, "")
+        for service in services:
+            if own == self._layout.mark(service):
+                raise RefusedError(
+                    f"this process runs in {service} and would end with it",
+                    f"in a shell of the machine: labctl restart {services[0]} --name {self.lab}",
+                )
+
     def kill(self, service: str) -> None:
-        """See Runtime.kill."""
+        """See Runtime.kill. Raises RefusedError in a process of the service, as stop and pause do."""
+        self.refuse_own(service)
         current = self._running(service)
         processes.end(current.leaders.get(service), self._layout.mark(service), grace=0)
 
     def stop(self, service: str, *, timeout: float = 10.0) -> None:
         """See Runtime.stop."""
+        self.refuse_own(service)
         current = self._running(service)
         processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout)
 
     def pause(self, service: str) -> None:
         """See Runtime.pause."""
+        self.refuse_own(service)
         current = self._running(service)
         leader, mark = current.leaders.get(service), self._layout.mark(service)
         for _ in range(3):  # a process made between the look and the signal is caught by the next look

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, ServiceError
+from lab.errors import LabDownError, RefusedError, ServiceError
 from lab.lab import Lab
+from lab.runtime.local import processes
 from lab.topology import HEAD, JUPYTER, STORE, Progress, State, worker
 from tests.unit.local.machine import SPEC, Machine
 
@@ -80,3 +82,36 @@ def test_a_lab_that_is_down_has_no_head_to_restart(machine: Machine, tmp_path: P
     with pytest.raises(LabDownError):
         Lab(machine.runtime(tmp_path)).restart(HEAD, told.append)
     assert told == []
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda lab: lab.restart(JUPYTER),
+        lambda lab: lab.runtime.stop(JUPYTER),
+        lambda lab: lab.runtime.kill(JUPYTER),
+        lambda lab: lab.runtime.pause(JUPYTER),
+    ],
+)
+def test_a_notebook_cannot_end_the_service_it_runs_in(
+    machine: Machine, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Lab], None]
+) -> None:
+    monkeypatch.setenv(processes.MARK, f"{tmp_path}/raylab:{JUPYTER}")
+
+    with pytest.raises(RefusedError, match="this process runs in jupyter and would end with it") as caught:
+        act(lab)
+    assert caught.value.hint == "in a shell of the machine: labctl restart jupyter --name raylab"
+    assert machine.journal == []
+    lab.restart(W0)
+    assert machine.journal == [("end", W0), ("spawn", W0)]
+
+
+def test_a_job_on_a_worker_cannot_restart_the_head_with_which_it_ends(
+    machine: Machine, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(processes.MARK, f"{tmp_path}/raylab:{W0}")
+
+    with pytest.raises(RefusedError, match="this process runs in ray-worker-0") as caught:
+        lab.restart(HEAD)
+    assert "labctl restart ray-head" in caught.value.hint
+    assert machine.journal == [], "not even the other worker was stopped"
