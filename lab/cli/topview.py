@@ -27,7 +27,10 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 def drawn(view: TopView, lab: str, *, unicode: bool, trouble: str = "") -> list[Text]:
-    """The view, a line each. `trouble` says that it is old, and why."""
+    """The view, a line each; who waits comes first, as a terminal cuts the end of what it has no room for.
+
+    `trouble` says that the view is old, and why.
+    """
     from rich.text import Text
 
     letters = lettered(view)
@@ -35,9 +38,6 @@ def drawn(view: TopView, lab: str, *, unicode: bool, trouble: str = "") -> list[
         Text(f"lab {lab}  {time.strftime('%H:%M:%S', time.localtime(view.at))}", style="bold"),
         *([Text(trouble, style="bold red")] if trouble else []),
     ]
-    for node in view.nodes:
-        lines += [Text(), *_node(node, letters, unicode=unicode)]
-    lines.append(Text())
     if view.waiting:
         lines.append(Text("waiting", style="bold"))
         for item in view.waiting:
@@ -45,6 +45,9 @@ def drawn(view: TopView, lab: str, *, unicode: bool, trouble: str = "") -> list[
             lines.append(Text(f"  {item.kind:<10}  {text.waits(item)}", style=style))
     else:
         lines.append(Text("no job waits", style="dim"))
+    for node in view.nodes:
+        lines += [Text(), *_node(node, letters, unicode=unicode)]
+    lines.append(Text())
     return [*lines, *(Text(f"note: {note}", style="dim") for note in view.notes)]
 
 

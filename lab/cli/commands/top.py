@@ -15,7 +15,7 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.output import Output, encodable
 from lab.cli.render import SENTENCES
 from lab.cli.topview import drawn
-from lab.errors import ClusterError, UsageError
+from lab.errors import LabError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,32 +69,39 @@ def _print(out: Output, view: TopView, lab: str) -> None:
 
 
 def _documents(out: Output, lab: Lab, interval: float) -> None:
-    """A document a line; while the dashboard is silent, one that says so."""
+    """A document a line; while the lab is down or its dashboard silent, one that says so."""
     out.document(documents.top(lab.top()), compact=True)
     while True:
         time.sleep(interval)
         try:
             out.document(documents.top(lab.top()), compact=True)
-        except ClusterError as error:
+        except LabError as error:
+            lab.forget_connections()
             out.document({"problem": error.message}, compact=True)
 
 
 class Feed:
     """The newest view, asked for in a thread: a dashboard that hangs does not stop the clock."""
 
-    def __init__(self, ask: Callable[[], TopView], clock: Callable[[], float] = time.monotonic) -> None:
-        """Asks once, now. Raises what `ask` raises."""
-        self._ask, self._clock = ask, clock
+    def __init__(
+        self,
+        ask: Callable[[], TopView],
+        forget: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Asks once, now; `forget` drops what is known of where to ask. Raises what `ask` raises."""
+        self._ask, self._forget, self._clock = ask, forget, clock
         self.view = ask()
         self._at = clock()
         self._problem = ""
 
     def step(self) -> None:
-        """Ask again; what cannot be had leaves the view as it is."""
+        """Ask again; what cannot be had leaves the view as it is. A lab that is back may have other ports."""
         try:
             view = self._ask()
-        except ClusterError as error:
+        except LabError as error:
             self._problem = error.message
+            self._forget()
         else:
             self.view, self._at, self._problem = view, self._clock(), ""
 
@@ -117,7 +124,7 @@ def _live(out: Output, lab: Lab, interval: float) -> None:
     from rich.live import Live
 
     unicode = encodable("█░")
-    feed, stop = Feed(lab.top), threading.Event()
+    feed, stop = Feed(lab.top, lab.forget_connections), threading.Event()
 
     def draw() -> RenderableType:
         lines = drawn(feed.view, lab.name, unicode=unicode, trouble=feed.trouble)

@@ -261,7 +261,12 @@ class FakeLab(Lab):
         self.waits: dict[str, Waiting] = {}
         self.views: list[TopView | Exception] = []
         """What `top` gives, in turn; the last one from then on."""
+        self.forgotten = 0
+        """How often its connections were."""
         self.fail: Exception | None = None
+
+    def forget_connections(self) -> None:
+        self.forgotten += 1
 
     def waiting_jobs(self) -> dict[str, Waiting]:
         if self.fail is not None:

@@ -10,7 +10,7 @@ import pytest
 from lab.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.cli.commands.top import Feed
 from lab.cli.topview import drawn
-from lab.errors import ClusterError
+from lab.errors import ClusterError, LabDownError, LabError
 from tests.unit.cli.fakes import AT, Labctl
 
 NODE_KEYS = {
@@ -103,6 +103,14 @@ def test_who_waits_is_told_with_the_reason() -> None:
     )
 
 
+def test_who_waits_is_within_the_first_lines_however_much_is_held() -> None:
+    full = [node(f"ray-worker-{i}", *(f"job-{j}" for j in range(8))) for i in range(4)]
+    lines = shown(view(*full, waiting=(WAITS,)), trouble="no answer")
+    assert len(lines) > 24
+    assert any("job d runs, but its ranks wait" in line for line in lines[:4])
+    assert shown(view(*full))[1] == "no job waits"
+
+
 def test_more_jobs_than_letters_are_drawn() -> None:
     many = node("ray-worker-0", *(f"job-{i:02}" for i in range(60)))
     assert any(line.startswith("  *  rank 0 of job-59") for line in shown(view(many)))
@@ -138,13 +146,14 @@ def test_json_with_an_interval_is_a_document_a_line_until_ctrl_c(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("lab.cli.commands.top.time.sleep", sleep)
-    labctl.core.lab.views = [view(), ClusterError("no answer"), view(at=AT + 2)]
+    labctl.core.lab.views = [view(), LabDownError("not up"), view(at=AT + 2)]
     result = labctl("top", "--json", "--interval", "0.5")
     documents = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
     assert slept == [0.5] * 3
     assert [d.get("at") for d in documents] == [AT, None, AT + 2]
-    assert documents[1] == {"problem": "no answer"}
+    assert documents[1] == {"problem": "not up"}
+    assert labctl.core.lab.forgotten == 1
 
 
 def test_sigterm_is_no_ctrl_c(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,16 +191,20 @@ class World:
     def __init__(self) -> None:
         self.now = 0.0
         self.answer: TopView | Exception = view()
+        self.forgotten = 0
 
     def ask(self) -> TopView:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
+    def forget(self) -> None:
+        self.forgotten += 1
+
 
 def test_a_silent_dashboard_leaves_the_last_view_and_says_how_old_it_is() -> None:
     world = World()
-    feed = Feed(world.ask, lambda: world.now)
+    feed = Feed(world.ask, world.forget, lambda: world.now)
     first = feed.view
     assert feed.trouble == ""
     world.now, world.answer = 3.0, ClusterError("Ray's dashboard does not answer")
@@ -204,8 +217,20 @@ def test_a_silent_dashboard_leaves_the_last_view_and_says_how_old_it_is() -> Non
     assert (feed.view.at, feed.trouble) == (AT + 4, "")
 
 
+@pytest.mark.parametrize("error", [ClusterError("no answer"), LabDownError("lab raylab is not up")])
+def test_a_lab_that_was_down_is_looked_for_anew(error: LabError) -> None:
+    world = World()
+    feed = Feed(world.ask, world.forget, lambda: world.now)
+    world.now, world.answer = 1.0, error
+    feed.step()
+    assert (world.forgotten, feed.trouble) == (1, f"{error.message}; these numbers are 1 s old")
+    world.answer = view(at=AT + 1)
+    feed.step()
+    assert (world.forgotten, feed.trouble, feed.view.at) == (1, "", AT + 1)
+
+
 def test_a_dashboard_that_hangs_is_told_by_the_age_alone() -> None:
     world = World()
-    feed = Feed(world.ask, lambda: world.now)
+    feed = Feed(world.ask, world.forget, lambda: world.now)
     world.now = 12.0
     assert feed.trouble == "Ray does not answer; these numbers are 12 s old"

@@ -149,7 +149,7 @@ class WorldLab(Lab):
         self.__dict__.update(self._parts)
         self.world = world
 
-    def _forget_connections(self) -> None:
+    def forget_connections(self) -> None:
         self._ledgers.clear()
 
     def waiting(self, submission_id: str) -> Any:

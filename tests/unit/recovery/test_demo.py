@@ -35,7 +35,7 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         pass
 
     monkeypatch.setattr(Lab, "submit_workload", submit)
-    monkeypatch.setattr(Lab, "_forget_connections", stay_connected)
+    monkeypatch.setattr(Lab, "forget_connections", stay_connected)
     return trainings
 
 
