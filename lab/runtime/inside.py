@@ -32,6 +32,7 @@ from lab.topology import (
     State,
     Vendor,
     is_worker,
+    worker,
 )
 
 GCS_PORT = 6379
@@ -115,6 +116,13 @@ class InsideRuntime(Runtime):
         except (ClusterError, ServiceError) as error:
             nodes, why = (), error.message
         found = [self._store(), *self._optional(), *_node_states(nodes, why)]
+        if not why:  # a head that was restarted has forgotten its workers
+            listed = _newest(nodes)
+            found += [
+                ServiceStatus(name, State.STARTING, "not in Ray's node list")
+                for name in map(worker, range(self._expected()))
+                if name not in listed
+            ]
         found = [
             ServiceStatus(s.service, s.state, s.detail, self._url(s.service)) if not s.url else s
             for s in found
@@ -124,7 +132,10 @@ class InsideRuntime(Runtime):
         return LabStatus(self.lab, self.kind, up, tuple(found), self._plan(nodes), notes)
 
     def spec(self) -> LabSpec:
-        """See Runtime.spec: as Ray's node list has it, without the ports and the GPUs' names."""
+        """See Runtime.spec: as Ray's node list has it, without the ports and the GPUs' names.
+
+        The number of workers is what the lab was started with, where the environment says it.
+        """
         try:
             nodes = self._nodes()
         except ClusterError as error:
@@ -137,7 +148,7 @@ class InsideRuntime(Runtime):
         return LabSpec(
             self.lab,
             self._plan(nodes),
-            workers=max(1, sum(1 for name in workers if is_worker(name))),
+            workers=self._expected() or max(1, sum(1 for name in workers if is_worker(name))),
             cpus_per_worker=max({1, *cpus}),
         )
 
@@ -217,6 +228,11 @@ class InsideRuntime(Runtime):
             GRAFANA: "RAYLAB_GRAFANA_URL",
         }.get(service, "")
         return self._env.get(variable, "")
+
+    def _expected(self) -> int:
+        """Workers that the lab was started with; 0 where the environment does not say."""
+        said = self._env.get("RAYLAB_WORKERS", "")
+        return int(said) if said.isdecimal() else 0
 
     def _nodes(self) -> Sequence[Node]:
         return self._list(self._env["RAY_API_SERVER_ADDRESS"], self._token())

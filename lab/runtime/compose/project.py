@@ -108,6 +108,7 @@ def env(
         "LAB_DATA": str(data_folder(folder.parent)),
         "LAB_UID": str(user[0]),
         "LAB_GID": str(user[1]),
+        "LAB_WORKERS": str(spec.workers),
         "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),
         **{PORTS[name]: str(port) for name, port in state.ports.items()},
         **state.images,

@@ -96,6 +96,28 @@ def test_a_lost_node_is_told_with_rays_reason_until_its_service_has_a_new_one(
     assert states(back)["ray-worker-0"] is State.HEALTHY
 
 
+def test_a_worker_that_a_restarted_head_does_not_know_is_missed(environment: dict[str, str]) -> None:
+    runtime = inside({**environment, "RAYLAB_WORKERS": "3"}, NODES[:2])
+
+    status = runtime.status()
+    assert not status.healthy
+    assert {s.service: s.detail for s in status.services if s.state is State.STARTING} == {
+        "ray-worker-1": "not in Ray's node list",
+        "ray-worker-2": "not in Ray's node list",
+    }
+    assert runtime.spec().workers == 3
+    two = inside({**environment, "RAYLAB_WORKERS": "2"})
+    assert (two.status().healthy, two.spec().workers) == (True, 2)
+
+
+@pytest.mark.parametrize("said", ["", "two", "-1"])
+def test_without_a_number_of_workers_the_node_list_alone_counts(
+    environment: dict[str, str], said: str
+) -> None:
+    runtime = inside({**environment, "RAYLAB_WORKERS": said})
+    assert (runtime.status().healthy, runtime.spec().workers) == (True, 2)
+
+
 def test_a_head_that_does_not_answer_is_a_lab_that_is_down(environment: dict[str, str]) -> None:
     runtime = inside(environment, ClusterError("Ray's dashboard does not answer"))
 

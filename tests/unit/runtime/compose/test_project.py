@@ -83,6 +83,13 @@ def test_of_the_callers_variables_memory_and_workspace_are_taken_over(tmp_path: 
     assert "PATH" not in env
 
 
+def test_jupyter_is_told_how_many_workers_there_are(tmp_path: Path) -> None:
+    env = project.env(made(spec(workers=3)), tmp_path, (1000, 1000), {})
+    assert env["LAB_WORKERS"] == "3"
+    text = (COMPOSE / "lab.yaml").read_text()
+    assert f"RAYLAB_WORKERS: ${{LAB_WORKERS:-{LabSpec.workers}}}" in text
+
+
 def test_a_state_survives_its_file(tmp_path: Path) -> None:
     written = lab_state(tmp_path, notes=("a note",), images={"LAB_IMAGE": "x:1"})
     assert state.load(tmp_path) == written
