@@ -39,14 +39,22 @@ def wait_ready(
 
 def _not_ready(runtime: Runtime, status: LabStatus, timeout: float) -> WaitTimeoutError:
     begin = f"lab {status.name} is not ready after {timeout:g} s"
-    if not status.up:
-        why = "; ".join(status.notes) or "it is not up"
-        return WaitTimeoutError(f"{begin}: {why}", f"`labctl up --name {status.name}`, or Lab.up, starts it")
     wrong = [s for s in status.services if s.state is not State.HEALTHY]
-    told = [f"{begin}: " + "; ".join(f"{s.service} is {s.state.value} ({s.detail})" for s in wrong)]
+    inside = runtime.kind == "inside"
+    if wrong:
+        why = "; ".join(f"{s.service} is {s.state.value} ({s.detail})" for s in wrong)
+    else:
+        why = "; ".join(status.notes) or "it is not up"
+    if not status.up:
+        up = f"labctl up --name {status.name}"
+        hint = f"on the host: {up}" if inside else f"`{up}`, or Lab.up, starts it"
+        return WaitTimeoutError(f"{begin}: {why}", hint)
+    told = [f"{begin}: {why}"]
     for service in wrong:
         with contextlib.suppress(LabError):
             lines = last_lines("\n".join(runtime.logs(service.service, tail=LINES)), LINES)
             told.append(f"{service.service}: {listing(lines)}")
-    again = ", ".join(f"`labctl restart {s.service} --name {status.name}`" for s in wrong)
-    return WaitTimeoutError("\n".join(told), f"{again} or Lab.restart starts it again")
+    commands = [f"labctl restart {s.service} --name {status.name}" for s in wrong]
+    again = ", ".join(f"`{command}`" for command in commands)
+    hint = f"on the host: {'; '.join(commands)}" if inside else f"{again} or Lab.restart starts it again"
+    return WaitTimeoutError("\n".join(told), hint)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.errors import WaitTimeoutError
 from lab.lab import Lab
 from lab.ready import wait_ready
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, worker
+from lab.topology import LabSpec, LabStatus, ServiceStatus, State, worker
 
 
 def test_a_whole_lab_is_not_waited_for() -> None:
@@ -54,3 +56,32 @@ def test_a_lab_that_nobody_starts_is_said_to_be_down() -> None:
     with pytest.raises(WaitTimeoutError, match="lab raylab is not ready after 3 s: it is not up") as caught:
         wait_ready(runtime, 3, clock=runtime.clock, sleep=runtime.clock.sleep)
     assert "labctl up --name raylab" in caught.value.hint
+
+
+class Inside(FakeRuntime):
+    """A lab seen from its own JupyterLab, which always has a note."""
+
+    kind = "inside"
+    up_now = True
+
+    def status(self) -> LabStatus:
+        """With a store that does not answer."""
+        lost = ServiceStatus("minio", State.EXITED, "http://minio:9000 does not answer")
+        found = replace(super().status(), services=(lost,), notes=("seen from inside the lab",))
+        return replace(found, up=self.up_now)
+
+
+@pytest.mark.parametrize(
+    ("up", "command"), [(True, "labctl restart minio --name raylab"), (False, "labctl up --name raylab")]
+)
+def test_inside_a_lab_the_services_are_named_and_the_command_is_one_for_the_host(
+    up: bool, command: str
+) -> None:
+    runtime = Inside("raylab")
+    runtime.up_now = up
+
+    with pytest.raises(WaitTimeoutError) as caught:
+        wait_ready(runtime, 3, clock=runtime.clock, sleep=runtime.clock.sleep)
+    assert "minio is exited (http://minio:9000 does not answer)" in caught.value.message
+    assert "seen from inside" not in caught.value.message
+    assert caught.value.hint == f"on the host: {command}"
