@@ -259,7 +259,6 @@ class Lab:
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
-        """Open connections anew when they are used next: a lab that was down and up may have other ports."""
         for name in ("api", "jobs", "store", "gpu_plan"):
             self.__dict__.pop(name, None)
         self._ledgers.clear()
