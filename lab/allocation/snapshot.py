@@ -43,6 +43,8 @@ class Actor:
     resources: Mapping[str, float]
     group: str = ""
     bundle: int | None = None
+    bare: bool = False
+    """Whether it asks for nothing at all, so that Ray does not say what it wants to place it."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ def _actor(row: Mapping[str, Any]) -> Actor:
         resources=_resources({k: v for k, v in asked.items() if not IN_GROUP.fullmatch(k)}),
         group=group,
         bundle=bundle,
+        bare=not asked,
     )
 
 

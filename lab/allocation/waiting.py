@@ -17,6 +17,9 @@ CONTROLLER = "TrainController"
 NO_PROCESS = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 """States of an actor that has not begun."""
 
+TO_PLACE: Mapping[str, float] = {"CPU": 1.0}
+"""What Ray wants to place an actor whose class names no resources, though it holds none then (ray 2.60)."""
+
 URGENCY: Sequence[Kind] = ("infeasible", "others", "starting")
 
 Left = dict[str, dict[str, float]]
@@ -70,8 +73,11 @@ def _pending(snapshot: Snapshot) -> Iterable[Pending]:
         job = job_of(actor, snapshot)
         idle = actor.state in NO_PROCESS and not actor.node_id
         if job in living and idle and not actor.group:
-            if actor.resources:
-                yield Pending(job, part(actor), (actor.resources,), 1, placed=bool(actor.pid))
+            asked = actor.resources
+            if actor.bare and not actor.name.startswith(SUPERVISOR) and actor.class_name != CONTROLLER:
+                asked = TO_PLACE
+            if asked:
+                yield Pending(job, part(actor), (asked,), 1, placed=bool(actor.pid))
             elif actor.name.startswith(SUPERVISOR):
                 yield Pending(job, "entrypoint", (), 1)
     trains = {actor.job_id for actor in snapshot.actors if actor.class_name == CONTROLLER}

@@ -183,6 +183,32 @@ def test_tasks_that_no_node_can_run_are_infeasible_and_counted() -> None:
     assert (found.kind, found.what, found.count) == ("infeasible", "task big", 3)
 
 
+def full(*actors: rows.Row) -> Dashboard:
+    """A lab whose CPUs `x` holds, and these actors of the job `a`."""
+    holds = tuple(rows.supervisor("x", f"ray-worker-{i}", CPU=8.0) for i in range(2))
+    return Dashboard(jobs=(rows.job("a", driver="07000000"), rows.job("x")), actors=(*holds, *actors))
+
+
+def test_an_actor_that_names_no_resources_waits_for_the_cpu_that_ray_places_it_with() -> None:
+    found = why(full(rows.actor("Counter", "07000000", state="PENDING_CREATION")))["a"]
+    assert (found.kind, found.what, dict(found.demand)) == ("others", "actor Counter", {"CPU": 1.0})
+    assert found.reason == "needs 1 CPU; free: ray-worker-0 0 CPU, ray-worker-1 0 CPU"
+    assert {h.job for h in found.holders} == {"x"}
+
+
+@pytest.mark.parametrize(
+    "actor",
+    [
+        rows.actor("Counter", "07000000", "ray-worker-0"),
+        rows.actor("Counter", "07000000", state="PENDING_CREATION", pid=99),
+        rows.actor("TrainController", "07000000", state="PENDING_CREATION"),
+        rows.actor("Cleaner", "07000000", state="PENDING_CREATION", resources={"node:127.0.0.1": 0.001}),
+    ],
+)
+def test_an_actor_that_needs_no_cpu_any_more_or_never_does_not_wait_for_one(actor: rows.Row) -> None:
+    assert why(full(actor)) == {}
+
+
 def test_what_ended_jobs_left_pending_is_not_told() -> None:
     api = Dashboard(
         jobs=(rows.job("gone", "STOPPED", driver="07000000"),),
