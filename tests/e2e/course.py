@@ -40,7 +40,14 @@ class CourseTests:
     def shell(self) -> Shell:
         raise NotImplementedError
 
-    @pytest.mark.parametrize(("line", "workers", "gpus"), [(AS_GIVEN, 2, 1), (HALF, 1, 0.5)])
+    LINES = ((AS_GIVEN, 2, 1.0), (HALF, 1, 0.5))
+    """What is tried: the line, and how many workers and GPUs each it asks for."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """One test for each line."""
+        if "line" in metafunc.fixturenames:
+            metafunc.parametrize(("line", "workers", "gpus"), self.LINES)
+
     def test_a_ray_train_script_of_the_course_trains_as_it_is(
         self, shell: Shell, tmp_path: Path, line: str, workers: int, gpus: float
     ) -> None:

@@ -43,25 +43,6 @@ class InteractiveDemos:
         with jupyter.kernel("notebooks/demo.ipynb") as kernel:
             yield kernel
 
-    def test_demo_2_trains_on_two_workers_and_reads_its_checkpoint_back(
-        self, shell: Shell, jupyter: Jupyter, kernel: Kernel
-    ) -> None:
-        run_cells(jupyter, kernel, "demo-2-interactive")
-        found = value(
-            kernel,
-            "{'name': NAME, 'epoch': state['epoch'], 'right': right, 'path': result.checkpoint.path,"
-            " 'job': ray.get_runtime_context().get_job_id()}",
-        )
-
-        assert (found["epoch"], found["right"] > 0.9) == (5, True), found
-        stored = [c for c in shell.lab.checkpoints() if c.run == found["name"]]
-        assert len(stored) == 5
-        assert f"s3://{found['path']}" in [c.uri for c in stored]
-        (run,) = self.runs(shell, found["job"], found["name"])
-        (attempt,) = run.attempts
-        assert sorted(attempt.nodes) == [0, 1]
-        assert [r.progress for r in attempt.reports] == [1, 2, 3, 4, 5]
-
     def test_demo_3_tunes_three_trials_of_two_workers_and_runs_at_once_what_fits(
         self, shell: Shell, jupyter: Jupyter, kernel: Kernel
     ) -> None:

@@ -47,6 +47,25 @@ class TestDemoNotebooks(InteractiveDemos):
             assert run.last is not None
             assert run.last.progress == 3
 
+    def test_demo_2_trains_on_two_workers_and_reads_its_checkpoint_back(
+        self, shell: Bench, jupyter: Jupyter, kernel: Kernel
+    ) -> None:
+        run_cells(jupyter, kernel, "demo-2-interactive")
+        found = value(
+            kernel,
+            "{'name': NAME, 'epoch': state['epoch'], 'right': right, 'path': result.checkpoint.path,"
+            " 'job': ray.get_runtime_context().get_job_id()}",
+        )
+
+        assert (found["epoch"], found["right"] > 0.9) == (5, True), found
+        stored = [c for c in shell.lab.checkpoints() if c.run == found["name"]]
+        assert len(stored) == 5
+        assert f"s3://{found['path']}" in [c.uri for c in stored]
+        (run,) = self.runs(shell, found["job"], found["name"])
+        (attempt,) = run.attempts
+        assert sorted(attempt.nodes) == [0, 1]
+        assert [r.progress for r in attempt.reports] == [1, 2, 3, 4, 5]
+
 
 def test_the_example_of_the_documents_runs_as_it_stands(bench: Bench) -> None:
     text = (ROOT / "docs" / "python.md").read_text()
