@@ -14,6 +14,9 @@ from lab.cluster import Node, infeasible
 CONTROLLER = "TrainController"
 """Class of the actor that leads a run of Ray Train (ray 2.60)."""
 
+GROUP, BUNDLES = "placement group", "bundles of the placement group"
+"""What waits, and its parts."""
+
 NO_PROCESS = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 """States of an actor that has not begun."""
 
@@ -85,7 +88,7 @@ def _pending(snapshot: Snapshot) -> Iterable[Pending]:
         job = snapshot.owner(group.job_id)
         units = _unplaced(group)
         if job in living and units:
-            what = "ranks" if group.job_id in trains else "placement group"
+            what = "ranks" if group.job_id in trains else GROUP
             yield Pending(job, what, units, len(units), group.scheduling == "INFEASIBLE")
     calls: Counter[tuple[str, str, tuple[tuple[str, float], ...]]] = Counter()
     for task in snapshot.tasks:
@@ -105,7 +108,7 @@ def _unplaced(group: Group) -> tuple[Mapping[str, float], ...]:
 def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], left: Left) -> Waiting:
     if not pending.units:
         return _begins(pending.job, {}, pending.count, pending.what)
-    demand = max(pending.units, key=lambda unit: sorted(unit.items()))
+    demand = max(pending.units, key=_size)
     if pending.placed:
         return _begins(pending.job, demand, pending.count, pending.what)
     why = _never(pending, nodes)
@@ -132,28 +135,50 @@ def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], lef
 
 
 def _never(pending: Pending, nodes: Sequence[Node]) -> str:
-    """Why the nodes could not meet the demand even if they were free; empty if they could."""
-    each = f" (for each of {len(pending.units)} {pending.what})" if len(pending.units) > 1 else ""
+    """Why the nodes could not meet the demand even if they were free; empty if they could, or may."""
+    units = BUNDLES if pending.what == GROUP else pending.what
+    each = f" (for each of {len(pending.units)} {units})" if len(pending.units) > 1 else ""
     for unit in pending.units:
         why = infeasible(unit, tuple(nodes))
         if why:
             return f"{why}{each}"
     fit = len(_fitting(pending.units, free(nodes, ())))
-    if fit < len(pending.units):
-        asked = amounts(max(pending.units, key=lambda unit: sorted(unit.items())))
-        return f"only {fit} of {len(pending.units)} {pending.what} of {asked} fit on the nodes there are"
+    if fit < len(pending.units) and (pending.hopeless or _alike(pending.units) or _beyond(pending, nodes)):
+        asked = amounts(max(pending.units, key=_size))
+        return f"only {fit} of {len(pending.units)} {units} of {asked} fit on the nodes there are"
     return "Ray finds no arrangement of its nodes that meets the demand" if pending.hopeless else ""
 
 
+def _alike(units: Sequence[Mapping[str, float]]) -> bool:
+    """Whether all ask for the same: then `_fitting` finds a place for as many as any arrangement does."""
+    return all(unit == units[0] for unit in units)
+
+
+def _beyond(pending: Pending, nodes: Sequence[Node]) -> bool:
+    """Whether all units together ask for more than all nodes together offer."""
+    return any(
+        sum(unit.get(r, 0.0) for unit in pending.units) > sum(n.resources.get(r, 0.0) for n in nodes)
+        for r in {r for unit in pending.units for r in unit}
+    )
+
+
+def _size(unit: Mapping[str, float]) -> tuple[float, list[tuple[str, float]]]:
+    """By which demands are ordered: GPUs count first, as they are the fewest."""
+    return unit.get("GPU", 0.0), sorted(unit.items())
+
+
 def _fitting(units: Iterable[Mapping[str, float]], left: Left) -> list[tuple[str, Mapping[str, float]]]:
-    """(service, unit) of the units that fit on the nodes at once, the largest placed first."""
+    """(service, unit) of the units that fit on the nodes at once, the largest placed first.
+
+    Each takes the node with the fewest kinds of resources that it does not ask for. More may fit in another
+    arrangement, unless all units are alike.
+    """
     left = {service: dict(amounts) for service, amounts in left.items()}
     placed = []
-    for unit in sorted(units, key=lambda unit: sorted(unit.items()), reverse=True):
-        where = next(
-            (s for s, has in left.items() if all(has.get(r, 0.0) >= amount for r, amount in unit.items())),
-            None,
-        )
+    for unit in sorted(units, key=_size, reverse=True):
+        able = [s for s, has in left.items() if all(has.get(r, 0.0) >= amount for r, amount in unit.items())]
+        others = {s: sum(amount > 0 and r not in unit for r, amount in left[s].items()) for s in able}
+        where = min(able, key=others.__getitem__, default=None)
         if where is not None:
             take(left[where], unit)
             placed.append((where, unit))

@@ -120,6 +120,54 @@ def test_ranks_that_the_nodes_could_never_hold_are_infeasible(
     assert (why(api)["train"].kind, why(api)["train"].reason) == ("infeasible", reason)
 
 
+def test_bundles_without_a_gpu_leave_the_nodes_with_gpus_to_those_that_ask_for_one() -> None:
+    nodes = (rows.HEAD, rows.node("ray-worker-0", CPU=8.0, GPU=1.0), rows.node("ray-worker-1", CPU=8.0))
+    bundles = [("", {"CPU": 8.0}), ("", {"CPU": 1.0, "GPU": 1.0})]
+    api = Dashboard(
+        nodes=nodes,
+        jobs=(rows.job("a", "PENDING", driver="02000000"),),
+        groups=(rows.group("02000000", *bundles, state="PENDING"),),
+    )
+    assert why(api)["a"].kind == "starting"
+
+
+@pytest.mark.parametrize(("scheduling", "kind"), [("NO_RESOURCES", "others"), ("INFEASIBLE", "infeasible")])
+def test_an_arrangement_that_is_not_found_is_infeasible_only_if_ray_says_so(
+    scheduling: str, kind: str
+) -> None:
+    nodes = (rows.HEAD, *(rows.node(f"ray-worker-{i}", CPU=10.0) for i in range(2)))
+    bundles = [("", {"CPU": cpus}) for cpus in (5.0, 4.0, 4.0, 3.0, 2.0, 2.0)]  # 5 + 3 + 2, 4 + 4 + 2
+    api = Dashboard(
+        nodes=nodes,
+        jobs=(rows.job("a", driver="02000000"), rows.job("x")),
+        actors=(rows.supervisor("x", "ray-worker-0", CPU=3.0),),
+        groups=(rows.group("02000000", *bundles, state="PENDING", scheduling=scheduling),),
+    )
+    assert why(api)["a"].kind == kind
+
+
+def test_bundles_that_ask_for_more_than_all_nodes_have_are_infeasible() -> None:
+    api = Dashboard(
+        jobs=(rows.job("a", driver="02000000"),),
+        groups=(rows.group("02000000", *[("", {"CPU": c}) for c in (8.0, 7.0, 2.0)], state="PENDING"),),
+    )
+    found = why(api)["a"]
+    assert (found.kind, found.reason) == (
+        "infeasible",
+        "only 2 of 3 bundles of the placement group of 8 CPU fit on the nodes there are",
+    )
+
+
+def test_alike_ranks_that_no_arrangement_holds_are_infeasible_though_the_sums_would_do() -> None:
+    api = Dashboard(
+        jobs=(rows.job("train", driver="02000000"),),
+        actors=(TRAIN,),
+        groups=(rows.pending_group("02000000", 3, GPU=0.6),),
+    )
+    found = why(api)["train"]
+    assert (found.kind, found.reason[:16]) == ("infeasible", "only 2 of 3 rank")
+
+
 def test_what_only_ray_knows_to_be_infeasible_is_believed() -> None:
     api = Dashboard(
         jobs=(rows.job("a", driver="02000000"),),
