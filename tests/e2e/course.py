@@ -40,7 +40,7 @@ class CourseTests:
     def shell(self) -> Shell:
         raise NotImplementedError
 
-    LINES = ((AS_GIVEN, 2, 1.0), (HALF, 1, 0.5))
+    LINES: tuple[tuple[str, int, float], ...] = ((AS_GIVEN, 2, 1.0), (HALF, 1, 0.5))
     """What is tried: the line, and how many workers and GPUs each it asks for."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
