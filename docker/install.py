@@ -1,7 +1,8 @@
 """Installs packages into /opt/venv while an image is built; runs on the base image's Python alone.
 
     install.py                    torch $TORCH_VERSION from $TORCH_INDEX, or from a wheel given to it;
-                                  torchvision $TORCHVISION_VERSION from the same place, if it is there
+                                  torchvision $TORCHVISION_VERSION from the same place; a lab can do
+                                  without it, so a build goes on where it is not to be had
     install.py REQUIREMENTS.txt   every other package, each with its hash; then what this torch needs more
 
 What the build is given besides: wheels at /build/wheels, a company's CA
@@ -31,9 +32,9 @@ def environment(environ: Mapping[str, str], secrets: Path) -> dict[str, str]:
     return env
 
 
-def install(*arguments: str, wheels: Path) -> list[str]:
+def install(*arguments: str, wheels: Path | None) -> list[str]:
     """The command line of `pip install` that compiles nothing: slim.py does, for what is left."""
-    local = ["--find-links", str(wheels)] if any(wheels.glob("*.whl")) else []
+    local = ["--find-links", str(wheels)] if wheels and any(wheels.glob("*.whl")) else []
     return [
         *PIP,
         "install",
@@ -65,13 +66,11 @@ def torchvision(version: str, index: str, wheels: Path) -> list[str]:
     PyTorch's index has one of each build. Where torch is a wheel given to the build, only a wheel of
     torchvision beside it is known to fit.
     """
-    if any(wheels.glob("torchvision-*.whl")):
-        source = ["--no-index"]
-    elif index and not any(wheels.glob("torch-*.whl")):
-        source = ["--index-url", index]
-    else:
-        return []
-    return install("--no-deps", *source, f"torchvision=={version}", wheels=wheels)
+    wanted = f"torchvision=={version}"
+    if any(wheels.glob("torch-*.whl")):
+        beside = any(wheels.glob("torchvision-*.whl"))
+        return install("--no-deps", "--no-index", wanted, wheels=wheels) if beside else []
+    return install("--no-deps", "--index-url", index, wanted, wheels=None) if index else []
 
 
 def rest(version: str, index: str, wheels: Path) -> list[str]:
@@ -81,11 +80,12 @@ def rest(version: str, index: str, wheels: Path) -> list[str]:
 
 
 def main(requirements: str = "") -> int:
-    """Install torch, or what is locked; the exit code is pip's."""
+    """Install torch, or what is locked; the exit code is pip's, but for torchvision, which may be missing."""
     version, index = os.environ.get("TORCH_VERSION", ""), os.environ.get("TORCH_INDEX", "")
+    vision: list[str] = []
     if not requirements:
         vision = torchvision(os.environ["TORCHVISION_VERSION"], index, WHEELS)
-        commands = [torch(version, index, WHEELS), *([vision] if vision else [])]
+        commands = [torch(version, index, WHEELS)]
     else:
         commands = [install("--no-deps", "--require-hashes", "-r", requirements, wheels=WHEELS)]
         commands += [rest(version, index, WHEELS)] if version else []
@@ -95,6 +95,8 @@ def main(requirements: str = "") -> int:
         code = subprocess.run(argv, env=env, check=False).returncode
         if code:
             return code
+    if vision and subprocess.run(vision, env=env, check=False).returncode:
+        sys.stderr.write("torchvision is not in this image: pip could not install it (see above)\n")
     return 0
 
 

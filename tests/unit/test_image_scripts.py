@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -55,6 +56,44 @@ def test_torchvision_is_of_the_same_build_as_torch_or_left_out(tmp_path: Path) -
     assert argv[argv.index("--find-links") + 1] == str(tmp_path)
     assert "--no-index" in argv
     assert index not in argv
+
+
+def test_a_wheel_of_torchvision_without_one_of_torch_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "torchvision-3+cpu-cp311-cp311-linux_x86_64.whl").touch()
+    index = "https://example.org/whl/cpu"
+    argv = install.torchvision("3", index, tmp_path)
+    assert argv[argv.index("--index-url") + 1] == index
+    assert "--find-links" not in argv
+    assert install.torchvision("3", "", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "said"),
+    [("torchvision==3", 0, True), ("torch==2", 1, False), ("nothing", 0, False)],
+)
+def test_a_build_goes_on_without_torchvision_and_not_without_torch(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    fails: str,
+    code: int,
+    said: bool,
+) -> None:
+    ran: list[str] = []
+
+    def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(argv[-1])
+        return subprocess.CompletedProcess(argv, int(argv[-1] == fails))
+
+    monkeypatch.setattr(install.subprocess, "run", run)
+    monkeypatch.setattr(install, "WHEELS", tmp_path)
+    for name, value in (("VERSION", "2"), ("INDEX", "https://example.org/whl/cpu")):
+        monkeypatch.setenv(f"TORCH_{name}", value)
+    monkeypatch.setenv("TORCHVISION_VERSION", "3")
+    assert install.main() == code
+    assert ran == (["torch==2"] if code else ["torch==2", "torchvision==3"])
+    lines = capsys.readouterr().err.splitlines()
+    assert ["torchvision" in line for line in lines] == [True] * said
 
 
 def test_the_secrets_of_a_build_reach_pip_and_nothing_else_does(tmp_path: Path) -> None:
