@@ -18,7 +18,7 @@ Script = Callable[[str], dict[str, Any]]
 
 CONFIG: dict[str, Any] = {
     "epochs": 3, "batch_size": 8, "lr": 2e-3, "dropout": 0.3, "seed": 7,
-    "backbone": "small", "head_epochs": 1, "loaders": 0, "threads": 1,
+    "backbone": "small", "head_epochs": 1, "loaders": 0, "threads": 1, "pictures": 0,
 }  # fmt: skip
 
 
@@ -68,6 +68,14 @@ def mobilenet() -> Any:
     return types.SimpleNamespace(features=torch.nn.Conv2d(3, 1280, 32, stride=32))
 
 
+def gpu(monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
+    """A machine with a GPU, or without one."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.delenv("RAYLAB_GPU", raising=False)
+
+
 def without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torchvision.models", None)
@@ -79,7 +87,7 @@ def run(main: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *arguments: s
 
 
 def test_the_pictures_of_a_split_come_scaled_with_the_class_of_their_folder(script: Script) -> None:
-    found = script("train_lightning")["Pictures"]("training", 32)
+    found = script("train_lightning")["Pictures"]("training", 32, 0)
 
     assert len(found) == 22
     assert [found[i][1] for i in range(22)] == [i // 2 for i in range(22)]
@@ -88,14 +96,28 @@ def test_the_pictures_of_a_split_come_scaled_with_the_class_of_their_folder(scri
     assert -1 <= float(x.min()) < float(x.max()) <= 1
 
 
+@pytest.mark.parametrize("name", ["train_lightning", "train_ray", "tune_ray"])
+def test_no_more_pictures_of_each_class_are_taken_than_asked_for(
+    script: Script, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray_played(monkeypatch, [])
+    names = tune_played(script, monkeypatch) if name == "tune_ray" else script(name)
+    pictures = names["Pictures"]
+
+    for most in (1, 2, 100):
+        labels = [file.parent.name for file in pictures("training", 32, most).files]
+        assert sorted(labels) == sorted(label for label in set(labels) for _ in range(min(most, 2)))
+        assert len(set(labels)) == 11
+
+
 def test_the_script_without_ray_trains_and_says_how_good_it_is(
     script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without_torchvision(monkeypatch)
-    run(script("train_lightning")["main"], monkeypatch, "--epochs", "2")
+    run(script("train_lightning")["main"], monkeypatch, "--epochs", "2", "--pictures", "1")
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("backbone: small, 32 x 32 pixels (MobileNetV2 cannot be had: ")
+    assert lines[0].startswith("backbone: small, 32 x 32 pixels (no real GPU here: ")
     assert [line.split("  ")[0] for line in lines[1:3]] == ["epoch 1/2", "epoch 2/2"]
     assert lines[-1].startswith("done: epoch 2, val_accuracy 0.")
 
@@ -114,6 +136,7 @@ def test_mobilenet_is_taken_where_it_can_be_had(
     script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torchvision(monkeypatch, mobilenet)
+    gpu(monkeypatch, there=True)
     choose = script("train_lightning")["choose_backbone"]
 
     assert choose("auto") == choose("mobilenet") == "mobilenet"
@@ -137,12 +160,56 @@ def test_whatever_keeps_mobilenet_away_is_said_and_a_small_network_learns(
         raise problem
 
     torchvision(monkeypatch, fail)
+    gpu(monkeypatch, there=True)
     choose = script("train_lightning")["choose_backbone"]
 
     assert choose("auto") == "small"
     assert str(problem) in capsys.readouterr().out
     with pytest.raises(SystemExit, match=f"--backbone mobilenet: {problem}"):
         choose("mobilenet")
+
+
+@pytest.mark.parametrize(("there", "lab"), [(False, "nvidia"), (False, "none"), (True, "simulated")])
+def test_without_a_real_gpu_the_small_network_learns_unless_the_large_one_is_asked_for(
+    script: Script,
+    there: bool,
+    lab: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    torchvision(monkeypatch, mobilenet)
+    gpu(monkeypatch, there=there)
+    monkeypatch.setenv("RAYLAB_GPU", lab)
+    choose = script("train_lightning")["choose_backbone"]
+
+    assert choose("auto") == "small"
+    assert "backbone: small, 32 x 32 pixels (no real GPU here: " in capsys.readouterr().out
+    assert choose("mobilenet") == "mobilenet"
+
+
+def test_the_backbone_is_chosen_by_the_rank_which_has_the_gpu_and_not_on_the_head(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray_played(monkeypatch, [])
+    asked: list[str] = []
+
+    class Started(Exception):  # noqa: N818
+        pass
+
+    def start(*_: Any, **given: Any) -> Any:
+        assert given["train_loop_config"]["backbone"] == "auto"
+        raise Started
+
+    names = script("train_ray")
+    monkeypatch.setitem(names, "choose_backbone", lambda wanted: asked.append(wanted) or "small")
+    for each in ("ScalingConfig", "RunConfig", "FailureConfig"):
+        monkeypatch.setitem(names, each, lambda *_, **__: None)
+    monkeypatch.setitem(names, "TorchTrainer", start)
+    with pytest.raises(Started):
+        run(names["main"], monkeypatch)
+    assert asked == []
+    names["train_func"]({**CONFIG, "epochs": 1, "backbone": "auto"})
+    assert asked == ["auto"]
 
 
 def test_a_pretrained_backbone_rests_while_the_head_learns_and_then_learns_slowly(
@@ -246,25 +313,32 @@ def test_the_table_of_trials_says_what_happens_to_each(
         "1 32 0.250 trained to the end",
         "2 64 0.250 failed",
     ]
+    assert table.failed == {"b"}
 
 
-def test_the_sum_counts_what_was_stopped_and_what_that_saved(
+def test_the_sum_counts_what_was_stopped_and_what_that_saved_and_not_what_failed(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Results(list[Any]):
-        def get_best_result(self) -> Any:
-            return self[0]
-
-    results = Results(
+    results = [
         types.SimpleNamespace(metrics=metrics, config={"batch_size": 32, "dropout": 0.12345})
-        for metrics in ({"epoch": 8, "val_accuracy": 0.9}, {"epoch": 1}, {"epoch": 3}, None)
-    )
+        for metrics in (
+            {"trial_id": "a", "epoch": 1, "val_accuracy": 0.3},
+            {"trial_id": "b", "epoch": 8, "val_accuracy": 0.9},
+            {"trial_id": "c", "epoch": 3, "val_accuracy": 0.5},
+            {"trial_id": "lost later", "epoch": 4, "val_accuracy": 0.95},
+            None,
+        )
+    ]
+    summary = trials(script, monkeypatch)["summary"]
 
-    assert trials(script, monkeypatch)["summary"](results, 8, ("batch_size", "dropout")).splitlines() == [
-        "trials: 4, stopped early: 3",
-        "epochs: 12 of the 32 that all trials to the end would have taken, compute saved: 62 %",
+    assert summary(results, 8, ("batch_size", "dropout"), {"lost later", "lost at once"}).splitlines() == [
+        "trials: 3, stopped early: 2",
+        "epochs: 12 of the 24 that all trials to the end would have taken, compute saved: 50 %",
+        "failed: 2",
         "best: batch_size 32, dropout 0.123, val_accuracy 0.9000, epoch 8",
     ]
+    with pytest.raises(SystemExit, match=r"failed: 2\. No trial is left"):
+        summary(results[-2:], 8, ("batch_size", "dropout"), {"lost later"})
 
 
 @pytest.mark.parametrize(

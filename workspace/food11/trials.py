@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Set
 from typing import Any
 
 from ray import tune
@@ -16,6 +17,7 @@ class Trials(tune.Callback):
         self.epochs, self.tuned = epochs, tuned
         self.numbers: dict[str, int] = {}
         self.reached: dict[str, int] = {}
+        self.failed: set[str] = set()
         columns = "".join(f"  {name:>10}" for name in tuned)
         print(f"trial{columns}  {'epoch':>7}  val_accuracy  status", flush=True)
 
@@ -44,19 +46,29 @@ class Trials(tune.Callback):
         self.line(trial, "lost a node")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.failed.add(trial.trial_id)
         self.line(trial, "failed")
 
 
-def summary(results: Any, epochs: int, tuned: tuple[str, ...]) -> str:
-    """What early stopping has saved, and the best trial, of Tune's results."""
-    reached = [int((result.metrics or {}).get("epoch", 0)) for result in results]
+def summary(results: Any, epochs: int, tuned: tuple[str, ...], lost: Set[str]) -> str:
+    """What early stopping has saved, and the best trial, of Tune's results.
+
+    `lost` are the ids of the trials that failed: they were not stopped early and saved nothing, so they are
+    only counted. Exits when no other is left.
+    """
+    good = [result for result in results if result.metrics and result.metrics["trial_id"] not in lost]
+    failed = len(list(results)) - len(good)
+    if not good:
+        sys.exit(f"failed: {failed}. No trial is left: look for the first error in the job's log")
+    reached = [int(result.metrics.get("epoch", 0)) for result in good]
     early, trained, planned = sum(n < epochs for n in reached), sum(reached), epochs * len(reached)
-    best = results.get_best_result()
+    best = max(good, key=lambda result: result.metrics.get("val_accuracy", 0.0))
     settings = ", ".join(f"{name} {shown(best.config[name])}" for name in tuned)
     return (
         f"trials: {len(reached)}, stopped early: {early}\n"
         f"epochs: {trained} of the {planned} that all trials to the end would have taken,"
         f" compute saved: {100 * (1 - trained / planned):.0f} %\n"
+        f"failed: {failed}\n"
         f"best: {settings}, val_accuracy {best.metrics['val_accuracy']:.4f}, epoch {best.metrics['epoch']}"
     )
 

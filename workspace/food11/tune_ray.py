@@ -1,7 +1,7 @@
 """Classify pictures of food (Food-11) with PyTorch Lightning under Ray Train, tuned by Ray Tune.
 
 The data are in FOOD11_DATA_DIR, a folder per split and class: training/class_00/*.jpg. The network is
-MobileNetV2 with a new head where torchvision and its ImageNet weights can be had, else a small one.
+MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small one.
 Each epoch ends with a checkpoint in the object store. After the loss of a node Ray Train starts the training
 function again, and it goes on after the newest checkpoint. Ray Tune tries batch sizes and dropouts; ASHA
 stops early what is worse than half of the trials before it.
@@ -44,11 +44,17 @@ PIXELS = {"mobilenet": 224, "small": 32}  # width and height of what each networ
 
 
 class Pictures(Dataset):
-    """The pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class."""
+    """The pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
 
-    def __init__(self, split: str, pixels: int) -> None:
+    `most` is how many of each class are taken, the first ones by name; 0 takes all.
+    """
+
+    def __init__(self, split: str, pixels: int, most: int) -> None:
         self.pixels = pixels
-        self.files = sorted(f for f in DATA.glob(f"{split}/class_*/*") if f.suffix.lower() in SUFFIXES)
+        self.files: list[Path] = []
+        for folder in sorted(DATA.glob(f"{split}/class_*")):
+            files = sorted(f for f in folder.glob("*") if f.suffix.lower() in SUFFIXES)
+            self.files += files[: most or None]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -81,10 +87,13 @@ def small() -> nn.Module:
 
 
 def choose_backbone(wanted: str) -> str:
-    """`mobilenet` or `small`; says which one and why."""
+    """`mobilenet` or `small`; says which one and why. Asked where the training runs: there is the GPU."""
     chosen, why = "small", "asked for"
+    gpu = torch.cuda.is_available() and os.environ.get("RAYLAB_GPU") != "simulated"
     try:
-        if wanted != "small":
+        if wanted == "auto" and not gpu:
+            why = "no real GPU here: MobileNetV2 would take minutes for an epoch"
+        elif wanted != "small":
             mobilenet()
             chosen, why = "mobilenet", "torchvision and the weights are there"
     except (ImportError, OSError, RuntimeError) as error:
@@ -166,10 +175,11 @@ def train_func(config: dict[str, Any]) -> None:
     torch.set_num_threads(config["threads"])
     pl.seed_everything(config["seed"], verbose=False)
 
-    pixels = PIXELS[config["backbone"]]
+    config = {**config, "backbone": choose_backbone(config["backbone"])}
+    pixels, most = PIXELS[config["backbone"]], config["pictures"]
     options = {"batch_size": config["batch_size"], "num_workers": config["loaders"]}
-    training = DataLoader(Pictures("training", pixels), shuffle=True, **options)
-    validation = DataLoader(Pictures("validation", pixels), **options)
+    training = DataLoader(Pictures("training", pixels, most), shuffle=True, **options)
+    validation = DataLoader(Pictures("validation", pixels, most), **options)
     trainer = pl.Trainer(
         max_epochs=config["epochs"],
         accelerator="auto",
@@ -222,6 +232,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--pictures", type=int, default=0, help="most of each class and split; 0: all")
     parser.add_argument("--backbone", choices=("auto", "mobilenet", "small"), default="auto")
     parser.add_argument("--head-epochs", type=int, default=3, help="epochs of MobileNetV2's head alone")
     parser.add_argument("--loaders", type=int, default=0, help="processes that read pictures")
@@ -235,12 +246,11 @@ def main() -> None:
     if not any(DATA.glob("training/class_*/*")):
         sys.exit(f"no pictures in {DATA}: type `labctl data food11` on the host, then submit again")
 
-    config = {**vars(args), "backbone": choose_backbone(args.backbone)}
-    config["batch_size"] = tune.choice([32, 64])
-    config["dropout"] = tune.uniform(0.1, 0.8)
+    config = {**vars(args), "batch_size": tune.choice([32, 64]), "dropout": tune.uniform(0.1, 0.8)}
     tuned = ("batch_size", "dropout")
     np.random.seed(args.seed)  # Tune draws from these numbers: the same settings each time
     ray.init()
+    table = Trials(args.epochs, tuned)
     at_once = max(1, places({"GPU": args.gpus, "CPU": args.cpus}) // args.workers)
     tuner = tune.Tuner(
         # A trial itself only waits for its ranks. It takes no CPU from them, and stays on the head node.
@@ -256,11 +266,11 @@ def main() -> None:
         run_config=tune.RunConfig(
             storage_path="s3://ray",
             failure_config=tune.FailureConfig(max_failures=args.max_failures),
-            callbacks=[Trials(args.epochs, tuned)],
+            callbacks=[table],
             verbose=0,
         ),
     )
-    print(summary(tuner.fit(), args.epochs, tuned))
+    print(summary(tuner.fit(), args.epochs, tuned, table.failed))
 
 
 if __name__ == "__main__":
