@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import math
 import re
 import shlex
 import warnings
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NotFoundError, UsageError
+from lab.topology import MAX_CPUS, MAX_GPUS
 
 EXCLUDED = (
     ".git",
@@ -40,7 +42,7 @@ JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 @dataclass(frozen=True)
 class Submission:
-    """What is to run, where from, and what it needs."""
+    """What is to run, where from, and what it needs. Raises UsageError for amounts that make no sense."""
 
     command: tuple[str, ...]
     working_dir: Path | None = None
@@ -51,6 +53,15 @@ class Submission:
     submission_id: str = ""
     """Empty: Ray makes one."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, amount, most in (
+            ("num_cpus", self.num_cpus, MAX_CPUS),
+            ("num_gpus", self.num_gpus, MAX_GPUS),
+        ):
+            known = isinstance(amount, (int, float)) and math.isfinite(amount)
+            if not known or not 0 <= amount <= most:
+                raise UsageError(f"{name} {amount}: must be a number between 0 and {most}")
 
     @property
     def demand(self) -> Mapping[str, float]:
@@ -69,7 +80,8 @@ def described(
     """A submission of a command, checked: it is split as a shell would, and the script must be there.
 
     `runtime_env` is Ray's, or a JSON file with it; a `working_dir` in it serves when none is given: a folder,
-    or an address that Ray fetches. Raises UsageError, NotFoundError.
+    or an address that Ray fetches. A `pip` in it that is a file's name is read: in a JSON file relative to
+    that file, else to the folder that is sent, or to the current one. Raises UsageError, NotFoundError.
     """
     try:
         words = tuple(shlex.split(command) if isinstance(command, str) else command)
@@ -86,6 +98,9 @@ def described(
         folder = Path(working_dir or remote or ".").absolute()
         check_command(words, folder)
         environment.pop("working_dir", None)
+    if isinstance(environment.get("pip"), str):
+        requirements = (folder or Path.cwd()) / environment["pip"]
+        environment["pip"] = _requirements(requirements, "runtime_env")
     if name and not re.fullmatch(JOB_NAME, name):
         raise UsageError(
             f"name {name!r}: not a job name",
@@ -164,14 +179,16 @@ def read_runtime_env(path: Path) -> dict[str, Any]:
         raise UsageError(f"--runtime-env {path}: must be a JSON object, not {type(document).__name__}")
     pip = document.get("pip")
     if isinstance(pip, str):
-        requirements = path.parent / pip
-        try:
-            lines = requirements.read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            raise NotFoundError(f"--runtime-env {path}: pip: {requirements}: {error.strerror}") from error
-        except ValueError as error:
-            raise UsageError(f"--runtime-env {path}: pip: {requirements}: not text in UTF-8") from error
-        document["pip"] = [
-            line.strip() for line in lines if line.strip() and not line.strip().startswith("#")
-        ]
+        document["pip"] = _requirements(path.parent / pip, f"--runtime-env {path}")
     return document
+
+
+def _requirements(path: Path, where: str) -> list[str]:
+    """The lines of a requirements file that `where` names. Raises NotFoundError, UsageError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise NotFoundError(f"{where}: pip: {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: pip: {path}: not text in UTF-8") from error
+    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]

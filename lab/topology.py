@@ -32,6 +32,8 @@ REGION = "us-east-1"
 
 MAX_WORKERS = 16
 MAX_CPUS_PER_WORKER = 1024
+MAX_CPUS, MAX_GPUS = 100_000, 10_000
+"""The most that the entrypoint of a job may ask for."""
 
 
 def worker(index: int) -> str:

@@ -211,3 +211,38 @@ def test_a_runtime_environment_can_be_a_file(tmp_path: Path) -> None:
     }
     with pytest.raises(NotFoundError):
         described("true", tmp_path, runtime_env=str(tmp_path / "missing.json"))
+
+
+def test_requirements_named_in_python_are_read_from_the_folder_that_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, here = tmp_path / "code", tmp_path / "here"
+    for folder in (code, here):
+        folder.mkdir()
+        write(folder / "requirements.txt", f"# note\n{folder.name}==1\n")
+    monkeypatch.chdir(here)
+    asked = {"pip": "requirements.txt"}
+
+    assert described("true", code, runtime_env=asked).runtime_env == {"pip": ["code==1"]}
+    assert described("true", runtime_env=asked).runtime_env == {"pip": ["here==1"]}
+    assert described("true", runtime_env={**asked, "working_dir": "../code"}).runtime_env["pip"] == [
+        "code==1"
+    ]
+    remote = {**asked, "working_dir": "https://example.org/code.zip"}
+    assert described("true", runtime_env=remote).runtime_env["pip"] == ["here==1"]
+    absolute = {"pip": str(code / "requirements.txt")}
+    assert described("true", runtime_env=absolute).runtime_env["pip"] == ["code==1"]
+    assert asked == {"pip": "requirements.txt"}, "what was given is changed"
+    with pytest.raises(NotFoundError, match=r"runtime_env: pip: .*none\.txt: No such file"):
+        described("true", runtime_env={"pip": "none.txt"})
+    beside = write(tmp_path / "env.json", '{"pip": "code/requirements.txt"}')
+    assert described("true", here, runtime_env=beside).runtime_env["pip"] == ["code==1"]
+
+
+@pytest.mark.parametrize("amount", [-1, -0.5, float("nan"), float("inf"), 1e9, "1", None])
+@pytest.mark.parametrize("name", ["num_cpus", "num_gpus"])
+def test_an_amount_that_makes_no_sense_is_refused(tmp_path: Path, name: str, amount: Any) -> None:
+    with pytest.raises(
+        UsageError, match=f"{name} {amount}: must be a number between 0 and 10".replace("+", ".")
+    ):
+        described("true", tmp_path, **{name: amount})

@@ -12,12 +12,12 @@ from lab.cli.complete import parameter_names, workload_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand
 from lab.cli.waits import HOPE, Waits
 from lab.errors import JobError, LabError, UsageError
+from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
     from lab.jobs import Job
     from lab.lab import Lab, Submitted
 
-MAX_CPUS, MAX_GPUS = 100_000, 10_000
 LAST_LINES = 20
 """Lines of a failed job's log that --json carries."""
 
