@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from lab.datasets import address
 from lab.datasets.model import OnProgress, ignore_progress
-from lab.errors import SetupError, UsageError
+from lab.errors import SetupError
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
@@ -31,6 +32,10 @@ ROOM = 2.2
 
 BUSY = (408, 425, 429, 500, 502, 503, 504)
 """Answers of a server that may do better in a moment."""
+
+
+ADDRESS = re.compile(r"\S*(?://|\?|@)\S*")
+"""What may hold a secret in a message of urllib3."""
 
 
 class Http(Protocol):
@@ -56,7 +61,8 @@ class UnreachableError(SetupError):
 class Known:
     """What is known of a file of which a part is here."""
 
-    url: str
+    address: str
+    """The fingerprint of its URL, which may hold a secret."""
     validator: str = ""
     """ETag or date by which the server tells whether it is still the same file; empty: it gave none."""
     total: int = 0
@@ -76,12 +82,12 @@ class Download:
         sleep: Callable[[float], None] = time.sleep,
         free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
-        """`http` is the urllib3 pool to use. Raises UsageError when `url` is no address."""
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise UsageError(
-                f"--url {url}: no http or https address", "for a file on this machine: --from FILE"
-            )
+        """`http` is the urllib3 pool to use. Raises UsageError when `url` is no address, SetupError when the
+        proxy for it cannot be used.
+        """
+        address.check(url)
         self.url, self.part = url, part
+        self._shown, self._address = address.shown(url), address.fingerprint(url)
         self._http, self._progress, self._sleep, self._free = http or pool(url), on_progress, sleep, free
         self._met = False
         """Whether the server has answered this Download."""
@@ -103,14 +109,14 @@ class Download:
                 most = max(most, self._size())
                 if fruitless >= FRUITLESS:
                     arrived = f"{self._size()} of {self._known.total or 'unknown'} bytes are here and stay"
-                    raise UnreachableError(f"{self.url}: {broken}; {arrived}") from broken
+                    raise UnreachableError(f"{self._shown}: {broken}; {arrived}") from broken
             self._sleep(min(2.0**fruitless, LONGEST_PAUSE_SECONDS))
 
     def forget(self) -> None:
         """Delete what has arrived."""
         self.part.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
-        self._known = Known(self.url)
+        self._known = Known(self._address)
 
     @property
     def _note(self) -> Path:
@@ -125,7 +131,7 @@ class Download:
             answer = self._http.request("GET", self.url, headers=self._headers(have), preload_content=False)
         except HTTPError as error:
             if not self._met:
-                raise UnreachableError(f"{self.url} does not answer: {_plain(error)}") from error
+                raise UnreachableError(f"{self._shown} does not answer: {_plain(error)}") from error
             raise _BrokenError(_plain(error)) from error
         self._met = True
         with closing(answer):
@@ -158,20 +164,20 @@ class Download:
             named = headers.get("ETag" if known.validator.startswith('"') else "Last-Modified")
             same = named in (None, known.validator)
             if match and same and int(match[1]) == have and known.total in (0, int(match[2])):
-                self._remember(Known(self.url, known.validator, int(match[2])))
+                self._remember(Known(self._address, known.validator, int(match[2])))
                 return have
         if status in (206, 416):
             self.forget()
             raise _BrokenError("the server has another file now")
         if status != 200:
-            raise UnreachableError(f"{self.url} answers HTTP {status}")
+            raise UnreachableError(f"{self._shown} answers HTTP {status}")
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind in PAGES:
-            raise UnreachableError(f"{self.url} gives a page ({kind}), not an archive")
+            raise UnreachableError(f"{self._shown} gives a page ({kind}), not an archive")
         etag, length = headers.get("ETag", ""), headers.get("Content-Length", "")
         strong = etag if not etag.startswith("W/") else ""
         validator = strong or headers.get("Last-Modified", "")
-        self._remember(Known(self.url, validator, int(length) if length.isdigit() else 0))
+        self._remember(Known(self._address, validator, int(length) if length.isdigit() else 0))
         return 0
 
     def _take(self, answer: Any, begin: int) -> None:
@@ -197,9 +203,9 @@ class Download:
             known = Known(**json.loads(self._note.read_text()))
         except (OSError, ValueError, TypeError):
             known = Known("")
-        if known.url != self.url:
+        if known.address != self._address:
             self.part.unlink(missing_ok=True)
-            return Known(self.url)
+            return Known(self._address)
         return known
 
     def _remember(self, known: Known) -> None:
@@ -208,7 +214,7 @@ class Download:
 
 
 def pool(url: str) -> Http:
-    """A urllib3 pool for `url` that obeys the proxy settings of the environment."""
+    """A urllib3 pool for `url` that obeys the proxy settings of the environment. Raises SetupError."""
     from urllib.request import getproxies, proxy_bypass
 
     import urllib3
@@ -217,11 +223,13 @@ def pool(url: str) -> Http:
         "timeout": urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
         "retries": urllib3.Retry(total=8, connect=0, read=0, other=0, status=0, redirect=8),
     }
-    proxies = getproxies()
-    host = urlsplit(url).hostname or ""
-    proxy = "" if proxy_bypass(host) else proxies.get(urlsplit(url).scheme, "")
-    made: Http = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
-    return made
+    direct = proxy_bypass(urlsplit(url).hostname or "")
+    proxy = None if direct else address.proxy_for(url, getproxies())
+    if proxy is None:
+        plain: Http = urllib3.PoolManager(**options)
+        return plain
+    through: Http = urllib3.ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options)
+    return through
 
 
 def sha256_of(path: Path, on_progress: OnProgress = ignore_progress) -> str:
@@ -248,6 +256,8 @@ def _plain(error: BaseException) -> str:
         error = error.reason
     names = (
         (e.NameResolutionError, "its name is not known here (no internet?)"),
+        (e.ProxyError, "its proxy lets nothing through (HTTP_PROXY, HTTPS_PROXY)"),
+        (e.LocationValueError, "it leads to no address"),
         (e.NewConnectionError, "nothing accepts connections there"),
         (e.ConnectTimeoutError, f"no connection within {CONNECT_SECONDS:g} s"),
         (e.ReadTimeoutError, f"nothing came for {READ_SECONDS:g} s"),
@@ -255,4 +265,5 @@ def _plain(error: BaseException) -> str:
         (e.IncompleteRead, "the connection broke"),
         (e.ProtocolError, "the connection broke"),
     )
-    return next((text for kind, text in names if isinstance(error, kind)), str(error))
+    said = ADDRESS.sub("an address", str(error))
+    return next((text for kind, text in names if isinstance(error, kind)), said)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.exceptions import HTTPError
 
-from lab.datasets.download import FRUITLESS, Download, UnreachableError, sha256_of
+from lab.datasets.download import FRUITLESS, Download, UnreachableError, pool, sha256_of
 from lab.errors import SetupError, UsageError
 from tests.unit.datasets.servers import Server
 
@@ -131,7 +133,18 @@ def test_a_disk_that_is_too_small_is_noticed_before_it_is_full(part: Path) -> No
     assert not part.exists()
 
 
-@pytest.mark.parametrize("url", ["ftp://example.org/x", "food.zip", "file:///etc/passwd", "https://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.org/x",
+        "food.zip",
+        "file:///etc/passwd",
+        "https://",
+        "http://[/x.zip",
+        "http://host:port/x.zip",
+        "",
+    ],
+)
 def test_what_is_no_web_address_is_refused(part: Path, url: str) -> None:
     with pytest.raises(UsageError, match="no http or https address"):
         Download(url, part, http=Server(b""))
@@ -140,3 +153,28 @@ def test_what_is_no_web_address_is_refused(part: Path, url: str) -> None:
 def test_the_sha256_is_that_of_the_whole_file(part: Path) -> None:
     part.write_bytes(b"abc")
     assert sha256_of(part) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_what_urllib3_says_of_an_address_is_not_handed_on(part: Path) -> None:
+    class Failing:
+        def request(self, method: str, url: str, **options: object) -> None:
+            raise HTTPError("cannot follow https://example.org/x?token=s3cret to /y?key=s3cret")
+
+    with pytest.raises(UnreachableError, match="cannot follow an address to an address") as caught:
+        Download(URL, part, http=Failing()).fetch()
+    assert "s3cret" not in caught.value.message
+
+
+def test_a_pool_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HTTPS_PROXY", "me:p%40ss@proxy.org:3128")
+
+    made: Any = pool(URL)
+    assert str(made.proxy) == "http://proxy.org:3128"
+    assert made.proxy_headers == {"proxy-authorization": "Basic bWU6cEBzcw=="}
+    direct: Any = pool("http://example.org/x.zip")
+    assert direct.proxy is None
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    bypassed: Any = pool(URL)
+    assert bypassed.proxy is None
