@@ -84,7 +84,7 @@ def write_private(path: Path, text: str) -> None:
 def lock(
     path: Path, what: str, *, patience: float = 0.0, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[None]:
-    """Hold `path` as a lock.
+    """Hold `path`, a file that only its owner may read, as a lock.
 
     Raises SetupError, saying `what` is busy, when another labctl still holds it after `patience` seconds.
     """
@@ -92,7 +92,7 @@ def lock(
 
     make_private(path.parent)
     try:
-        stream = path.open("a+")
+        stream = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
     with stream:
