@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.datasets import food11, model, pictures
+from lab.datasets import address, food11, model, pictures
 from lab.datasets.archive import unpack
 from lab.datasets.download import Download, Http, UnreachableError, sha256_of
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
@@ -23,9 +22,13 @@ MOST_PICTURES = 2000
 SEED = 0
 
 KNOWN = "sha256.json"
-"""Which SHA-256 came from which address, so that another file is noticed."""
+"""Which SHA-256 came from which address (`_key`), so that another file is noticed."""
 
 WITHOUT = "without internet: `labctl data food11 --synthetic 20`, or --from FILE with an archive you have"
+
+
+class ChecksumError(SetupError):
+    """The archive is whole, and has another SHA-256 than it must have."""
 
 
 def draw_food11(
@@ -95,7 +98,8 @@ def get_food11(
     The second value says whether it was made now. The archive must have the SHA-256 `sha256`, or where none
     is given the one it had when it was downloaded from there before; its pictures are counted in any case.
     Raises what `draw_food11` raises, NotFoundError for a file that is not there, and SetupError when nothing
-    can be downloaded or the archive is not what it should be. What has arrived of it stays.
+    can be downloaded or the archive is not what it should be. What has arrived of it stays, also a whole
+    archive with another SHA-256 (ChecksumError): the number may be what is wrong.
     """
     sha256 = sha256.lower()
     if sha256 and not re.fullmatch(r"[0-9a-f]{64}", sha256):
@@ -107,18 +111,26 @@ def get_food11(
         if not allow(there, synthetic=False, force=force) and there is not None:
             return there, False
         if file is not None:
-            return shelf.put(food11.NAME, _from(file, str(file), sha256, on_progress)), True
+            made = shelf.put(food11.NAME, _from(file, str(file), sha256, on_progress))
+            shelf.forget(food11.NAME)
+            return made, True
         downloads = model.make_folder(shelf.downloads)
         known = _known(downloads)
         got = _download(urls, downloads, on_progress, http, sleep)
+        key = _key(got.url)
         try:
-            expected = sha256 or known.get(got.url, "")
-            made = shelf.put(food11.NAME, _from(got.part, got.url, expected, on_progress))
+            expected, source = sha256 or known.get(key, ""), address.shown(got.url)
+            made = shelf.put(food11.NAME, _from(got.part, source, expected, on_progress))
+        except ChecksumError as error:
+            raise ChecksumError(
+                f"{error.message}; the download is kept",
+                f"{error.hint}; to download it anew, delete {got.part}",
+            ) from error
         except SetupError:
             got.forget()  # going on with it would never do; a full disk is another error here
             raise
-        got.forget()
-        store(downloads / KNOWN, (json.dumps({**known, got.url: made.sha256}, indent=1) + "\n").encode())
+        shelf.forget(food11.NAME)
+        store(downloads / KNOWN, (json.dumps({**known, key: made.sha256}, indent=1) + "\n").encode())
         return made, True
 
 
@@ -132,7 +144,7 @@ def _download(
     """The archive, from the first address that gives it. Raises SetupError when none does."""
     problems = []
     for url in urls:
-        part = folder / f"{food11.NAME}-{hashlib.sha256(url.encode()).hexdigest()[:8]}.zip.part"
+        part = folder / f"{food11.NAME}-{address.fingerprint(url)[:8]}.zip.part"
         got = Download(url, part, http=http, on_progress=on_progress, sleep=sleep)
         try:
             got.fetch()
@@ -149,7 +161,7 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
     def fill(folder: Path) -> Filled:
         found = sha256_of(archive, on_progress)
         if sha256 and found != sha256:
-            raise SetupError(
+            raise ChecksumError(
                 f"the archive from {source} has the SHA-256 {found}, not {sha256}",
                 "it is damaged, or was replaced: --sha256 says which one you want",
             )
@@ -160,9 +172,14 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
 
 
 def _known(downloads: Path) -> dict[str, str]:
-    """Address -> SHA-256 of what came from there before."""
+    """Key of an address -> SHA-256 of what came from there before."""
     try:
         said = json.loads((downloads / KNOWN).read_bytes())
     except (OSError, ValueError):
         return {}
-    return {str(url): str(value) for url, value in said.items()} if isinstance(said, dict) else {}
+    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+
+
+def _key(url: str) -> str:
+    """What stands for an address in KNOWN."""
+    return f"{address.shown(url)} {address.fingerprint(url)[:8]}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,7 @@ def read(folder: Path) -> Dataset | None:
         return None
     counts, size = _look(folder)
     made = _manifest(folder)
-    then = made.get("counts", {})
-    missing = sum(
-        max(0, number - counts.get(split, {}).get(kind, 0))
-        for split, classes in then.items()
-        for kind, number in classes.items()
-    )
+    missing = sum(max(0, number - counts.get(split, {}).get(kind, 0)) for split, kind, number in _then(made))
     return Dataset(
         folder.name,
         folder,
@@ -98,16 +94,43 @@ def make_folder(path: Path) -> Path:
 
 
 def _look(folder: Path) -> tuple[dict[str, dict[str, int]], int]:
+    """Pictures of each split and class, and their bytes in all. What vanishes meanwhile does not count."""
     counts: dict[str, dict[str, int]] = {}
     size = 0
     for split in SPLITS:
-        for kind in sorted((folder / split).glob("*/")):
+        for kind in _entries(folder / split):
             if not kind.is_dir():
                 continue
-            found = [path for path in kind.iterdir() if path.suffix.lower() in PICTURES]
+            found = [each for each in map(_size, _entries(kind)) if each is not None]
             counts.setdefault(split, {})[kind.name] = len(found)
-            size += sum(path.stat().st_size for path in found)
+            size += sum(found)
     return counts, size
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder, by name; nothing where it cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a picture; None for what is none, such as a link that leads nowhere."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size if path.suffix.lower() in PICTURES and stat.S_ISREG(found.st_mode) else None
+
+
+def _then(made: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Split, class and number of pictures when the data set was made; nothing where that is not written."""
+    splits = made.get("counts")
+    for split, classes in splits.items() if isinstance(splits, dict) else ():
+        for kind, number in classes.items() if isinstance(classes, dict) else ():
+            if isinstance(number, int):
+                yield split, kind, number
 
 
 def _manifest(folder: Path) -> Mapping[str, Any]:

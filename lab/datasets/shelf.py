@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,9 @@ from lab.runtime.interrupts import held_back
 
 NAMES = {"food11": food11.NAME}
 """What is typed -> the folder."""
+
+PART = re.compile(r"(.+)-[0-9a-f]{8}\.zip\.part")
+"""The name of a download: the data set's folder, and the beginning of its address's fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,14 @@ Fill = Callable[[Path], Filled]
 """Puts the pictures into an empty folder."""
 
 
+@dataclass(frozen=True)
+class Partial:
+    """What was downloaded of a data set and not made one yet."""
+
+    name: str
+    bytes: int
+
+
 class Shelf:
     """The data sets of one folder, by default that of `home()`, which all labs share."""
 
@@ -44,6 +57,21 @@ class Shelf:
         """Where downloads lie until they are unpacked, also those that were interrupted."""
         return self.folder / ".downloads"
 
+    def partial(self) -> tuple[Partial, ...]:
+        """What has arrived of each data set whose download did not come to its end, by name."""
+        sizes: dict[str, int] = {}
+        for path in sorted(self.downloads.glob("*.zip.part")):
+            match = PART.fullmatch(path.name)
+            with contextlib.suppress(OSError):
+                if match:
+                    sizes[match[1]] = sizes.get(match[1], 0) + path.stat().st_size
+        return tuple(Partial(name, size) for name, size in sizes.items())
+
+    def forget(self, name: str) -> None:
+        """Delete what has arrived of the data set in the folder `name`, from whichever address."""
+        for path in self.downloads.glob(f"{glob.escape(name)}-{'[0-9a-f]' * 8}.zip.part*"):
+            path.unlink(missing_ok=True)
+
     def all(self) -> tuple[Dataset, ...]:
         """Every data set that is here, by name."""
         folders = sorted(self.folder.glob("[!.]*/")) if self.folder.is_dir() else []
@@ -51,8 +79,11 @@ class Shelf:
 
     def find(self, name: str) -> Dataset | None:
         """The data set of that name (`food11` or `Food-11`), or None when it is not here."""
-        wanted = NAMES.get(name.lower(), name)
-        return next((each for each in self.all() if each.name.lower() == wanted.lower()), None)
+        return next((each for each in self.all() if _same(each.name, name)), None)
+
+    def arrived(self, name: str) -> Partial | None:
+        """What was downloaded of the data set of that name, or None where nothing was."""
+        return next((each for each in self.partial() if _same(each.name, name)), None)
 
     def get(self, name: str) -> Dataset:
         """The data set of that name. Raises NotFoundError when it is not here."""
@@ -73,7 +104,9 @@ class Shelf:
             raise SetupError(
                 f"cannot write to {self.folder}", f"check its owner, or: export {HOME_VARIABLE}=/some/where"
             )
-        with lock(self.folder / ".lock", "the data sets"), disk(self.folder):
+        # Outside of what containers mount: whoever reads a lock can hold it.
+        held = self.folder.with_name(f".{self.folder.name}.lock")
+        with lock(held, "the data sets"), disk(self.folder):
             for name in NAMES.values():
                 if self._old(name).exists() and not (self.folder / name).exists():
                     self._old(name).rename(self.folder / name)
@@ -103,16 +136,17 @@ class Shelf:
         assert found is not None
         return found
 
-    def remove(self, name: str) -> Dataset:
-        """Delete a data set, and what was downloaded of it; returns what it was.
+    def remove(self, name: str) -> Dataset | None:
+        """Delete a data set, and what was downloaded of it; returns what it was, None for a download alone.
 
         Raises NotFoundError, SetupError.
         """
-        found = self.get(name)
+        arrived = self.arrived(name)
+        found = self.find(name) if arrived else self.get(name)
         with self.busy():
-            _remove(found.folder)
-            for path in self.downloads.glob(f"{found.name}-*"):
-                path.unlink()
+            if found is not None:
+                _remove(found.folder)
+            self.forget(found.name if found else arrived.name if arrived else name)
         return found
 
     def _new(self, name: str) -> Path:
@@ -152,6 +186,11 @@ def disk(folder: Path) -> Iterator[None]:
         where = error.filename or folder
         hint = "free some space" if error.errno == errno.ENOSPC else "check its owner and the disk"
         raise SetupError(f"cannot write {where}: {error.strerror or error}", hint) from error
+
+
+def _same(folder: str, name: str) -> bool:
+    """Whether a folder is what is meant by a name (`food11` or `Food-11`)."""
+    return folder.lower() == NAMES.get(name.lower(), name).lower()
 
 
 def _remove(path: Path) -> None:

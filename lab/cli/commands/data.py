@@ -116,19 +116,23 @@ def described(found: Dataset) -> str:
 @data.command("list")
 @pass_app
 def list_(app: App) -> None:
-    """List the data sets that are here, with the number of pictures and where they come from."""
+    """List the data sets that are here, with the number of pictures and where they come from.
+
+    What was downloaded of one and not made a data set yet is listed too."""
     shelf = app.core.shelf()
-    found = shelf.all()
+    found, arrived = shelf.all(), shelf.partial()
     if app.out.json_wanted:
         rows = [documents.dataset(each) for each in found]
-        app.out.document({"folder": str(shelf.folder), "datasets": rows})
+        parts = [{"name": each.name, "bytes": each.bytes} for each in arrived]
+        app.out.document({"folder": str(shelf.folder), "datasets": rows, "downloads": parts})
         return
-    if not found:
+    if not found and not arrived:
         app.out.line(f"no data sets in {shelf.folder}")
         app.out.note("get one with: labctl data food11, or labctl data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
-    app.out.show(render.table(columns, (_row(each) for each in found)))
+    parts = [(each.name, "download", "", "", "", text.size(each.bytes), "not unpacked") for each in arrived]
+    app.out.show(render.table(columns, [*map(_row, found), *parts]))
     app.out.note(f"they lie in {shelf.folder}")
 
 
@@ -145,19 +149,24 @@ def _row(found: Dataset) -> tuple[str, ...]:
 def rm(app: App, dataset: str, yes: bool) -> None:
     """Delete a data set, and what was downloaded of it. Nothing else deletes one."""
     shelf = app.core.shelf()
-    found = shelf.get(dataset)
+    arrived = shelf.arrived(dataset)
+    found = shelf.find(dataset) if arrived else shelf.get(dataset)
+    downloaded = [f"{text.size(arrived.bytes)} of a download"] if arrived else []
     if not yes:
-        message = f"this deletes, for good: {described(found)} in {found.folder}"
+        there = [f"{described(found)} in {found.folder}"] if found else []
+        message = f"this deletes, for good: {' and '.join([*there, *downloaded])}"
         if app.out.json_wanted or not asks():
             raise RefusedError(message, "say --yes to delete them; nothing was changed")
         click.echo(message, err=True)
         if not click.confirm("Delete?", default=False, err=True):
             raise RefusedError("not confirmed; nothing was changed")
     shelf.remove(dataset)
+    name = found.name if found else arrived.name if arrived else dataset
     if app.out.json_wanted:
-        app.out.document({"name": found.name, "removed": str(found.folder)})
+        app.out.document({"name": name, "removed": str(found.folder if found else shelf.downloads)})
         return
-    app.out.line(f"{found.name}: deleted, {text.size(found.bytes)}")
+    sizes = [*([text.size(found.bytes)] if found else []), *downloaded]
+    app.out.line(f"{name}: deleted, {' and '.join(sizes)}")
 
 
 COMMANDS = (data,)

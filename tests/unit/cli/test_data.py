@@ -60,7 +60,11 @@ def test_as_json_every_class_is_counted(labctl: Labctl, core: DataCore) -> None:
     assert answer["dataset"]["counts"]["training"]["class_10"] == 4
     assert answer["dataset"]["source"] == "drawn: 4 of each class, seed 7"
     assert answer["dataset"]["folder"] == str(core.place / "Food-11")
-    assert labctl.json("data", "list") == {"folder": str(core.place), "datasets": [answer["dataset"]]}
+    assert labctl.json("data", "list") == {
+        "folder": str(core.place),
+        "datasets": [answer["dataset"]],
+        "downloads": [],
+    }
 
 
 def test_where_photographs_come_from_is_handed_on(labctl: Labctl, core: DataCore) -> None:
@@ -125,6 +129,30 @@ def test_a_data_set_is_deleted_by_either_of_its_names(labctl: Labctl, core: Data
     }
     unknown = labctl("data", "rm", "food11", "--yes")
     assert (unknown.exit_code, "there: none" in unknown.stderr) == (3, True)
+
+
+def test_an_interrupted_download_is_listed_and_deleted(labctl: Labctl, core: DataCore) -> None:
+    (core.place / ".downloads").mkdir(parents=True)
+    part = core.place / ".downloads" / "Food-11-0123abcd.zip.part"
+    part.write_bytes(b"0" * 2000)
+
+    assert labctl.ok("data", "list").splitlines()[1].split()[:4] == ["Food-11", "download", "2.0", "kB"]
+    assert labctl.json("data", "list")["downloads"] == [{"name": "Food-11", "bytes": 2000}]
+    refused = labctl("data", "rm", "food11")
+    assert (refused.exit_code, "for good: 2.0 kB of a download" in refused.stderr) == (11, True)
+    assert part.exists()
+    assert labctl.ok("data", "rm", "food11", "--yes") == "Food-11: deleted, 2.0 kB of a download\n"
+    assert labctl.ok("data", "list").startswith("no data sets in ")
+
+
+def test_a_data_set_is_deleted_with_what_was_downloaded_of_it(labctl: Labctl, core: DataCore) -> None:
+    draw_food11(core.shelf(), 1)
+    (core.place / ".downloads").mkdir()
+    (core.place / ".downloads" / "Food-11-0123abcd.zip.part").write_bytes(b"0" * 2000)
+
+    assert "for good: 55 drawn pictures" in labctl("data", "rm", "food11").stderr
+    assert labctl.ok("data", "rm", "food11", "--yes").endswith(" and 2.0 kB of a download\n")
+    assert core.shelf().partial() == ()
 
 
 def test_progress_is_told_in_bytes_and_pictures_and_not_too_often() -> None:

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from lab.datasets import Dataset, Shelf, draw_food11, ensure, food11, get_food11, model
+from lab.datasets.getting import ChecksumError
 from lab.datasets.pictures import SIDE, draw
+from lab.datasets.shelf import Partial
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
 from tests.unit.datasets.archives import archive, entries
 from tests.unit.datasets.servers import Server
@@ -182,7 +184,7 @@ def test_an_archive_becomes_a_folder_for_each_split_and_class(shelf: Shelf) -> N
     assert (made.pictures, made.split("training"), made.synthetic) == (PUBLISHED, 45, False)
     assert (made.source, made.sha256) == (URL, hashlib.sha256(published()).hexdigest())
     assert (made.folder / "training/class_03/3_2.jpg").read_text() == "training/3_2.jpg"
-    assert names(shelf.folder) == {"Food-11", ".downloads", ".lock"}
+    assert names(shelf.folder) == {"Food-11", ".downloads"}
     assert names(shelf.downloads) == {"sha256.json"}, "the archive is not kept"
 
 
@@ -212,7 +214,7 @@ def test_an_interrupt_while_unpacking_leaves_nothing_half_and_keeps_the_download
 
     with pytest.raises(KeyboardInterrupt):
         get(shelf, Server(published()), on_progress=interrupt)
-    assert names(shelf.folder) == {".downloads", ".lock"}
+    assert names(shelf.folder) == {".downloads"}
     server = Server(b"")
     assert get(shelf, server)[0].pictures == PUBLISHED
     assert server.asked == []
@@ -232,22 +234,62 @@ def test_the_next_address_is_asked_where_the_first_gives_nothing(shelf: Shelf) -
     assert made.source == "https://mirror.org/f.zip"
 
 
-def test_another_checksum_than_asked_for_is_refused_and_the_archive_goes(shelf: Shelf) -> None:
-    with pytest.raises(SetupError, match=r"has the SHA-256 \w+, not 0000"):
+def test_a_mistyped_checksum_costs_no_second_download(shelf: Shelf) -> None:
+    with pytest.raises(
+        ChecksumError, match=r"has the SHA-256 \w+, not 0000.*; the download is kept"
+    ) as caught:
         get(shelf, Server(published()), sha256="0" * 64)
     assert shelf.all() == ()
-    assert names(shelf.downloads) == set()
-    wanted = hashlib.sha256(published()).hexdigest().upper()
-    assert get(shelf, Server(published()), sha256=wanted)[1]
+    assert [each.bytes for each in shelf.partial()] == [len(published())]
+    assert "--sha256 says which one you want" in caught.value.hint
+    (part,) = shelf.downloads.glob("*.part")
+    assert f"delete {part}" in caught.value.hint
+    server, wanted = Server(b""), hashlib.sha256(published()).hexdigest().upper()
+    assert get(shelf, server, sha256=wanted)[1]
+    assert server.asked == []
 
 
 def test_the_checksum_of_the_first_download_holds_for_the_next_one(shelf: Shelf) -> None:
     get(shelf, Server(published()))
     shelf.remove("food11")
     other = archive(iter([*entries()][::-1]))
-    with pytest.raises(SetupError, match="has the SHA-256"):
+    with pytest.raises(ChecksumError, match="has the SHA-256"):
         get(shelf, Server(other))
-    assert get(shelf, Server(other), sha256=hashlib.sha256(other).hexdigest())[1]
+    server = Server(b"")
+    assert get(shelf, server, sha256=hashlib.sha256(other).hexdigest())[1]
+    assert server.asked == [], "what had arrived was kept"
+
+
+def test_a_secret_in_an_address_is_written_nowhere(shelf: Shelf) -> None:
+    urls = ("https://me:passw0rd@example.org:444/food.zip?token=s3cret#s3cret",)
+
+    def interrupt(phase: str, done: int, total: int) -> None:
+        if phase == "unpack":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        get(shelf, Server(published()), urls, on_progress=interrupt)
+    said = [path.read_bytes() for path in shelf.downloads.iterdir()]
+    with pytest.raises(ChecksumError) as caught:
+        get(shelf, Server(published()), urls, sha256="0" * 64)
+    with pytest.raises(SetupError) as offline:
+        get(Shelf(shelf.folder.with_name("more")), Server(b"", offline=True), urls)
+    made, _ = get(shelf, Server(published()), urls)
+    said += [path.read_bytes() for path in shelf.downloads.iterdir()]
+    said += [
+        (made.folder / "dataset.json").read_bytes(),
+        str(caught.value).encode(),
+        caught.value.hint.encode(),
+    ]
+    said += [str(offline.value).encode()]
+    assert made.source == "https://example.org:444/food.zip"
+    assert not [text for text in said if b"s3cret" in text or b"passw0rd" in text]
+
+
+def test_two_links_that_differ_in_their_query_have_checksums_of_their_own(shelf: Shelf) -> None:
+    other = archive(iter([*entries()][::-1]))
+    get(shelf, Server(published()), ("https://example.org/get?id=1",))
+    assert get(shelf, Server(other), ("https://example.org/get?id=2",), force=True)[0].source
 
 
 @pytest.mark.parametrize("sha256", ["12", "g" * 64])
@@ -351,7 +393,7 @@ def test_something_else_is_not_replaced_unless_forced(shelf: Shelf) -> None:
     with pytest.raises(RefusedError, match="holds photographs, not drawn pictures"):
         draw_food11(shelf, 1)
     assert draw_food11(shelf, 1, force=True)[0].pictures == 55
-    assert names(shelf.folder) == {"Food-11", ".downloads", ".lock"}
+    assert names(shelf.folder) == {"Food-11", ".downloads"}
 
 
 @pytest.mark.parametrize(("number", "seed"), [(2, 0), (1, 3)])
@@ -406,12 +448,58 @@ def test_a_labctl_that_was_killed_between_two_data_sets_lost_neither(shelf: Shel
     (shelf.folder / ".new-Food-11").mkdir()
     again, new = draw_food11(shelf, 1)
     assert (again, new) == (there, False)
-    assert names(shelf.folder) == {"Food-11", ".lock"}
+    assert names(shelf.folder) == {"Food-11"}
 
 
 def test_one_labctl_at_a_time_changes_data_sets(shelf: Shelf) -> None:
     with shelf.busy(), pytest.raises(SetupError, match="another labctl is busy with the data sets"):
         draw_food11(Shelf(shelf.folder), 1)
+
+
+def test_the_lock_lies_outside_of_what_containers_mount_and_is_the_owners(shelf: Shelf) -> None:
+    before = os.umask(0o022)
+    try:
+        with shelf.busy():
+            assert names(shelf.folder) == set()
+    finally:
+        os.umask(before)
+    assert (shelf.folder.parent / ".data.lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_that_leads_nowhere_and_a_folder_named_like_a_picture_are_no_pictures(shelf: Shelf) -> None:
+    made, _ = draw_food11(shelf, 4)
+    one = made.folder / "training/class_00/0_0.png"
+    one.unlink()
+    one.symlink_to(made.folder / "nowhere.png")
+    (one.parent / "folder.png").mkdir()
+    (made.folder / "training/class_99").symlink_to(made.folder / "nowhere")
+    found = shelf.get("food11")
+    assert (found.missing, found.pictures) == (1, made.pictures - 1)
+
+
+def test_a_picture_that_goes_while_it_is_counted_is_none(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = draw_food11(shelf, 4)
+    gone = made.folder / "training/class_00/0_0.png"
+    entries_now = model._entries
+
+    def listed(folder: Path) -> list[Path]:
+        found = entries_now(folder)
+        gone.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(model, "_entries", listed)
+    assert shelf.get("food11").missing == 1
+
+
+@pytest.mark.parametrize(
+    "said", ['{"counts": [1]}', '{"counts": {"training": 5}}', '{"counts": {"training": {"a": "b"}}}', "[1]"]
+)
+def test_a_manifest_that_somebody_broke_says_nothing(shelf: Shelf, said: str) -> None:
+    made, _ = draw_food11(shelf, 4)
+    (made.folder / "dataset.json").write_text(said)
+    assert (shelf.get("food11").missing, shelf.get("food11").source) == (0, "")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -424,15 +512,44 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 # Removed
 
 
-def test_a_removed_data_set_takes_its_downloads_along(shelf: Shelf) -> None:
-    draw_food11(shelf, 1)
-    part = model.make_folder(shelf.downloads) / "Food-11-0123.zip.part"
-    part.write_bytes(b"x")
-    assert shelf.remove("food11").pictures == 55
+def downloaded(shelf: Shelf, *files: str) -> None:
+    folder = model.make_folder(shelf.downloads)
+    for file in files:
+        (folder / file).write_bytes(b"12345")
+
+
+PART = "Food-11-0123abcd.zip.part"
+OTHERS = ("Food-11-small-0123abcd.zip.part", "Food-110-0123abcd.zip.part", "sha256.json")
+
+
+def test_a_removed_data_set_takes_its_downloads_along_and_no_other_ones(shelf: Shelf) -> None:
+    there, _ = draw_food11(shelf, 1)
+    downloaded(shelf, PART, f"{PART}.json", *OTHERS)
+    assert shelf.remove("food11") == there
     assert shelf.all() == ()
-    assert not part.exists()
+    assert names(shelf.downloads) == set(OTHERS)
     with pytest.raises(NotFoundError, match="there is no data set 'food11'"):
         shelf.remove("food11")
+
+
+def test_a_download_without_a_data_set_is_known_and_can_be_removed(shelf: Shelf) -> None:
+    downloaded(shelf, PART, f"{PART}.json", "Food-11-00000000.zip.part", OTHERS[0])
+    assert shelf.partial() == (Partial("Food-11", 10), Partial("Food-11-small", 5))
+    assert shelf.arrived("food11") == Partial("Food-11", 10)
+    assert shelf.remove("food11") is None
+    assert names(shelf.downloads) == {OTHERS[0]}
+    with pytest.raises(NotFoundError, match="there is no data set 'food11'"):
+        shelf.remove("food11")
+
+
+def test_after_a_success_no_part_from_any_address_stays(shelf: Shelf, tmp_path: Path) -> None:
+    downloaded(shelf, PART)
+    get(shelf, Server(published()))
+    assert names(shelf.downloads) == {"sha256.json"}
+    downloaded(shelf, PART)
+    (tmp_path / "food.zip").write_bytes(published())
+    get_food11(shelf, file=tmp_path / "food.zip", force=True)
+    assert names(shelf.downloads) == {"sha256.json"}
 
 
 def test_a_link_to_data_elsewhere_is_removed_and_the_data_are_not(shelf: Shelf, tmp_path: Path) -> None:
