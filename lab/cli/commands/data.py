@@ -131,8 +131,8 @@ def list_(app: App) -> None:
         app.out.note("get one with: labctl data food11, or labctl data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
-    parts = [(each.name, "download", "", "", "", text.size(each.bytes), "not unpacked") for each in arrived]
-    app.out.show(render.table(columns, [*map(_row, found), *parts]))
+    more = [(each.name, "download", "", "", "", text.size(each.bytes), "not unpacked") for each in arrived]
+    app.out.show(render.table(columns, [*map(_row, found), *more]))
     app.out.note(f"they lie in {shelf.folder}")
 
 
