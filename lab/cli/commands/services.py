@@ -17,6 +17,7 @@ from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines
 from lab.cli.gpu_options import gpu_options, say_plan
 from lab.errors import LabDownError, LabError, RefusedError, ServiceError
+from lab.home import home
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -147,6 +148,11 @@ def stored(lab: Lab) -> str:
     return f"{text.count(len(found), 'checkpoint')} ({amount}) and every other stored object"
 
 
+def lessons_kept(name: str) -> int:
+    """Of how many lessons the folder of a lab holds results."""
+    return sum(1 for _ in (home() / name / "lessons").glob("lesson-*.json"))
+
+
 def asks() -> bool:
     """Whether somebody is there to answer a question."""
     return sys.stdin.isatty()
@@ -154,6 +160,9 @@ def asks() -> bool:
 
 def _confirm(app: App, what: str) -> None:
     message = f"--volumes deletes, for good: {what} of lab {app.settings.name}"
+    if lessons := lessons_kept(app.settings.name):
+        results = f"the results of {text.count(lessons, 'lesson')}"
+        message += f", and {results}; hand them in first: labctl lesson report"
     if app.out.json_wanted or not asks():
         raise RefusedError(message, "say --yes to delete them; nothing was changed")
     click.echo(message, err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +96,26 @@ def test_volumes_are_kept_where_nobody_can_be_asked(labctl: Labctl, arguments: l
     assert "2 checkpoints (2.0 MB) and every other stored object of lab raylab" in result.stderr
     assert "--yes" in result.stderr
     assert labctl.core.runtime.journal == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((), ""),
+        ((4,), ", and the results of 1 lesson; hand them in first: labctl lesson report"),
+        ((1, 7), ", and the results of 2 lessons; hand them in first: labctl lesson report"),
+    ],
+)
+def test_results_of_lessons_that_go_with_the_volumes_are_named(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numbers: tuple[int, ...], said: str
+) -> None:
+    monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
+    (tmp_path / "raylab" / "lessons").mkdir(parents=True)
+    for number in numbers:
+        (tmp_path / "raylab" / "lessons" / f"lesson-{number:02d}.json").write_text("{}")
+    result = labctl("down", "--volumes")
+    assert result.exit_code == 11
+    assert f"every other stored object of lab raylab{said}\n" in result.stderr
 
 
 def test_volumes_are_deleted_with_yes(labctl: Labctl) -> None:
