@@ -201,7 +201,12 @@ def test_the_backbone_is_chosen_by_the_rank_which_has_the_gpu_and_not_on_the_hea
         raise Started
 
     names = script("train_ray")
-    monkeypatch.setitem(names, "choose_backbone", lambda wanted: asked.append(wanted) or "small")
+
+    def choose(wanted: str) -> str:
+        asked.append(wanted)
+        return "small"
+
+    monkeypatch.setitem(names, "choose_backbone", choose)
     for each in ("ScalingConfig", "RunConfig", "FailureConfig"):
         monkeypatch.setitem(names, each, lambda *_, **__: None)
     monkeypatch.setitem(names, "TorchTrainer", start)

@@ -16,7 +16,7 @@ CHANCE = 1 / 11
 CLEARLY_ABOVE = 2.5 * CHANCE
 """What 55 pictures do not reach by luck: four standard deviations above chance."""
 
-SUBMIT = "run the notebook's cell that submits the job"
+SUBMIT = "run the notebook from its first cell"
 
 
 def job_succeeded(evidence: Evidence) -> Check:
@@ -43,7 +43,7 @@ def ran_on_a_gpu_node(evidence: Evidence) -> Check:
     found = f"on {service or 'no node'}, asking for {gpus:g} GPU and {cpus:g} CPU"
     if is_worker(service) and gpus >= 1:
         return passed(name, found)
-    return failed(name, found, "submit it with --entrypoint-num-gpus 1 --entrypoint-num-cpus 8")
+    return failed(name, found, f"{SUBMIT}, with --entrypoint-num-gpus 1 --entrypoint-num-cpus 8")
 
 
 def learned(evidence: Evidence) -> Check:
@@ -56,7 +56,7 @@ def learned(evidence: Evidence) -> Check:
     found = f"accuracy {float(printed[-1]):.2f}, guessing gives {CHANCE:.2f}"
     if float(printed[-1]) >= CLEARLY_ABOVE:
         return passed(name, found)
-    return failed(name, found, "train for more epochs")
+    return failed(name, found, f"{SUBMIT}, with more epochs: --epochs")
 
 
 LESSON = Lesson(

@@ -12,7 +12,7 @@ WAITED_SECONDS = 10.0
 GIVEN_UP_SECONDS = 840.0
 """From about 900 s on Ray gives a job up by itself; then nobody has cancelled it."""
 
-SUBMIT = "run the notebook's cell that submits the job"
+SUBMIT = "run the notebook from its first cell"
 
 
 def no_node_could_hold_it(evidence: Evidence) -> Check:
@@ -26,7 +26,7 @@ def no_node_could_hold_it(evidence: Evidence) -> Check:
     found = f"it asked for {asked:g} GPU; the largest node has {most:g}"
     if asked > most:
         return passed(name, found)
-    return failed(name, found, "submit it with --entrypoint-num-gpus 2")
+    return failed(name, found, f"{SUBMIT}, with --entrypoint-num-gpus 2")
 
 
 def waited_and_never_ran(evidence: Evidence) -> Check:
@@ -37,14 +37,14 @@ def waited_and_never_ran(evidence: Evidence) -> Check:
         return failed(name, "no job", SUBMIT)
     if job.node_id or job.exit_code is not None or job.status == "SUCCEEDED":
         where = evidence.service_of(job.node_id) or "a node"
-        return failed(name, f"it ran on {where} and ended {job.status}", "submit it for 2 GPUs of one node")
+        return failed(
+            name, f"it ran on {where} and ended {job.status}", f"{SUBMIT}, with --entrypoint-num-gpus 2"
+        )
     if job.ended_at is None:
         return passed(name, f"it is {job.status}")
     waited = job.ended_at - job.started_at
     if waited < WAITED_SECONDS:
-        return failed(
-            name, f"it waited only {waited:.0f} s", "submit it again, and look at it before you stop it"
-        )
+        return failed(name, f"it waited only {waited:.0f} s", f"{SUBMIT}, and look at it before you stop it")
     return passed(name, f"it waited {waited:.0f} s")
 
 
@@ -59,7 +59,7 @@ def was_cancelled(evidence: Evidence) -> Check:
             name, f"{job.submission_id} is still {job.status}", f"`labctl job stop {job.submission_id}`"
         )
     if job.ended_at - job.started_at >= GIVEN_UP_SECONDS:
-        return failed(name, "Ray gave it up after 15 minutes", "submit it again and stop it yourself")
+        return failed(name, "Ray gave it up after 15 minutes", f"{SUBMIT}, and stop it yourself")
     return passed(name, f"it ended {job.status}")
 
 

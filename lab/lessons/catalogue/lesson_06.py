@@ -19,7 +19,7 @@ IN_TURN = tuple(f"in-turn-{number}" for number in range(1, JOBS + 1))
 TOLERANCE_SECONDS = 2.0
 """By how much a recorded time may differ from that of Ray's list of jobs."""
 
-SUBMIT = "run the notebook's cells from the first one"
+SUBMIT = "run the notebook from its first cell"
 
 
 def all_succeeded(evidence: Evidence) -> Check:
@@ -44,7 +44,7 @@ def half_a_gpu_each(evidence: Evidence) -> Check:
     found = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
     if asked == [SHARE] * JOBS:
         return passed(name, f"GPU: {found}")
-    return failed(name, f"GPU: {found}", "submit them with --gpus 0.5 --cpus 4")
+    return failed(name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
 
 
 def packed_two_and_one(evidence: Evidence) -> Check:

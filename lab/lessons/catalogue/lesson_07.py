@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from lab.checks.model import Check
@@ -19,7 +20,7 @@ START_SECONDS = 600.0
 """How long the notebook's job may take to begin training."""
 
 POLL_SECONDS = 1.0
-SUBMIT = "run the notebook's cells from the first one"
+SUBMIT = "run the notebook from its first cell"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def fault_was_real(evidence: Evidence) -> Check:
     name = "the fault was real"
     told = story(evidence)
     if told is None:
-        return failed(name, "no attempt failed and was followed by another one", "break it sooner")
+        return failed(
+            name, "no attempt failed and was followed by another one", f"{SUBMIT}, and break it sooner"
+        )
     if told.newest is None:
         return failed(name, "it was broken before a checkpoint was stored", "wait for the first epochs")
     where = ", ".join(evidence.service_of(node) or "a lost node" for node in told.hit.nodes.values())
@@ -148,7 +151,8 @@ def break_a_node(lab: Lab, beside: Beside) -> None:
 
     Raises LabError when the job does not begin to train, or the node cannot be broken.
     """
-    job, target = _wait_for_training(lab, beside)
+    before = {job.submission_id for job in lab.jobs.list()}
+    job, target = _wait_for_training(lab, beside, before)
     request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH, timeout=START_SECONDS)
     beside(f"labctl fault-inject {target} --job {job}")
     outcome = inject(lab, request, lambda moment: beside(moment.text), sleep=beside.sleep)
@@ -156,12 +160,16 @@ def break_a_node(lab: Lab, beside: Beside) -> None:
         beside(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
 
 
-def _wait_for_training(lab: Lab, beside: Beside) -> tuple[str, str]:
-    """The lesson's job that runs, and the service on which its first rank trains. Raises WaitTimeoutError."""
+def _wait_for_training(lab: Lab, beside: Beside, before: Set[str]) -> tuple[str, str]:
+    """The lesson's job that runs, and the service on which its first rank trains.
+
+    Jobs that were there `before` are another run's. Raises WaitTimeoutError.
+    """
     seen = "the notebook has submitted no job"
     for _ in range(int(START_SECONDS / POLL_SECONDS)):
         for job in lab.jobs.list():
-            if job.final or not job.submission_id.startswith(f"{job_prefix(LESSON.number)}{PART}-"):
+            mine = job.submission_id.startswith(f"{job_prefix(LESSON.number)}{PART}-")
+            if job.final or not mine or job.submission_id in before:
                 continue
             seen = f"job {job.submission_id} is {job.status} and does not train"
             runs = lab.history(job.submission_id).runs

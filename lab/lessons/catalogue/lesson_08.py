@@ -30,10 +30,17 @@ class Trial:
 
 
 def trials(evidence: Evidence) -> tuple[Trial, ...]:
-    """The trials of the lesson's job that began to train."""
+    """The trials of the lesson's job that began to train and did not fail.
+
+    A trial has failed when its newest run ended with an error. One that Tune stopped has no end there.
+    """
     job = evidence.job(PART)
+    runs = evidence.histories[job.submission_id].runs if job else ()
+    errors = {run.name: run.error for run in runs}
     found: dict[str, Trial] = {}
-    for run in evidence.histories[job.submission_id].runs if job else ():
+    for run in runs:
+        if errors[run.name] is not None:
+            continue
         reached = max((a.furthest for a in run.attempts if a.furthest is not None), default=None)
         planned = run.plan.epochs if run.plan else None
         if reached is None or planned is None:
@@ -44,12 +51,12 @@ def trials(evidence: Evidence) -> tuple[Trial, ...]:
 
 
 def enough_trials(evidence: Evidence) -> Check:
-    """Ray Train ran several trials."""
+    """Ray Train ran several trials that did not fail."""
     name = "several settings were tried"
     found = f"{len(trials(evidence))} trials"
     if len(trials(evidence)) >= MIN_TRIALS:
         return passed(name, found)
-    return failed(name, found, f"at least {MIN_TRIALS}: submit it with --samples 8")
+    return failed(name, found, f"at least {MIN_TRIALS}: {SUBMIT}, with --samples 8")
 
 
 def stopped_early(evidence: Evidence) -> Check:
@@ -88,7 +95,7 @@ def best_found(evidence: Evidence) -> Check:
     if said is None:
         return failed(name, "the job's log names no best trial", "let the job end by itself")
     if float(said[1]) < CLEARLY_ABOVE:
-        return failed(name, said[0], "train for more epochs: --epochs")
+        return failed(name, said[0], f"{SUBMIT}, with more epochs: --epochs")
     return passed(name, said[0].removeprefix("best: "))
 
 

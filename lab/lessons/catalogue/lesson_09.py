@@ -7,6 +7,7 @@ from lab.lessons.model import Evidence, Lesson, failed, passed
 from lab.topology import State
 
 PART = "forgotten"
+AGAIN = "run the notebook from its first cell"
 
 
 def nothing_runs(evidence: Evidence) -> Check:
@@ -18,14 +19,20 @@ def nothing_runs(evidence: Evidence) -> Check:
 
 
 def forgotten_job_stopped(evidence: Evidence) -> Check:
-    """The job that would have run for an hour was stopped."""
+    """The job that would have run for an hour was stopped.
+
+    One that no node had started ends as FAILED, with neither a node nor an exit code.
+    """
     name = "the forgotten job was stopped"
     job = evidence.job(PART)
     if job is None:
-        return failed(name, f"there is no job lesson-09-{PART}-...", "run the notebook from its first cell")
+        return failed(name, f"there is no job lesson-09-{PART}-...", AGAIN)
     if job.status == "STOPPED":
         return passed(name, f"{job.submission_id} is STOPPED")
-    return failed(name, f"{job.submission_id} is {job.status}", f"`labctl job stop {job.submission_id}`")
+    if job.status == "FAILED" and not job.node_id and job.exit_code is None:
+        return passed(name, f"{job.submission_id} was taken out of the queue")
+    hint = AGAIN if job.final else f"`labctl job stop {job.submission_id}`"
+    return failed(name, f"{job.submission_id} is {job.status}", hint)
 
 
 def what_is_kept_was_counted(evidence: Evidence) -> Check:

@@ -13,7 +13,7 @@ CHANCE = 1 / 11
 CLEARLY_ABOVE = 2.5 * CHANCE
 """What 55 pictures do not reach by luck: four standard deviations above chance."""
 
-SUBMIT = "run the notebook's cell that submits the job"
+SUBMIT = "run the notebook from its first cell"
 
 
 def run_of(evidence: Evidence, part: str) -> Run | None:
@@ -56,7 +56,7 @@ def on_gpu_nodes(part: str, ranks: int, name: str) -> LessonCheck:
         found = f"{len(services)} on {', '.join(s or 'an unknown node' for s in services)}, {gpus:g} GPU each"
         if len(services) == len(set(services)) == ranks and all(map(is_worker, services)) and gpus >= 1:
             return passed(name, found)
-        return failed(name, found, f"submit it with --workers {ranks} --gpus 1")
+        return failed(name, found, f"{SUBMIT}, with --workers {ranks} --gpus 1")
 
     return check
 
@@ -73,7 +73,7 @@ def learned(part: str, name: str = "it learned something") -> LessonCheck:
         return (
             passed(name, found)
             if accuracy >= CLEARLY_ABOVE
-            else failed(name, found, "train for more epochs: --epochs")
+            else failed(name, found, f"{SUBMIT}, with more epochs: --epochs")
         )
 
     return check

@@ -151,6 +151,28 @@ def test_a_lab_that_is_down_with_its_objects_passes() -> None:
     assert failing(lesson_09.LESSON, evidence(9, stopped, status=status(), **KEPT)) == []
 
 
+def test_a_forgotten_job_that_never_started_was_taken_out_of_the_queue() -> None:
+    gone = job(name(9, "forgotten"), "FAILED", node_id="")
+    assert failing(lesson_09.LESSON, evidence(9, gone, status=status(), **KEPT)) == []
+    assert "out of the queue" in lesson_09.forgotten_job_stopped(evidence(9, gone)).detail
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "hint"),
+    [
+        ("SUCCEEDED", {}, "run the notebook from its first cell"),
+        ("FAILED", {}, "run the notebook from its first cell"),  # it ran, and broke
+        ("FAILED", {"node_id": "", "exit_code": 1}, "run the notebook from its first cell"),
+        ("PENDING", {"node_id": ""}, f"`labctl job stop {name(9, 'forgotten')}`"),
+    ],
+)
+def test_a_forgotten_job_that_ended_otherwise_was_not_stopped(
+    state: str, changes: dict[str, Any], hint: str
+) -> None:
+    told = lesson_09.forgotten_job_stopped(evidence(9, job(name(9, "forgotten"), state, **changes)))
+    assert (told.outcome, told.hint) == ("failed", hint)
+
+
 def test_what_still_runs_is_named() -> None:
     still = job(name(9, "forgotten"), "RUNNING")
     found = evidence(9, still, running=(still.submission_id, "raysubmit_1"), status=status("minio"), **KEPT)

@@ -183,6 +183,18 @@ def test_the_node_that_trains_is_broken_once_the_job_trains(
     assert beside.said == [f"labctl fault-inject ray-worker-1 --job {JOB}"]
 
 
+def test_a_job_of_another_run_that_still_trains_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
+) -> None:
+    world, run = World(), killed()
+    first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
+    lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
+    world.jobs.put(job(name(7, "break", "20270114-080000"), "RUNNING"))
+    beside = Beside(lambda second: world.jobs.put(job(JOB, "RUNNING")) if second == 3 else None)
+    break_a_node(lab, beside)
+    assert [request.job for request in asked] == [JOB]
+
+
 def test_a_job_that_never_trains_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
 ) -> None:
@@ -190,8 +202,7 @@ def test_a_job_that_never_trains_is_not_waited_for_for_ever(
     lab = trains(monkeypatch, world, History(()))
     with pytest.raises(WaitTimeoutError, match="has submitted no job, after 600 s"):
         break_a_node(lab, Beside())
-    world.jobs.put(job(JOB, "PENDING"))
-    beside = Beside()
+    beside = Beside(lambda second: world.jobs.put(job(JOB, "PENDING")))
     with pytest.raises(WaitTimeoutError, match=f"job {JOB} is PENDING and does not train"):
         break_a_node(lab, beside)
     assert beside.slept == START_SECONDS

@@ -197,6 +197,33 @@ def test_a_trial_that_was_started_again_counts_once_and_as_far_as_it_came() -> N
     assert [trial.epochs for trial in found] == [4, 4, 1, 4, 2, 1]
 
 
+def test_a_trial_that_failed_was_neither_tried_nor_stopped_early() -> None:
+    ended = [
+        Event("run_finished", AT + 90, TUNE, f"trial_{i}", 1, None, "", {"error": error})
+        for i, error in ((0, None), (1, "RuntimeError('broken')"))
+    ]
+    found = lesson_08.trials(tuned(*EPOCHS, again=tuple(ended)))
+    assert [trial.epochs for trial in found] == [4, 1, 4, 2, 1]
+    assert failing(
+        lesson_08.LESSON,
+        tuned(
+            4,
+            4,
+            4,
+            4,
+            4,
+            1,
+            again=tuple(
+                replace(event, run=f"trial_{5 - number}") for number, event in enumerate(reversed(ended))
+            ),
+        ),
+    ) == [
+        "several settings were tried",
+        "poor trials were stopped early, good ones were not",
+        "compute was saved",
+    ]
+
+
 @pytest.mark.parametrize(
     ("epochs", "failed"),
     [
