@@ -223,6 +223,12 @@ class Core:
 
         return results(lab)
 
+    def collect_lessons(self, lab: Lab) -> str:
+        """Copy results of lessons from the lab's store to this machine; why that failed, or nothing."""
+        from lab.lessons.run import collect
+
+        return collect(lab)
+
     def run_lesson(
         self,
         lab: Lab,

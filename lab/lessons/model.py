@@ -142,6 +142,13 @@ class JobRecord:
 
     submission_id: str
     status: str
+    started_at: float | None = None
+    """When Ray took it, seconds since the epoch, to the millisecond; None when Ray does not say."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as a result has it."""
+        told = {"submission_id": self.submission_id, "status": self.status}
+        return told if self.started_at is None else {**told, "started_at": round(self.started_at, 3)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,7 +199,7 @@ class LessonResult:
                     {"name": c.name, "passed": c.outcome == "passed", "detail": c.detail} for c in self.checks
                 ],
                 "measured": dict(self.measured),
-                "jobs": [{"submission_id": j.submission_id, "status": j.status} for j in self.jobs],
+                "jobs": [job.to_json() for job in self.jobs],
             }
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab import __version__
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.lessons.catalogue import numbers
+from lab.lessons.catalogue import find_lesson, numbers
 from lab.lessons.form import misfits
 from lab.lessons.model import digest, signed
 from lab.lessons.results import Document
@@ -28,7 +28,7 @@ def make_report(results: Mapping[int, Document], student: str, at: float) -> Doc
     Raises UsageError for a name that is none, RefusedError when there is no result.
     """
     name = " ".join(student.split())
-    if not name or len(name) > MOST_CHARACTERS or not name.isprintable():
+    if not _is_name(name):
         raise UsageError(f"--student {student!r}: not a name", f"1 to {MOST_CHARACTERS} letters")
     if not results:
         raise RefusedError("no lesson of this lab has a result yet", "`labctl lesson run 1`, or `check 1`")
@@ -46,6 +46,17 @@ def make_report(results: Mapping[int, Document], student: str, at: float) -> Doc
     )
 
 
+def _is_name(student: str) -> bool:
+    return (
+        0 < len(student) <= MOST_CHARACTERS and student.isprintable() and student == " ".join(student.split())
+    )
+
+
+def shown(text: str) -> str:
+    """What came in a file, on one line and without what a terminal would obey."""
+    return text if text.isprintable() else ascii(text)
+
+
 def read_report(path: Path) -> Any:
     """The JSON in a file that was handed in. Raises NotFoundError, UsageError."""
     try:
@@ -56,7 +67,9 @@ def read_report(path: Path) -> Any:
         raise NotFoundError(f"{path}: {error.strerror}", "give the file that a student handed in") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8, so it is no report") from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply, so it is no report") from error
+    except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}", "ask for the file again, unchanged") from error
 
 
@@ -65,11 +78,18 @@ def verify(document: Any) -> tuple[str, ...]:
 
     Who reads labctl's source can write a report that fits. This finds accidents, not fraud.
     """
-    wrong = tuple(misfits(document))
-    return wrong or tuple(_contradictions(document))
+    try:
+        wrong = tuple(misfits(document))
+        return wrong or tuple(_contradictions(document))
+    except RecursionError:
+        return ("it is nested too deeply",)
+    except UnicodeEncodeError:
+        return ("it holds half a character (a lone surrogate), which labctl does not write",)
 
 
 def _contradictions(report: Document) -> Iterator[str]:
+    if not _is_name(report["student"]):
+        yield f"the student's name is not one: {report['student'][:MOST_CHARACTERS]!a}"
     if report["sha256"] != digest(report):
         yield "the report was changed after it was written (its SHA-256 is another)"
     seen: set[int] = set()
@@ -80,10 +100,12 @@ def _contradictions(report: Document) -> Iterator[str]:
         seen.add(number)
         if number not in numbers():
             yield f"lesson {number} is unknown here"
+        elif len(result["checks"]) != (asked := _asked(number)):
+            yield f"lesson {number} has {len(result['checks'])} checks, not {asked}"
         if result["sha256"] != digest(result):
             yield f"the result of lesson {number} was changed after it was checked (its SHA-256 is another)"
         if result["student"] != report["student"]:
-            yield f"the result of lesson {number} is {result['student'] or 'nobody'}'s"
+            yield f"the result of lesson {number} is {shown(result['student'] or 'nobody')}'s"
         if result["passed"] != all(check["passed"] for check in result["checks"]):
             yield f"lesson {number} says passed: {result['passed']}, its checks say otherwise"
     passed = [result["lesson"] for result in report["results"] if result["passed"]]
@@ -91,17 +113,35 @@ def _contradictions(report: Document) -> Iterator[str]:
         yield f"the list of passed lessons is {report['passed']}, the results say {passed}"
 
 
+def _asked(lesson: int) -> int:
+    found = find_lesson(lesson)
+    return len(found.checks) + len(found.checks_after_down)
+
+
+LEAST_SHARED = 2
+"""Jobs that two reports must have in common to be called copied."""
+
+
 def copies(reports: Mapping[str, Document]) -> tuple[str, ...]:
-    """Where reports, by file, name the same jobs: two students did not run one job. A line each."""
-    owner: dict[str, tuple[str, str]] = {}
-    found = []
+    """Where reports, by file, name the same jobs: two students did not run one job. A line each.
+
+    A job is the same when lab, id and the millisecond in which Ray took it are: labs of one name, and ids of
+    one second, are common in a class. One such job may be the teacher's example; several are not.
+    """
+    owner: dict[tuple[str, str, float], tuple[str, str]] = {}
+    shared: dict[tuple[str, str, str], dict[tuple[str, str, float], int]] = {}
     for file, report in reports.items():
         for result in report["results"]:
             for job in result["jobs"]:
-                key = f"{result['lab']}/{job['submission_id']}"
+                if "started_at" not in job:
+                    continue
+                key = (result["lab"], job["submission_id"], job["started_at"])
                 first, student = owner.setdefault(key, (file, report["student"]))
                 if student != report["student"]:
-                    line = f"lesson {result['lesson']} in {file} has the jobs of {student}'s in {first}"
-                    if line not in found:
-                        found.append(line)
-    return tuple(found)
+                    shared.setdefault((file, first, student), {})[key] = result["lesson"]
+    return tuple(
+        f"lesson {lesson} in {file} has the jobs of {student}'s in {first}"
+        for (file, first, student), found in shared.items()
+        if len(found) >= LEAST_SHARED
+        for lesson in sorted(set(found.values()))
+    )

@@ -58,7 +58,16 @@ def judge(
         at=at,
         checks=(*(ask(check, evidence) for check in lesson.checks), *more),
         measured=evidence.records,
-        jobs=tuple(JobRecord(job.submission_id, job.status) for job in evidence.jobs),
+        jobs=tuple(JobRecord(job.submission_id, job.status, job.started_at) for job in evidence.jobs),
+    )
+
+
+def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
+    """The checks that only the host can ask, once the lab is down: the lesson is not passed yet."""
+    hint = f"on the host: `labctl lesson check {lesson.number}`, `labctl down`, and the check again"
+    return tuple(
+        Check(ask(check, evidence).name, "skipped", "asked once the lab is down", hint)
+        for check in lesson.checks_after_down
     )
 
 
@@ -112,9 +121,25 @@ def in_store(store: Store) -> dict[int, Document]:
     return {number: document for number, document in found.items() if document is not None}
 
 
-def _filed(place: Path, lesson: int) -> Document | None:
+def keep_look(place: Path, document: Document) -> None:
+    """Keep what was found last while the lab was up, whatever it was. Raises SetupError."""
+    write_private(place / look_name(int(document["lesson"])), dump(document) + "\n")
+
+
+def last_look(place: Path, lesson: int) -> Document | None:
+    """What was found last while the lab was up."""
+    return _filed(place, lesson, look_name(lesson))
+
+
+def look_name(lesson: int) -> str:
+    """The file on the host with what was found last while the lab was up."""
+    return f"last-look-{lesson:02d}.json"
+
+
+def _filed(place: Path, lesson: int, name: str = "") -> Document | None:
     try:
-        return _result(json.loads((place / file_name(lesson)).read_text(encoding="utf-8")), lesson)
+        text = (place / (name or file_name(lesson))).read_text(encoding="utf-8")
+        return _result(json.loads(text), lesson)
     except (OSError, ValueError):
         return None
 
@@ -156,7 +181,8 @@ def table(lesson: Lesson, result: LessonResult) -> list[str]:
     lines = []
     for check in result.checks:
         good = check.outcome == "passed"
-        lines.append(f"  {'ok  ' if good else 'FAIL'}  {check.name:<{width}}  {check.detail}".rstrip())
+        mark = "ok  " if good else "then" if check.outcome == "skipped" else "FAIL"
+        lines.append(f"  {mark}  {check.name:<{width}}  {check.detail}".rstrip())
         if check.hint and not good:
             lines.append(f"        {'':<{width}}  -> {check.hint}")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.at))
@@ -176,8 +202,11 @@ __all__ = [
     "in_store",
     "judge",
     "keep_in_store",
+    "keep_look",
     "keep_on_host",
+    "last_look",
     "newest",
+    "not_yet",
     "on_host",
     "store_key",
     "table",

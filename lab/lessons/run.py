@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab.checks.model import Check
 from lab.cluster import places
-from lab.errors import LabDownError, LabError, LessonError, RefusedError
+from lab.errors import LabDownError, LabError, RefusedError
 from lab.home import home
 from lab.lessons.evidence import gather
-from lab.lessons.model import Beside, Evidence, JobRecord, Lesson, LessonResult, NotebookOverError
-from lab.lessons.results import Document, ask, in_store, judge, keep_in_store, keep_on_host, newest, on_host
-from lab.runtime.base import OnProgress, Runtime, ignore_progress
+from lab.lessons.model import (
+    Beside,
+    Evidence,
+    JobRecord,
+    Lesson,
+    LessonResult,
+    NotebookOverError,
+    job_prefix,
+)
+from lab.lessons.notebook import OnStep, Step, execute_notebook
+from lab.lessons.results import (
+    Document,
+    ask,
+    in_store,
+    judge,
+    keep_in_store,
+    keep_look,
+    keep_on_host,
+    last_look,
+    newest,
+    on_host,
+)
+from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.interrupts import held_back
-from lab.topology import BUCKET, JUPYTER, LabSpec
+from lab.topology import STORE, LabSpec, State
 
 if TYPE_CHECKING:
     from lab.lab import Lab
-
-GRACE_SECONDS = 60.0
-"""How much longer than its notebook the process that executes it may take."""
 
 JOIN_SECONDS = 120.0
 """How long what runs beside a notebook may go on once the notebook has come to its end."""
@@ -34,27 +49,11 @@ JOIN_SECONDS = 120.0
 GIVE_UP_SECONDS = 30.0
 """The same when the notebook has failed: what was broken has to be mended."""
 
-STOP_SECONDS = 30.0
-
 LEAST_WORKERS = 2
 NEEDED_CPUS = 8
 """Logical CPUs of each worker that the course's commands ask for."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """Something that happened in a run. `kind`: `note`, `begin`, `cell`, `beside`."""
-
-    kind: str
-    text: str
-    number: int = 0
-    """Of the cell, counted from 1."""
-    of: int = 0
-    seconds: float | None = None
-    output: str = ""
-
-
-OnStep = Callable[[Step], None]
 GetData = Callable[[str, Callable[[str], None]], object]
 """Gets the dataset of that name, unless it is there; the function is for what a person should know."""
 
@@ -66,11 +65,30 @@ def place(lab: str) -> Path:
 
 def results(lab: Lab) -> dict[int, Document]:
     """The best result of each lesson, of those kept on this machine and, if the lab is up, in its store."""
-    kept = on_host(place(lab.name))
-    with contextlib.suppress(LabError):
-        if lab.status().up:
-            return newest(kept, in_store(lab.store))
-    return kept
+    collect(lab)
+    return on_host(place(lab.name))
+
+
+def collect(lab: Lab) -> str:
+    """Copy the results that notebooks left in the store to this machine, where they outlive the lab.
+
+    Returns why the store could not be asked, or nothing.
+    """
+    folder = place(lab.name)
+    try:
+        status = lab.status()
+        store = next((each for each in status.services if each.service == STORE), None)
+        if not status.up:
+            return f"lab {lab.name} is down"
+        if store is not None and store.state in (State.ABSENT, State.EXITED):
+            return f"{STORE} of lab {lab.name} is down"
+        kept = on_host(folder)
+        for number, document in newest(kept, in_store(lab.store)).items():
+            if document != kept.get(number):
+                keep_on_host(folder, document)
+    except LabError as error:
+        return error.message
+    return ""
 
 
 def run_lesson(
@@ -85,8 +103,9 @@ def run_lesson(
 ) -> LessonResult:
     """Do a lesson: boot the lab if it is down, get what the lesson needs, execute its notebook, check.
 
-    `spec` says what a lab that is down is started with. Raises LessonError when a cell fails, and what the
-    parts raise.
+    `spec` says what a lab that is down is started with. When a cell fails, or the notebook
+    is interrupted, the lesson's jobs are stopped. Raises LessonError when a cell fails, and what the parts
+    raise.
     """
     if not lab.status().up:
         lab.up(spec(), on_progress)
@@ -98,6 +117,7 @@ def run_lesson(
         execute_notebook(lab.runtime, lesson, on_step)
     except BaseException:
         beside.give_up()
+        stop_jobs(lab, lesson, on_step)
         raise
     beside.finish()
     if not lesson.checks_after_down:
@@ -108,6 +128,28 @@ def run_lesson(
     on_step(Step("note", f"taking lab {lab.name} down; its stored objects stay"))
     lab.down(on_progress=on_progress)
     return check_lesson(lab, lesson, clock=clock)
+
+
+def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
+    """Stop the lesson's jobs that have not ended: they would hold the GPUs against the next run.
+
+    What cannot be stopped is told.
+    """
+    try:
+        left = [job for job in lab.jobs.list() if not job.final]
+    except LabError as error:
+        on_step(
+            Step("note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}")
+        )
+        return
+    for job in left:
+        if not job.submission_id.startswith(job_prefix(lesson.number)):
+            continue
+        on_step(Step("note", f"stopping job {job.submission_id}"))
+        try:
+            lab.jobs.stop(job.submission_id)
+        except LabError as error:
+            on_step(Step("note", f"job {job.submission_id} is not stopped: {error.message}"))
 
 
 def check_lab(lab: Lab) -> None:
@@ -132,6 +174,9 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.
         more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
         result = judge(lesson, evidence, at=clock(), more=more)
         keep_in_store(lab.store, result)
+        collect(lab)
+        if lesson.checks_after_down:
+            keep_look(place(lab.name), result.to_json())
     elif lesson.checks_after_down:
         evidence = Evidence(lesson.number, status=status, kept=lab.runtime.kept())
         result = _after_down(lab, lesson, evidence, clock())
@@ -146,7 +191,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.
 
 def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
     """What was answered while the lab was up, and what can be answered now."""
-    before = on_host(place(lab.name)).get(lesson.number)
+    before = last_look(place(lab.name), lesson.number)
     if before is None:
         raise LabDownError(
             f"lab {lab.name} is down, and what lesson {lesson.number} looks at before was not looked at",
@@ -169,82 +214,10 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
         at=at,
         checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
         measured=before["measured"],
-        jobs=tuple(JobRecord(job["submission_id"], job["status"]) for job in before["jobs"]),
+        jobs=tuple(
+            JobRecord(job["submission_id"], job["status"], job.get("started_at")) for job in before["jobs"]
+        ),
     )
-
-
-def execute_notebook(runtime: Runtime, lesson: Lesson, on_step: OnStep) -> None:
-    """Execute the lesson's notebook in the lab's JupyterLab, telling each cell.
-
-    Interrupted, it ends the kernel. Raises LessonError when a cell fails, LabDownError when Jupyter does not
-    run.
-    """
-    reader = _Reader(on_step)
-    command = ("python", "-m", "lab.lessons.execute")
-    argv = (
-        *command,
-        f"notebooks/{lesson.notebook}",
-        *("--lesson", str(lesson.number)),
-        *("--seconds", f"{lesson.seconds:g}"),
-    )
-    try:
-        ended = runtime.execute(JUPYTER, argv, timeout=lesson.seconds + GRACE_SECONDS, on_line=reader.read)
-    except BaseException:
-        if reader.pid is not None:
-            with held_back(), contextlib.suppress(LabError):
-                runtime.execute(JUPYTER, (*command, "--stop", str(reader.pid)), timeout=STOP_SECONDS)
-        raise
-    if reader.failure is not None:
-        number, of, why = reader.failure
-        where = f"cell {number} of {of} of {lesson.notebook}" if number else lesson.notebook
-        kept = f"what it printed is in s3://{BUCKET}/{reader.stored}" if reader.stored else ""
-        raise LessonError(f"{where} failed: {why}", kept or "look at the workspace that Jupyter shows")
-    if ended.exit_code:
-        last = "\n".join(reader.others[-10:]) or "it said nothing"
-        raise LessonError(
-            f"{lesson.notebook} could not be executed (exit code {ended.exit_code}): {last}",
-            f"open it in JupyterLab: `labctl services`; look at `labctl logs {JUPYTER}`",
-        )
-
-
-class _Reader:
-    """Turns the lines of lab.lessons.execute into steps."""
-
-    def __init__(self, on_step: OnStep) -> None:
-        self.pid: int | None = None
-        self.failure: tuple[int, int, str] | None = None
-        self.stored = ""
-        self.others: list[str] = []
-        """Lines that are no events."""
-        self._on_step = on_step
-
-    def read(self, line: str) -> None:
-        """Take one line."""
-        event = _event(line)
-        match event.get("event"):
-            case "started":
-                self.pid = int(event["pid"])
-            case "begin" | "cell" as kind:
-                seconds = event.get("seconds")
-                self._on_step(
-                    Step(kind, event["line"], event["number"], event["of"], seconds, event.get("output", ""))
-                )
-            case "failed":
-                self.failure = event["number"], event["of"], event["error"]
-            case "stored":
-                self.stored = event["key"]
-                if not self.stored:
-                    self._on_step(Step("note", f"the executed notebook is not kept: {event['error']}"))
-            case _:
-                self.others.append(line)
-
-
-def _event(line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class Companion:
@@ -297,3 +270,15 @@ class Companion:
         if self._thread is not None:
             with held_back():
                 self._thread.join(GIVE_UP_SECONDS)
+
+
+__all__ = [
+    "OnStep",
+    "Step",
+    "check_lesson",
+    "collect",
+    "execute_notebook",
+    "results",
+    "run_lesson",
+    "stop_jobs",
+]

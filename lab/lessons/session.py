@@ -12,7 +12,7 @@ from lab.errors import ClusterError, JobError, NotFoundError, UsageError, WaitTi
 from lab.lessons.catalogue import find_lesson
 from lab.lessons.evidence import gather, read_records, write_records
 from lab.lessons.model import Lesson, LessonResult, job_prefix
-from lab.lessons.results import judge, keep_in_store, table
+from lab.lessons.results import judge, keep_in_store, not_yet, table
 
 if TYPE_CHECKING:
     from lab.jobs import Job
@@ -100,7 +100,10 @@ class Session:
                 )
             self._sleep(POLL_SECONDS)
         if found.status != "SUCCEEDED":
-            raise JobError(f"job {job} ended {found.status}: {found.message}{_last(text)}")
+            raise JobError(
+                f"job {job} ended {found.status}: {found.message}{_last(text)}",
+                "correct it, then run the notebook from its first cell: an id can be used once",
+            )
         return found
 
     def why(self, job: str) -> str:
@@ -128,9 +131,13 @@ class Session:
         return read_records(self.lab.store, self.lesson.number)[1].get(name)
 
     def check(self) -> LessonResult:
-        """Ask every check of the lesson, print the answers, and keep the result in the store."""
+        """Ask every check of the lesson, print the answers, and keep the result in the store.
+
+        What only the host can ask, once the lab is down, is told and stays open.
+        """
         evidence = gather(self.lab, self.lesson)
-        result = judge(self.lesson, evidence, at=self._clock())
+        more = not_yet(self.lesson, evidence)
+        result = judge(self.lesson, evidence, at=self._clock(), more=more)
         keep_in_store(self.lab.store, result)
         for line in table(self.lesson, result):
             self._say(line)

@@ -210,7 +210,14 @@ def lesson_report(app: App, student: str, output: Path | None, verify: tuple[Pat
     from lab.lessons.report import make_report
     from lab.lessons.results import dump
 
-    document = make_report(app.core.lesson_results(app.open().lab), student, time.time())
+    lab = app.open().lab
+    why = app.core.collect_lessons(lab)
+    if why:
+        app.out.note(
+            f"{why}, so its store was not asked: what a notebook checked by itself is in the report only if "
+            "`labctl down` or `labctl lesson` has seen it since"
+        )
+    document = make_report(app.core.lesson_results(lab), student, time.time())
     if output is not None:
         try:
             output.write_text(dump(document) + "\n", encoding="utf-8")
@@ -228,12 +235,17 @@ def _summary(report: dict[str, Any]) -> str:
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
-    from lab.lessons.report import copies, read_report, verify
+    from lab.lessons.report import copies, read_report, shown, verify
 
-    told, intact = [], {}
+    told: list[tuple[Path, Any, tuple[str, ...]]] = []
+    intact: dict[str, Any] = {}
     for file in files:
-        document = read_report(file)
-        problems = verify(document)
+        document = None
+        try:
+            document = read_report(file)
+            problems = verify(document)
+        except UsageError as unreadable:
+            problems = (unreadable.message,)
         if not problems:
             intact[str(file)] = document
         told.append((file, document if not problems else None, problems))
@@ -252,11 +264,13 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
         app.out.document({"reports": reports, "copies": list(same)})
     else:
         for file, document, problems in told:
-            app.out.line(f"{file}: {document['student']}{_summary(document)}" if document else f"{file}:")
+            app.out.line(
+                shown(f"{file}: {document['student']}{_summary(document)}" if document else f"{file}:")
+            )
             for problem in problems:
-                app.out.line(f"  does not fit: {problem}")
+                app.out.line(shown(f"  does not fit: {problem}"))
         for line in same:
-            app.out.line(f"copied: {line}")
+            app.out.line(shown(f"copied: {line}"))
     if len(intact) < len(files) or same:
         error = LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged")
         app.out.complain(error, document=False)

@@ -126,6 +126,8 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     lab = app.open().lab
     if volumes and not yes:
         _confirm(app, stored(lab))
+    if not volumes and lab.status().up and (why := app.core.collect_lessons(lab)):
+        app.out.note(f"results of lessons that only the store holds stay there: {why}")
     stopped = lab.down(volumes=volumes, on_progress=ProgressLines(app.out).progress)
     name = app.settings.name
     if app.out.json_wanted:

@@ -13,7 +13,7 @@ import pytest
 from lab.cli.core import Core
 from lab.errors import LabDownError, LessonError
 from lab.lab import Lab
-from lab.lessons.model import Lesson, LessonResult
+from lab.lessons.model import Lesson, LessonResult, signed
 from lab.lessons.run import OnStep, Step
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
@@ -36,9 +36,15 @@ class LessonCore(FakeCore):
     outcomes: dict[int, LessonResult] = field(default_factory=dict)
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     broken: BaseException | None = None
+    silent: str = ""
+    """Why the store cannot be asked."""
 
     def lesson_results(self, lab: Lab) -> dict[int, dict[str, Any]]:
         return self.results
+
+    def collect_lessons(self, lab: Lab) -> str:
+        self.requests.append(("collect", lab.status().up))
+        return self.silent
 
     def run_lesson(
         self,
@@ -105,7 +111,7 @@ def test_the_list_as_json(labctl: Labctl, core: LessonCore) -> None:
 def test_a_run_says_a_line_for_each_cell_and_shows_the_result(labctl: Labctl, core: LessonCore) -> None:
     shown = labctl("lesson", "run", "2")
     assert shown.exit_code == 0
-    assert shown.stdout.splitlines()[0].startswith("Lesson 2, A job: passed (2 of 2 checks)")
+    assert shown.stdout.splitlines()[0].startswith("Lesson 2, A job: passed (3 of 3 checks)")
     lines = shown.stderr.splitlines()
     assert lines[:2] == ["drew 330 pictures", "cell  1/2       0.6 s  session = Session(2)"]
     assert lines[2].strip() == "kill ray-worker-0"
@@ -195,7 +201,7 @@ def test_a_report_is_written_and_verified(labctl: Labctl, core: LessonCore, tmp_
 def test_reports_that_were_edited_or_copied_exit_with_19(
     labctl: Labctl, core: LessonCore, tmp_path: Path
 ) -> None:
-    core.results = {2: result().to_json()}
+    core.results = {2: result(jobs=("j-1", "j-2")).to_json()}
     ada, charles = tmp_path / "ada.json", tmp_path / "charles.json"
     for name, file in (("Ada", ada), ("Charles", charles)):
         labctl.ok("lesson", "report", "--student", name, "--output", str(file))
@@ -222,5 +228,63 @@ def test_a_report_needs_a_student_and_results_and_a_file_that_can_be_written(
     assert (shown.exit_code, str(nowhere) in shown.stderr) == (12, True)
     assert labctl("lesson", "report", "--verify", str(nowhere)).exit_code == 3
     assert labctl("lesson", "report", "--verify", str(nowhere), "--student", "Ada").exit_code == 2
-    (tmp_path / "text").write_text("hello")
-    assert labctl("lesson", "report", "--verify", str(tmp_path / "text")).exit_code == 2
+
+
+@pytest.mark.parametrize("content", ["hello", "[" * 100_000, '{"x": "\\ud800"}', "deep"])
+def test_a_file_that_is_no_report_is_told_and_the_others_are_still_looked_at(
+    labctl: Labctl, core: LessonCore, tmp_path: Path, content: str
+) -> None:
+    core.results = {2: result().to_json()}
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    labctl.ok("lesson", "report", "--student", "Ada", "--output", str(good))
+    if content == "deep":
+        nested = '{"x": ' * 5000 + "1" + "}" * 5000
+        deep = f'"measured": {nested}'
+        content = good.read_text().replace('"measured": {\n    "seconds": 12.5\n   }', deep)
+        assert deep in content
+    bad.write_text(content)
+    shown = labctl("lesson", "report", "--verify", str(bad), "--verify", str(good))
+    assert shown.exit_code == 19
+    assert f"{bad}:\n  does not fit: " in shown.stdout
+    assert f"{good}: Ada; passed: 2" in shown.stdout
+    document = labctl.json("lesson", "report", "--verify", str(bad), "--verify", str(good), code=19)
+    assert [bool(each["problems"]) for each in document["reports"]] == [True, False]
+
+
+def test_a_name_in_a_report_cannot_forge_what_is_printed(
+    labctl: Labctl, core: LessonCore, tmp_path: Path
+) -> None:
+    core.results = {2: result().to_json()}
+    file = tmp_path / "ada.json"
+    labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
+    document = json.loads(file.read_text())
+    forged = "Ada\n/x/charles.json: Charles; passed: 1, 2\x1b[2J"
+    results = [signed({**each, "student": forged}) for each in document["results"]]
+    file.write_text(json.dumps(signed({**document, "student": forged, "results": results})))
+    shown = labctl("lesson", "report", "--verify", str(file))
+    assert shown.exit_code == 19
+    assert "\x1b" not in shown.stdout
+    assert not any(line.startswith("/x/charles.json") for line in shown.stdout.splitlines())
+    assert "the student's name is not one" in shown.stdout
+
+
+def test_a_report_says_when_the_store_could_not_be_asked(labctl: Labctl, core: LessonCore) -> None:
+    core.results = {2: result().to_json()}
+    core.silent = "lab raylab is down"
+    shown = labctl("lesson", "report", "--student", "Ada")
+    assert shown.exit_code == 0
+    assert "lab raylab is down, so its store was not asked" in shown.stderr
+    core.silent = ""
+    assert labctl("lesson", "report", "--student", "Ada").stderr == ""
+
+
+def test_down_copies_the_results_of_notebooks_first_and_says_when_it_cannot(
+    labctl: Labctl, core: LessonCore
+) -> None:
+    core.silent = "the object store cannot be reached"
+    shown = labctl("down")
+    assert shown.exit_code == 0
+    assert "only the store holds stay there: the object store cannot be reached" in shown.stderr
+    assert core.requests == [("collect", True)]
+    assert ("down", False) in core.runtime.journal
+    assert "results" not in labctl("down").stderr, "a lab that is down already has nothing to copy"

@@ -24,9 +24,15 @@ from tests.unit.lessons.world import AT
 
 
 def result(
-    lesson: int = 2, *, good: bool = True, at: float = AT, jobs: tuple[str, ...] = ("j-1",)
+    lesson: int = 2,
+    *,
+    good: bool = True,
+    at: float = AT,
+    jobs: tuple[str, ...] = ("j-1",),
+    started_at: float | None = AT + 0.123,
 ) -> LessonResult:
     found = find_lesson(lesson)
+    others = len(found.checks) + len(found.checks_after_down) - 2
     return LessonResult(
         lesson=lesson,
         name=found.name,
@@ -38,9 +44,13 @@ def result(
         raylab_version="0.1.0",
         ray_version="2.60.0",
         at=at,
-        checks=(passed("first", "1 of 1"), passed("second", "ü") if good else failed("second", "0", "do it")),
+        checks=(
+            passed("first", "1 of 1"),
+            passed("second", "ü") if good else failed("second", "0", "do it"),
+            *(passed("another", "yes") for _ in range(others)),
+        ),
         measured={"seconds": 12.5},
-        jobs=tuple(JobRecord(each, "SUCCEEDED") for each in jobs),
+        jobs=tuple(JobRecord(each, "SUCCEEDED", started_at) for each in jobs),
     )
 
 
@@ -76,11 +86,12 @@ def test_the_results_json_is_a_contract() -> None:
         "checks": [
             {"name": "first", "passed": True, "detail": "1 of 1"},
             {"name": "second", "passed": True, "detail": "ü"},
+            {"name": "another", "passed": True, "detail": "yes"},
         ],
         "measured": {"seconds": 12.5},
-        "jobs": [{"submission_id": "j-1", "status": "SUCCEEDED"}],
+        "jobs": [{"submission_id": "j-1", "status": "SUCCEEDED", "started_at": AT + 0.123}],
     }
-    assert digest_given == "61ec797571c6ff0194c64e8f77b1948e328ac3599f669d27d49835e567abeb7c"
+    assert digest_given == "c27108f3f1d1618cf33abd4a9c8d59178218a0ce3f49167d4b2201685de6e247"
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
@@ -112,8 +123,13 @@ def test_a_notebook_in_a_container_is_checked_on_the_compose_runtime() -> None:
 
 def test_the_table_says_what_to_do_where_a_check_failed() -> None:
     lines = table(find_lesson(2), result(good=False))
-    assert lines[0].startswith("Lesson 2, A job: not passed yet (1 of 2 checks), 20")
-    assert [line.strip() for line in lines[1:]] == ["ok    first   1 of 1", "FAIL  second  0", "-> do it"]
+    assert lines[0].startswith("Lesson 2, A job: not passed yet (2 of 3 checks), 20")
+    assert [line.strip() for line in lines[1:]] == [
+        "ok    first    1 of 1",
+        "FAIL  second   0",
+        "-> do it",
+        "ok    another  yes",
+    ]
 
 
 # Kept
@@ -183,6 +199,26 @@ def _other_student(document: dict[str, Any]) -> None:
     document["results"][0] = signed({**document["results"][0], "student": "Charles"})
 
 
+def _fewer_checks(document: dict[str, Any]) -> None:
+    kept = document["results"][0]
+    document["results"][0] = signed({**kept, "checks": kept["checks"][:2]})
+
+
+def _odd_name(document: dict[str, Any]) -> None:
+    document["student"] = "Ada\n/x/charles.json: Charles; passed: 1\x1b[2J"
+
+
+def _half_a_character(document: dict[str, Any]) -> None:
+    document["results"][0]["title"] = "\ud800"
+
+
+def _deep(document: dict[str, Any]) -> None:
+    inner: dict[str, Any] = {}
+    document["results"][0]["measured"] = inner
+    for _ in range(100_000):
+        inner["x"] = inner = {}
+
+
 def _twice(document: dict[str, Any]) -> None:
     document["results"].append(document["results"][0])
 
@@ -203,6 +239,11 @@ def _claims(document: dict[str, Any]) -> None:
         (_other_student, "is Charles's"),
         (_twice, "lesson 2 is there twice"),
         (_unknown, "lesson 77 is unknown"),
+        (_fewer_checks, "lesson 2 has 2 checks, not 3"),
+        (_odd_name, r"name is not one: 'Ada\n/x/charles.json: Charles; passed: 1\x1b[2J'"),
+        (lambda document: document.update(student="x" * 101), "name is not one"),
+        (_half_a_character, "a lone surrogate"),
+        (_deep, "nested too deeply"),
         (_claims, "its checks say otherwise"),
         (lambda document: document.update(passed=[2, 3]), "the results say [2]"),
         (lambda document: document.pop("results"), "has no 'results'"),
@@ -222,7 +263,9 @@ def _claims(document: dict[str, Any]) -> None:
 def test_what_was_edited_does_not_fit(edit: Callable[[dict[str, Any]], object], found: str) -> None:
     document = copy.deepcopy(report())
     edit(document)
-    assert any(found in line for line in verify(document)), verify(document)
+    told = verify(document)
+    assert any(found in line for line in told), told
+    assert all(line.isprintable() for line in told)
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 5])
@@ -242,12 +285,34 @@ def test_the_schema_uses_only_words_that_are_understood() -> None:
     assert words(form.schema()) <= form.KNOWN
 
 
+def handed_in(student: str, *results: LessonResult) -> dict[str, Any]:
+    return make_report({each.lesson: each.to_json() for each in results}, student, AT)
+
+
 def test_two_students_with_the_same_jobs_are_noticed() -> None:
-    ada, charles = report(), make_report({2: result(jobs=("j-1",)).to_json()}, "Charles", AT)
+    ada, charles = report(), handed_in("Charles", result(), result(3, good=False, jobs=("j-2",)))
     assert copies({"ada.json": ada, "charles.json": charles}) == (
         "lesson 2 in charles.json has the jobs of Ada Lovelace's in ada.json",
+        "lesson 3 in charles.json has the jobs of Ada Lovelace's in ada.json",
     )
     assert copies({"ada.json": ada, "again.json": ada}) == ()
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (result(started_at=AT + 0.124), result(3, jobs=("j-2",), started_at=AT + 0.5)),  # in the same second
+        (result(), result(3, jobs=("j-3",))),  # one job alone
+        (result(started_at=None), result(3, jobs=("j-2",), started_at=None)),  # Ray did not say when
+    ],
+)
+def test_students_whose_jobs_have_the_same_names_are_not_accused(others: tuple[LessonResult, ...]) -> None:
+    ada = handed_in("Ada", result(), result(3, jobs=("j-2",)))
+    unknown = handed_in("Ada", result(started_at=None), result(3, jobs=("j-2",), started_at=None))
+    charles = handed_in("Charles", *others)
+    assert verify(charles) == ()
+    assert copies({"ada.json": ada, "charles.json": charles}) == ()
+    assert copies({"unknown.json": unknown, "charles.json": charles}) == ()
 
 
 def test_files_that_are_no_reports_are_refused(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lab.checks.model import Check
-from lab.errors import LabDownError, LabError, LessonError, RefusedError
+from lab.errors import LabDownError, LabError, LessonError, RefusedError, StoreError
 from lab.lessons.catalogue import find_lesson
-from lab.lessons.model import Beside, Evidence, Lesson, NotebookOverError, failed, passed
-from lab.lessons.results import file_name, store_key
-from lab.lessons.run import Step, check_lesson, results, run_lesson
+from lab.lessons.model import Beside, Evidence, Lesson, LessonResult, NotebookOverError, failed, passed
+from lab.lessons.results import file_name, keep_in_store, store_key
+from lab.lessons.run import Step, check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
 from lab.topology import JUPYTER, LabSpec
-from tests.unit.lessons.world import NODES, World
+from tests.unit.lessons.world import AT, NODES, World, job, name
 
 COMMAND = ("python", "-m", "lab.lessons.execute")
 
@@ -197,6 +197,32 @@ def test_an_interrupted_notebook_is_ended_where_it_runs_and_the_lab_stays(
     assert world.runtime.status().up
 
 
+def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
+    world: World, run: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, stuck = name(2, "plain"), name(2, "plain", "20270115-080001")
+    world.notebook(argv(lesson()), {"event": "failed", "number": 1, "of": 2, "error": "E: x"}, exit_code=3)
+    for number, each in enumerate((own, stuck, name(4, "one-worker"), "raysubmit_1")):
+        world.jobs.put(job(each, "RUNNING", started_at=AT + number))
+    world.jobs.unstoppable = {stuck}
+    with pytest.raises(LessonError):
+        run(lesson())
+    assert [each.submission_id for each in world.jobs.list() if each.final] == [own]
+    told = [step.text for step in run.steps]
+    assert f"stopping job {own}" in told
+    assert f"job {stuck} is not stopped: Ray could not stop job {stuck}" in told
+
+    def interrupted(*_: Any, **__: Any) -> Execution:
+        raise KeyboardInterrupt
+
+    world.jobs.unstoppable = set()
+    monkeypatch.setattr(world.runtime, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(lesson())
+    assert world.jobs.get(stuck).status == "STOPPED"
+    assert world.jobs.get("raysubmit_1").status == "RUNNING"
+
+
 # Beside the notebook
 
 
@@ -276,6 +302,28 @@ def test_by_hand_the_lesson_is_checked_before_and_after_down(world: World) -> No
     assert check_lesson(world.lab, ends(), clock=world.clock).passed, "twice in a row"
 
 
+def test_what_counts_after_down_is_the_last_look_and_not_an_older_better_result(
+    world: World, run: Runs, home: Path
+) -> None:
+    world.notebook(argv(ends()), *EVENTS)
+    assert run(ends()).passed
+    world.runtime.up(LabSpec())
+    worse = lesson(bad, checks_after_down=(is_down,))
+    assert not check_lesson(world.lab, worse, clock=world.clock).passed
+    world.runtime.down()
+    result = check_lesson(world.lab, worse, clock=world.clock)
+    assert [(check.name, check.outcome) for check in result.checks] == [("bad", "failed"), ("down", "passed")]
+    assert results(world.lab)[2]["passed"], "what was passed once stays passed"
+
+
+def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
+    world.jobs.put(job(name(2, "plain")))
+    first = check_lesson(world.lab, ends(), clock=world.clock)
+    world.runtime.down()
+    assert check_lesson(world.lab, ends(), clock=world.clock).jobs == first.jobs
+    assert first.jobs[0].started_at == AT + 10
+
+
 def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
     world.runtime.down()
     with pytest.raises(LabDownError, match="was not looked at"):
@@ -295,4 +343,39 @@ def test_results_of_notebooks_count_too_while_the_lab_is_up(world: World) -> Non
     done = Session(3, world.lab, say=world.said.append, clock=world.clock, sleep=world.clock.sleep).check()
     assert results(world.lab) == {3: done.to_json()}
     world.runtime.down()
-    assert results(world.lab) == {}
+    assert results(world.lab) == {3: done.to_json()}, "seen while the lab was up"
+
+
+def by_hand(world: World, number: int = 3) -> LessonResult:
+    """What a notebook checks, and leaves in the store alone."""
+    from lab.lessons.session import Session
+
+    begun = Session(number, world.lab, say=world.said.append, clock=world.clock, sleep=world.clock.sleep)
+    return begun.check()
+
+
+def test_a_check_of_one_lesson_copies_what_notebooks_left_of_the_others(world: World) -> None:
+    done = by_hand(world)
+    check_lesson(world.lab, lesson(), clock=world.clock)
+    world.runtime.down()
+    assert results(world.lab)[3] == done.to_json()
+
+
+def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_told(world: World) -> None:
+    done = by_hand(world)
+    world.store.failure = StoreError("the object store cannot be reached")
+    assert collect(world.lab) == "the object store cannot be reached"
+    world.store.failure = None
+    assert collect(world.lab) == ""
+    assert collect(world.lab) == "", "twice in a row"
+    world.runtime.down()
+    assert collect(world.lab) == "lab raylab is down"
+    assert results(world.lab) == {3: done.to_json()}
+
+
+def test_a_result_on_this_machine_is_not_replaced_by_an_older_one_of_the_store(world: World) -> None:
+    by_hand(world, 2)
+    world.clock.sleep(60)
+    newer = check_lesson(world.lab, lesson(bad), clock=world.clock)
+    keep_in_store(world.store, replace(newer, at=AT))
+    assert results(world.lab) == {2: newer.to_json()}

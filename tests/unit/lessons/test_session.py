@@ -71,8 +71,9 @@ def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: World) -> No
 def test_a_failed_job_raises_with_its_last_lines(world: World) -> None:
     begun = session(world)
     world.jobs.put(job("j", "FAILED", message="exit code 1"), "first\nno pictures in /mnt\n")
-    with pytest.raises(JobError, match=r"(?s)FAILED: exit code 1.*no pictures in /mnt"):
+    with pytest.raises(JobError, match=r"(?s)FAILED: exit code 1.*no pictures in /mnt") as caught:
         begun.wait("j")
+    assert "from its first cell: an id can be used once" in caught.value.hint
 
 
 def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world: World) -> None:
@@ -123,11 +124,25 @@ def test_the_self_check_prints_a_table_and_keeps_the_result(world: World) -> Non
     assert world.kept(store_key(2)) == result.to_json()
 
 
+def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: World) -> None:
+    begun = session(world, 9)
+    world.jobs.put(job(name(9, "forgotten"), "STOPPED"))
+    begun.record("kept", {"objects": 12, "bytes": 3400})
+    world.said.clear()
+    result = begun.check()
+    assert not result.passed
+    assert world.said[0].startswith("Lesson 9, Clean up: not passed yet (3 of 5 checks)")
+    told = [line.split()[0] for line in world.said[1:]]
+    assert told == ["ok", "ok", "ok", "then", "->", "then", "->"]
+    assert "labctl lesson check 9" in world.said[-1]
+    assert [each["passed"] for each in world.kept(store_key(9))["checks"]] == [True] * 3 + [False] * 2
+
+
 def test_a_student_who_did_nothing_is_told_what_to_do(world: World) -> None:
     result = session(world).check()
     assert not result.passed
     assert "not passed yet (0 of 3 checks)" in world.said[1]
-    assert any("-> run the notebook's cell that submits the job" in line for line in world.said)
+    assert any("-> run the notebook from its first cell" in line for line in world.said)
 
 
 def test_a_silent_store_is_an_error_of_the_first_cell(world: World) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lab.checks.model import Check
 from lab.cluster import Node, RayApi
-from lab.errors import NotFoundError
+from lab.errors import ClusterError, NotFoundError
 from lab.jobs import Job, Jobs
 from lab.lab import Lab
 from lab.ledger import History
@@ -88,6 +89,7 @@ class WorldJobs(Jobs):
         self.known: dict[str, Job] = {}
         self.becomes: dict[str, list[tuple[Job, str]]] = {}
         self.texts: dict[str, str] = {}
+        self.unstoppable: set[str] = set()
 
     def put(self, found: Job, text: str = "") -> None:
         self.known[found.submission_id] = found
@@ -112,7 +114,10 @@ class WorldJobs(Jobs):
         return self.texts[submission_id]
 
     def stop(self, submission_id: str) -> Job:
-        raise NotImplementedError
+        if submission_id in self.unstoppable:
+            raise ClusterError(f"Ray could not stop job {submission_id}")
+        self.put(replace(self.known[submission_id], status="STOPPED", ended_at=AT + 60))
+        return self.known[submission_id]
 
     def follow(self, submission_id: str, *_: Any) -> Iterator[str]:
         raise NotImplementedError
