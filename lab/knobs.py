@@ -25,15 +25,15 @@ DETECTION = (
     Knob("RAY_health_check_period_ms", "200", "3000", "the head asks every node up to five times a second"),
     Knob(
         "RAY_health_check_timeout_ms",
-        "400",
+        "800",
         "10000",
-        "a frozen node does not answer at all: waiting longer tells no more",
+        "a frozen node does not answer at all; one on a busy machine may need half a second",
     ),
     Knob(
         "RAY_health_check_failure_threshold",
-        "3",
+        "4",
         "5",
-        "three misses in a row, up to 1.8 s of silence, so that one slow answer kills nobody",
+        "four misses in a row, up to 4 s of silence, so that slow answers kill nobody",
     ),
     Knob(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",

@@ -22,10 +22,10 @@ def test_stock_settings_leave_detection_and_restart_to_ray() -> None:
     assert set(environment(stock=True)) == {knob.name for knob in HOUSEKEEPING}
 
 
-def test_the_slowest_detection_of_a_silent_node_stays_near_two_seconds() -> None:
+def test_the_slowest_detection_of_a_silent_node_stays_within_a_few_seconds() -> None:
     period, timeout = value("RAY_health_check_period_ms"), value("RAY_health_check_timeout_ms")
 
     slowest = value("RAY_health_check_failure_threshold") * (period + timeout)
 
-    assert 1000 <= slowest <= 2500
+    assert 2500 <= slowest <= 4500  # below, jobs that start at once on two cores cost living nodes
     assert all(float(knob.value) < float(knob.stock) for knob in DETECTION)
