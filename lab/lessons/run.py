@@ -88,6 +88,8 @@ def collect(lab: Lab) -> str:
                 keep_on_host(folder, document)
     except LabError as error:
         return error.message
+    except (OSError, ValueError) as error:  # `down` has to go on, whatever half-state the lab is in
+        return str(error)
     return ""
 
 

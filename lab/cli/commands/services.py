@@ -126,9 +126,10 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     lab = app.open().lab
     if volumes and not yes:
         _confirm(app, stored(lab))
-    if not volumes and lab.status().up and (why := app.core.collect_lessons(lab)):
-        app.out.note(f"results of lessons that only the store holds stay there: {why}")
+    why = "" if volumes else app.core.collect_lessons(lab)
     stopped = lab.down(volumes=volumes, on_progress=ProgressLines(app.out).progress)
+    if why and stopped:
+        app.out.note(f"results of lessons that only the store holds stay there: {why}")
     name = app.settings.name
     if app.out.json_wanted:
         app.out.document({"name": name, "stopped": list(stopped), "volumes_deleted": volumes})

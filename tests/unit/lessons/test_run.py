@@ -17,7 +17,7 @@ from lab.lessons.model import Beside, Evidence, Lesson, LessonResult, NotebookOv
 from lab.lessons.results import file_name, keep_in_store, store_key
 from lab.lessons.run import Step, check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
-from lab.topology import JUPYTER, LabSpec
+from lab.topology import JUPYTER, LabSpec, LabStatus
 from tests.unit.lessons.world import AT, NODES, World, job, name
 
 COMMAND = ("python", "-m", "lab.lessons.execute")
@@ -361,10 +361,17 @@ def test_a_check_of_one_lesson_copies_what_notebooks_left_of_the_others(world: W
     assert results(world.lab)[3] == done.to_json()
 
 
+def broken() -> LabStatus:
+    raise ValueError("half a state")
+
+
 def test_before_a_lab_goes_down_its_results_are_copied_and_a_silent_store_is_told(world: World) -> None:
     done = by_hand(world)
     world.store.failure = StoreError("the object store cannot be reached")
     assert collect(world.lab) == "the object store cannot be reached"
+    half = world.lab
+    half.status = broken  # type: ignore[method-assign]
+    assert collect(half) == "half a state"
     world.store.failure = None
     assert collect(world.lab) == ""
     assert collect(world.lab) == "", "twice in a row"
