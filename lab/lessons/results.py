@@ -13,8 +13,8 @@ from lab.checks.model import Check
 from lab.home import write_private
 from lab.lessons.catalogue import numbers
 from lab.lessons.evidence import folder
+from lab.lessons.form import misfits, schema
 from lab.lessons.model import (
-    RESULT_SCHEMA,
     Evidence,
     JobRecord,
     Lesson,
@@ -140,14 +140,14 @@ def _filed(place: Path, lesson: int, name: str = "") -> Document | None:
     try:
         text = (place / (name or file_name(lesson))).read_text(encoding="utf-8")
         return _result(json.loads(text), lesson)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
 def _stored(store: Store, lesson: int) -> Document | None:
     try:
         return _result(json.loads(store.get(store_key(lesson))), lesson)
-    except (MissingObjectError, ValueError):
+    except (MissingObjectError, ValueError, RecursionError):
         return None
 
 
@@ -168,7 +168,7 @@ def _rank(document: Document) -> tuple[bool, float]:
 
 def _result(document: Any, lesson: int) -> Document | None:
     """The document if it is an intact result of this lesson."""
-    if not isinstance(document, dict) or document.get("schema") != RESULT_SCHEMA:
+    if any(misfits(document, schema()["$defs"]["result"])):
         return None
     return (
         document if document.get("lesson") == lesson and document.get("sha256") == digest(document) else None

@@ -17,7 +17,17 @@ from lab.lessons import form
 from lab.lessons.catalogue import find_lesson
 from lab.lessons.model import Evidence, JobRecord, LessonResult, digest, failed, passed, signed
 from lab.lessons.report import copies, make_report, read_report, verify
-from lab.lessons.results import ask, in_store, judge, keep_in_store, keep_on_host, newest, on_host, table
+from lab.lessons.results import (
+    ask,
+    in_store,
+    judge,
+    keep_in_store,
+    keep_on_host,
+    newest,
+    on_host,
+    store_key,
+    table,
+)
 from lab.objectstore import FakeObjectStore
 from lab.topology import GpuPlan, LabStatus, Vendor
 from tests.unit.lessons.world import AT
@@ -159,6 +169,18 @@ def test_a_damaged_result_counts_as_none(tmp_path: Path, text: str) -> None:
     edited = {**result(3, good=False).to_json(), "passed": True}
     (tmp_path / "lesson-03.json").write_text(json.dumps(edited))
     assert on_host(tmp_path) == {}
+
+
+def test_what_a_student_put_into_the_store_counts_only_if_it_has_the_form_of_a_result() -> None:
+    store = FakeObjectStore()
+    kept = result().to_json()
+    deep = '{"x": ' * 100_000 + "1" + "}" * 100_000
+    without_time = signed({key: value for key, value in kept.items() if key not in ("at", "sha256")})
+    for text in (deep, json.dumps(without_time), json.dumps({**kept, "title": "\ud800"}), "[]"):
+        store.put(store_key(2), text.encode())
+        assert in_store(store) == {}
+    store.put(store_key(2), json.dumps(kept).encode())
+    assert in_store(store) == {2: kept}
 
 
 def test_of_two_results_the_one_that_passed_counts_then_the_newer() -> None:
