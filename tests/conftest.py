@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raylab")
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
     group.addoption("--part", action="append", default=[], help="a line for the summary")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is answered also where the tests were started in the background and inherit SIG_IGN."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -32,14 +31,6 @@ def shared_lab(item: pytest.Item) -> int:
     """0 for a test without a shared lab, then those of the lab of processes, then of containers."""
     used = getattr(item, "fixturenames", ())
     return 2 if "containers" in used else 1 if "shared" in used else 0
-
-
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> Iterator[None]:
-    """Commands answer Ctrl-C also where the tests were started in the background and inherit SIG_IGN."""
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, previous)
 
 
 @pytest.fixture(scope="session")

@@ -207,8 +207,9 @@ class ComposeRuntime(Runtime):
         return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, (*current.notes, *notes))
 
     def kept(self) -> tuple[str, ...]:
-        """See Runtime.kept: the store's volume. Raises EngineError, RefusedError."""
-        return tuple(name for name in self._holdings.check_volumes() if name.endswith("_objects"))
+        """See Runtime.kept: the store's volume, or its stand-in's. Raises EngineError, RefusedError."""
+        found = self._holdings.check_volumes()
+        return tuple(name for name in found if name.endswith(("_objects", "_objects-standin")))
 
     def spec(self) -> LabSpec:
         """See Runtime.spec."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,14 @@ from lab.cli.main import TerminatedError
 from tests.unit.cli.fakes import Labctl
 
 SIGNALS = [(signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.fixture(autouse=True)
+def not_under_nohup() -> Iterator[None]:
+    """A hang-up that is ignored, as under nohup, stays ignored: these tests are about the others."""
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, previous)
 
 
 @pytest.fixture

@@ -326,6 +326,15 @@ def test_down_asks_services_to_end_but_kills_nodes_and_keeps_what_is_stored(
     assert not (folder / "compose.env").exists()
 
 
+def test_what_is_kept_is_the_volume_of_the_store_or_of_its_stand_in(
+    up: ComposeRuntime, docker: FakeDocker, folder: Path
+) -> None:
+    for name in ("raylab-lab_objects-standin", "raylab-lab_metrics"):
+        docker.volumes.add(name)
+        docker.owners[name] = str(folder)
+    assert set(up.kept()) == {"raylab-lab_objects", "raylab-lab_objects-standin"}
+
+
 def test_down_with_volumes_keeps_nothing(up: ComposeRuntime, docker: FakeDocker, folder: Path) -> None:
     (folder / "lessons").mkdir()
     up.down(volumes=True)
