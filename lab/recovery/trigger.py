@@ -40,6 +40,7 @@ def wait_for_the_moment(
     sleep: Callable[[float], None],
 ) -> Node:
     """Wait until the trigger has come and the target runs a part of the job; returns the target's node."""
+    watch.target = request.target
     begin = clock()
     deadline = begin + request.timeout + (request.after_seconds or 0.0)
     wanted = _trigger_text(request)

@@ -22,6 +22,8 @@ class Watch:
 
     def __init__(self, lab: Lab, submission_id: str, clock: Callable[[], float]) -> None:
         self.submission_id = submission_id
+        self.target = ""
+        """The service that a fault is meant for, once that is known."""
         self._problems: dict[str, str] = {}
         self.nodes: tuple[Node, ...] = ()
         self.job: Job | None = None
@@ -63,8 +65,13 @@ class Watch:
 
     @property
     def run(self) -> Run | None:
-        """The run that is going on (the newest one)."""
-        return self.history.runs[-1] if self.history.runs else None
+        """The newest run; of several that go on at once, as under Ray Tune, the newest on the target."""
+        runs = self.history.runs
+        node = self.node_of(self.target) if self.target else None
+        on_target = [
+            run for run in runs if node and (attempt := _live(run)) and node.node_id in attempt.nodes.values()
+        ]
+        return (on_target or list(runs) or [None])[-1]
 
     @property
     def attempt(self) -> RunAttempt | None:
@@ -73,15 +80,21 @@ class Watch:
 
     @property
     def live_attempt(self) -> RunAttempt | None:
-        """The attempt that trains now, as far as the ledger says."""
-        run, attempt = self.run, self.attempt
-        if run is None or attempt is None or run.finished_at is not None or not attempt.nodes:
-            return None
-        return attempt if attempt.ended_at is None and attempt.failure_detected_at is None else None
+        """The attempt of that run that trains now, as far as the ledger says."""
+        return _live(self.run)
 
     def node_of(self, service: str) -> Node | None:
         """The living node of a service."""
         return next((n for n in reversed(self.nodes) if n.alive and n.service == service), None)
+
+
+def _live(run: Run | None) -> RunAttempt | None:
+    """The newest attempt of a run if it trains now, as far as the ledger says."""
+    if run is None or not run.attempts or run.finished_at is not None:
+        return None
+    newest = run.attempts[-1]
+    trains = newest.nodes and newest.ended_at is None and newest.failure_detected_at is None
+    return newest if trains else None
 
 
 def progress_name(run: Run | None) -> str:

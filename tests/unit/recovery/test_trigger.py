@@ -144,6 +144,22 @@ def test_a_target_without_a_rank_is_refused_at_once_and_told_where_the_job_runs(
     assert not world.calls()
 
 
+def test_of_several_runs_at_once_the_one_on_the_target_is_watched(world: World) -> None:
+    Training(world, on=(W0,))
+
+    def another() -> None:
+        world.write("run_started", run="other", num_workers=1, resources_per_worker={"CPU": 1.0}, config={})
+        workers = [{"rank": 0, "node_id": world.node_id(W1)}]
+        world.write("attempt_started", run="other", attempt=1, workers=workers)
+
+    world.clock.after(1.5, another)
+
+    outcome = world.inject(W0, after_epoch=3)
+
+    assert outcome.receipt is not None
+    assert outcome.receipt.attempts[0].nodes == ("ray-worker-0",)
+
+
 def test_a_target_that_runs_only_the_entrypoint_is_refused_with_the_reason(world: World) -> None:
     Training(world)
     world.jobs.put("RUNNING", node_id=world.node_id(W1))
