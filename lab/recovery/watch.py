@@ -71,7 +71,8 @@ class Watch:
         on_target = [
             run for run in runs if node and (attempt := _live(run)) and node.node_id in attempt.nodes.values()
         ]
-        return (on_target or list(runs) or [None])[-1]
+        found = on_target or list(runs)
+        return found[-1] if found else None
 
     @property
     def attempt(self) -> RunAttempt | None:

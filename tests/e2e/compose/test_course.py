@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.compose.bench import ContainerBench
-from tests.e2e.course import AS_GIVEN, CourseTests
+from tests.e2e.course import CourseTests
 
 
 class TestCourse(CourseTests):
-    LINES = ((AS_GIVEN, 2, 1.0),)  # half a GPU is what lesson 6 is about, on containers too
-
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:
         return box
