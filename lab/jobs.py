@@ -41,6 +41,17 @@ GIVE_UP = (
 )
 """Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
 
+RELEASE_SECONDS = 3.0
+"""How long Ray may take to give back by itself what a stopped job has reserved."""
+
+RELEASE = (
+    "import ray, sys; from ray._raylet import PlacementGroupID; from ray.util import placement_group as pg; "
+    "ray.init(logging_level='error'); "
+    "[pg.remove_placement_group(pg.PlacementGroup(PlacementGroupID.from_hex(i))) for i in sys.argv[1:]]"
+)
+"""Removes placement groups. Ray (2.60) forgets that of a training which is stopped while its ranks wait:
+it is placed once there is room, and holds that for ever."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -189,13 +200,15 @@ class Jobs:
             self._sleep(POLL_SECONDS)
 
     def stop(self, submission_id: str) -> Job:
-        """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); an ended job stays as it is.
+        """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); what it reserved is free then.
 
         One that waits for resources cannot answer: its place in the queue is given up, and it ends as FAILED.
+        One that has ended stays as it is, but what Ray still keeps for it is given back.
         Raises NotFoundError, ClusterError, WaitTimeoutError.
         """
         job = self.get(submission_id)
         if job.final:
+            self._release(job)
             return job
         reply = self._api.request("POST", f"/api/jobs/{quote(submission_id, safe='')}/stop", timeout=30)
         if reply.status != 200:
@@ -206,16 +219,50 @@ class Jobs:
             job = self.get(submission_id)
         if job.status == "PENDING":
             self._give_up(submission_id)
-        return self.wait(submission_id, STOP_SECONDS)
+        stopped = self.wait(submission_id, STOP_SECONDS)
+        self._release(stopped)
+        return stopped
 
     def _give_up(self, submission_id: str) -> None:
-        helper = self.submit(Submission(("python", "-c", GIVE_UP, submission_id)))
-        ended = self.wait(helper, GIVE_UP_SECONDS)
+        ended = self._helper(GIVE_UP, submission_id)
         if ended.status != "SUCCEEDED" and not self.get(submission_id).final:
             raise ClusterError(
                 f"Ray could not stop job {submission_id}: {_last_line(ended.message.encode())}"
             )
+
+    def _release(self, job: Job) -> None:
+        """Give back what is still reserved for an ended job, unless Ray does so itself."""
+        deadline = self._clock() + RELEASE_SECONDS
+        while left := self._reserved(job.driver_id):
+            if self._clock() >= deadline:
+                break
+            self._sleep(POLL_SECONDS)
+        if left and self._helper(RELEASE, *left).status != "SUCCEEDED" and self._reserved(job.driver_id):
+            raise ClusterError(
+                f"job {job.submission_id} has ended, but Ray still reserves its GPUs and CPUs",
+                "`labctl restart ray-head` frees them, and ends every running job",
+            )
+
+    def _reserved(self, driver_id: str) -> tuple[str, ...]:
+        """Ids of the placement groups that Ray keeps for a driver."""
+        if not driver_id:
+            return ()
+        answer = self._api.get("/api/v0/placement_groups?detail=1&limit=10000")
+        try:
+            return tuple(
+                str(row["placement_group_id"])
+                for row in answer["data"]["result"]["result"]
+                if row["creator_job_id"] == driver_id and row["state"] != "REMOVED"
+            )
+        except (KeyError, TypeError) as error:
+            raise ClusterError(f"Ray's list of placement groups has an unknown shape ({error!r})") from error
+
+    def _helper(self, code: str, *arguments: str) -> Job:
+        """Run Python code as a job of labctl's own, which is forgotten afterwards; returns how it ended."""
+        helper = self.submit(Submission(("python", "-c", code, *arguments)))
+        ended = self.wait(helper, GIVE_UP_SECONDS)
         self._api.request("DELETE", f"/api/jobs/{quote(helper, safe='')}")
+        return ended
 
     def _get_patiently(self, submission_id: str) -> Job:
         """Like `get`, but bears a dashboard that is silent for a while, as on a machine under full load."""

@@ -341,4 +341,50 @@ def test_a_waiting_job_whose_place_cannot_be_given_up_is_an_error() -> None:
         jobs.stop("j1")
 
 
+GROUPS = "GET /api/v0/placement_groups?detail=1&limit=10000"
+
+
+def groups(*rows: tuple[str, str, str]) -> dict[str, Any]:
+    keys = ("placement_group_id", "creator_job_id", "state")
+    return {"data": {"result": {"result": [dict(zip(keys, row, strict=True)) for row in rows]}}}
+
+
+OTHERS = (("aa", "07", "CREATED"), ("bb", "02", "REMOVED"))
+
+
+def test_what_ray_gives_back_by_itself_after_a_stop_is_only_waited_for() -> None:
+    turns = Turns(job(job_id="02"), job(status="STOPPED", job_id="02"))
+    reserved = Turns(groups(*OTHERS, ("cc", "02", "CREATED")), groups(*OTHERS))
+    jobs, api, clock = jobs_with({**HELPER, "GET /api/jobs/j1": turns, GROUPS: reserved})
+    assert jobs.stop("j1").status == "STOPPED"
+    assert clock.now == jobs_module.POLL_SECONDS
+    assert api.bodies("POST /api/jobs/") == []
+
+
+@pytest.mark.parametrize("state", ["PENDING", "CREATED"])
+def test_what_ray_forgets_to_give_back_is_given_back_also_for_a_job_that_ended_before(state: str) -> None:
+    done = job("helper", status="SUCCEEDED")
+    ended = job(status="STOPPED", job_id="02")
+    left = groups(*OTHERS, ("cc", "02", state))
+    jobs, api, clock = jobs_with(
+        {**HELPER, "GET /api/jobs/j1": ended, "GET /api/jobs/helper": done, GROUPS: left}
+    )
+    assert jobs.stop("j1").status == "STOPPED"
+    assert clock.now >= jobs_module.RELEASE_SECONDS
+    assert [body["entrypoint"].split()[-1] for body in api.bodies("POST /api/jobs/")] == ["cc"]
+    assert len(api.bodies("DELETE /api/jobs/helper")) == 1
+
+
+def test_what_cannot_be_given_back_is_an_error_with_the_way_out() -> None:
+    failed = job("helper", status="FAILED")
+    ended = job(status="STOPPED", job_id="02")
+    left = groups(("cc", "02", "CREATED"))
+    jobs, _, _ = jobs_with(
+        {**HELPER, "GET /api/jobs/j1": ended, "GET /api/jobs/helper": failed, GROUPS: left}
+    )
+    with pytest.raises(ClusterError, match="j1 has ended, but Ray still reserves") as caught:
+        jobs.stop("j1")
+    assert "labctl restart ray-head" in caught.value.hint
+
+
 # The working directory
