@@ -49,12 +49,13 @@ FLUSH_SECONDS = 2.0
 def submission_id() -> str:
     """The job's submission id, or `interactive-<Ray job id>` for a driver that was not submitted.
 
-    Ray's own configuration of the job has it in every process: a run may be started in one that is not the
-    entrypoint, as under Ray Tune.
+    Ray's own configuration of the job has it in every process of the cluster: a run may be started in one
+    that is not the entrypoint, as under Ray Tune. A driver that uses Ray's client is no process of the cluster.
     """
     from ray._private.worker import global_worker
 
-    submitted = global_worker.core_worker.get_job_config().metadata.get("job_submission_id")
+    core = getattr(global_worker, "core_worker", None)
+    submitted = core.get_job_config().metadata.get("job_submission_id") if core else None
     return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
 
 
