@@ -50,7 +50,7 @@ def submission_id() -> str:
     """The job's submission id, or `interactive-<Ray job id>` for a driver that was not submitted.
 
     Ray's own configuration of the job has it in every process of the cluster: a run may be started in one
-    that is not the entrypoint, as under Ray Tune. A driver that uses Ray's client is no process of the cluster.
+    that is not the entrypoint, as under Ray Tune. A driver that uses Ray's client is no such process.
     """
     from ray._private.worker import global_worker
 
