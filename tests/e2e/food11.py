@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,6 +23,11 @@ def pictures(shell: Shell) -> str:
     return str(drawn["dataset"]["folder"])
 
 
+def of_the_cluster(row: Mapping[str, Any]) -> bool:
+    """Whether this is an actor that Ray starts once for all jobs, whichever came first; it takes nothing."""
+    return bool(row.get("is_detached")) and not row["required_resources"]
+
+
 def holders(shell: Shell, job: str) -> list[str]:
     """What a job still holds in Ray: actors that live, placement groups that are not removed."""
     ray_job = shell.lab.api.get(f"/api/jobs/{job}")["job_id"]
@@ -29,7 +35,11 @@ def holders(shell: Shell, job: str) -> list[str]:
     for kind, key, gone in (("actors", "job_id", "DEAD"), ("placement_groups", "creator_job_id", "REMOVED")):
         rows: list[dict[str, Any]]
         rows = shell.lab.api.get(f"/api/v0/{kind}?detail=1&limit=1000")["data"]["result"]["result"]
-        found += [str(row) for row in rows if row[key] == ray_job and row["state"] != gone]
+        found += [
+            str(row)
+            for row in rows
+            if row[key] == ray_job and row["state"] != gone and not of_the_cluster(row)
+        ]
     return found
 
 
