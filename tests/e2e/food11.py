@@ -25,7 +25,7 @@ def pictures(shell: Shell) -> str:
 
 def of_the_cluster(row: Mapping[str, Any]) -> bool:
     """Whether this is an actor that Ray starts once for all jobs, whichever came first; it takes nothing."""
-    return bool(row.get("is_detached")) and not row["required_resources"]
+    return bool(row.get("is_detached")) and row.get("required_resources") == {}
 
 
 def holders(shell: Shell, job: str) -> list[str]:
