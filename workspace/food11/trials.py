@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Set
 from typing import Any
 
+import ray
 from ray import tune
+from ray.util.state import list_placement_groups
+
+RELEASE_SECONDS = 20.0
+"""How long the end may wait for the places of stopped trials; Ray takes about a second for each."""
 
 
 class Trials(tune.Callback):
@@ -48,6 +54,18 @@ class Trials(tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.failed.add(trial.trial_id)
         self.line(trial, "failed")
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        """Wait until stopped trials have given back their GPUs: Ray sees to that only while the job runs."""
+        job, deadline = ray.get_runtime_context().get_job_id(), time.monotonic() + RELEASE_SECONDS
+        try:
+            while time.monotonic() < deadline and any(
+                group.creator_job_id == job and group.state != "REMOVED"
+                for group in list_placement_groups(limit=1000)
+            ):
+                time.sleep(0.5)
+        except Exception as error:
+            print(f"the places of stopped trials could not be looked at: {error}", flush=True)
 
 
 def summary(results: Any, epochs: int, tuned: tuple[str, ...], lost: Set[str]) -> str:
