@@ -45,9 +45,10 @@ RELEASE_SECONDS = 3.0
 """How long Ray may take to give back by itself what a stopped job has reserved."""
 
 RELEASE = (
-    "import ray, sys; from ray._raylet import PlacementGroupID; from ray.util import placement_group as pg; "
+    "import ray, sys; from ray._raylet import PlacementGroupID as Id; "
+    "from ray.util.placement_group import PlacementGroup, remove_placement_group; "
     "ray.init(logging_level='error'); "
-    "[pg.remove_placement_group(pg.PlacementGroup(PlacementGroupID.from_hex(i))) for i in sys.argv[1:]]"
+    "[remove_placement_group(PlacementGroup(Id.from_hex(one))) for one in sys.argv[1:]]"
 )
 """Removes placement groups. Ray (2.60) forgets that of a training which is stopped while its ranks wait:
 it is placed once there is room, and holds that for ever."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.util.state import list_placement_groups
 
 RELEASE_SECONDS = 20.0
 """How long the end may wait for the places of stopped trials; Ray takes about a second for each."""
@@ -57,6 +56,8 @@ class Trials(tune.Callback):
 
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
         """Wait until stopped trials have given back their GPUs: Ray sees to that only while the job runs."""
+        from ray.util.state import list_placement_groups
+
         job, deadline = ray.get_runtime_context().get_job_id(), time.monotonic() + RELEASE_SECONDS
         try:
             while time.monotonic() < deadline and any(
