@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lab.allocation.snapshot import SUPERVISOR
 from lab.errors import ClusterError, LabError
 from lab.jobs import Job
 from lab.ledger import History, number
@@ -17,9 +18,6 @@ from lab.recovery.injection import RECEIPTS_PREFIX
 if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.objectstore import Store
-
-SUPERVISOR = "_ray_internal_job_actor_"
-"""What Ray 2.60 calls the actor that runs an entrypoint, before the submission id."""
 
 EARLY_SECONDS = 5.0
 """How much a job's start may lie before the lesson's: two clocks, and the cell that begins it."""
