@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lab.allocation.snapshot import SUPERVISOR
 from lab.checks.model import Check
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError, NotFoundError
 from lab.jobs import Job, Jobs
 from lab.lab import Lab
 from lab.ledger import History
-from lab.lessons.evidence import SUPERVISOR
 from lab.lessons.model import Evidence, LessonCheck
 from lab.objectstore import FakeObjectStore
 from lab.runtime.fake import FakeHost, FakeRuntime
