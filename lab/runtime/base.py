@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 
 from lab.errors import UnsupportedError
 from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress
@@ -36,6 +38,25 @@ class Usage:
     cpu_percent: float
     memory_bytes: int | None = None
     """None where the runtime does not measure it."""
+
+
+class Feature(str, Enum):
+    """What some runtimes give each service of its own, and some faults need."""
+
+    NETWORK = "network"
+    """A network interface, which can be cut off and slowed down."""
+    NETWORK_DELAY = "network-delay"
+    """A kernel that can delay what is sent over that interface."""
+    NETWORK_LOSS = "network-loss"
+    """A kernel that can lose part of what is sent over it."""
+    MEMORY_LIMIT = "memory-limit"
+    """A limit of its memory: what goes beyond is killed, and nothing else."""
+    SCRATCH_DISK = "scratch-disk"
+    """A small disk for temporary files, SCRATCH: when it is full, nothing else is."""
+
+
+SCRATCH = "/scratch"
+"""Where a node has its scratch disk, on runtimes with Feature.SCRATCH_DISK; TMPDIR names it too."""
 
 
 class Runtime(ABC):
@@ -118,6 +139,30 @@ class Runtime(ABC):
             "AWS_REGION": REGION,
         }
 
+    def missing(self, feature: Feature) -> str:
+        """Why the services of this runtime do not have this; empty when they do.
+
+        Raises EngineError where the answer takes a look at the machine.
+        """
+        return f"services of the {self.kind} runtime have no {feature.value} of their own"
+
+    def folder(self) -> Path:
+        """Where labctl keeps notes of this lab on this machine. It may not exist yet.
+
+        Raises UnsupportedError where there is none.
+        """
+        raise UnsupportedError(f"the {self.kind} runtime has no folder on this machine")
+
+    def set_training_key(self, enabled: bool) -> None:
+        """Let the object store refuse the training key from now on, or accept it again. Idempotent.
+
+        The root key is not touched. Takes effect within a second. Raises LabDownError, StoreError.
+        """
+        del enabled
+        raise UnsupportedError(
+            f"the {self.kind} runtime cannot take rights from the training key", "use another --runtime"
+        )
+
     # One service. All raise NotFoundError for a service this lab does not have, LabDownError when it is down.
 
     @abstractmethod
@@ -139,6 +184,40 @@ class Runtime(ABC):
     @abstractmethod
     def resume(self, service: str) -> None:
         """Let a paused service go on; does nothing to one that is not paused."""
+
+    def crash(self, service: str) -> None:
+        """SIGKILL every process of the service; it comes back by itself, as under a supervisor.
+
+        Does not wait for it. Raises EngineError, ServiceError.
+        """
+        raise self._cannot(f"crash {service}")
+
+    def disconnect(self, service: str) -> None:
+        """Cut the service off the lab's network; its processes go on. Idempotent. Raises EngineError."""
+        raise self._cannot(f"cut {service} off the network")
+
+    def reconnect(self, service: str) -> None:
+        """Undo `disconnect`: the same address and names. Idempotent. Raises EngineError."""
+        raise self._cannot(f"connect {service} to the network")
+
+    def impair(
+        self, service: str, *, delay_ms: float = 0.0, loss_percent: float = 0.0, rate_mbit: float = 0.0
+    ) -> None:
+        """Slow down what the service sends and gets, each way: 0 leaves that as it is. Replaces what was.
+
+        `delay_ms` is added to every packet, `loss_percent` of the packets are lost, and at most `rate_mbit`
+        (10^6 bits per second) get through. Raises UnsupportedError when the machine cannot do one of them,
+        EngineError.
+        """
+        del delay_ms, loss_percent, rate_mbit
+        raise self._cannot(f"slow down the network of {service}")
+
+    def unimpair(self, service: str) -> None:
+        """Undo `impair`. Idempotent; does nothing to a service that is down. Raises EngineError."""
+        raise self._cannot(f"speed up the network of {service}")
+
+    def _cannot(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"the {self.kind} runtime cannot {what}", "use --runtime compose")
 
     @abstractmethod
     def execute(

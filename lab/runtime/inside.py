@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError
-from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.http import http_status
 from lab.topology import (
     DEFAULT_LAB,
@@ -193,6 +193,44 @@ class InsideRuntime(Runtime):
     def resume(self, service: str) -> None:
         """Raises UnsupportedError."""
         raise self._host(f"resume {service}", f"restart {service}")
+
+    def missing(self, feature: Feature) -> str:
+        """See Runtime.missing."""
+        del feature
+        return f"only the host can tell: labctl faults --name {self.lab} there"
+
+    def folder(self) -> Path:
+        """Raises UnsupportedError."""
+        raise self._host("keep notes of the lab", "status")
+
+    def set_training_key(self, enabled: bool) -> None:
+        """Raises UnsupportedError."""
+        what = "let the store accept the training key" if enabled else "take the training key's rights"
+        raise self._host(what, "fault-inject minio --fault s3-credentials-revoked")
+
+    def crash(self, service: str) -> None:
+        """Raises UnsupportedError."""
+        raise self._host(f"crash {service}", f"fault-inject {service} --fault crash-restart")
+
+    def disconnect(self, service: str) -> None:
+        """Raises UnsupportedError."""
+        raise self._host(f"cut {service} off the network", f"fault-inject {service} --fault partition")
+
+    def reconnect(self, service: str) -> None:
+        """Raises UnsupportedError."""
+        raise self._host(f"connect {service} to the network", f"restart {service}")
+
+    def impair(
+        self, service: str, *, delay_ms: float = 0.0, loss_percent: float = 0.0, rate_mbit: float = 0.0
+    ) -> None:
+        """Raises UnsupportedError."""
+        del delay_ms, loss_percent, rate_mbit
+        what = f"slow down the network of {service}"
+        raise self._host(what, f"fault-inject {service} --fault slow-network")
+
+    def unimpair(self, service: str) -> None:
+        """Raises UnsupportedError."""
+        raise self._host(f"speed up the network of {service}", f"restart {service}")
 
     def execute(
         self,

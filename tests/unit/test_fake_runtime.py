@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
 
 from lab.errors import ClusterError, LabDownError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.runtime.base import Feature
 from lab.runtime.fake import FakeClock, FakeHost, FakeRuntime
 from lab.topology import HEAD, JUPYTER, STORE, LabSpec, Progress, State
 
@@ -225,3 +227,76 @@ def test_the_journal_has_every_call_with_its_lab_and_its_time() -> None:
     assert runtime.calls("kill") == (("kill", WORKER),)
     assert other.calls() == (("status",),)
     assert [call.at for call in host.journal] == [50.0, 55.0, 55.0]
+
+
+# Faults
+
+
+def test_a_crashed_node_comes_back_by_itself_as_a_new_one(runtime: FakeRuntime) -> None:
+    before = [node for node in runtime.nodes() if node.service == WORKER]
+    runtime.crash(WORKER)
+    assert state(runtime, WORKER) is State.EXITED
+    runtime.clock.sleep(2)
+    assert state(runtime, WORKER) is State.HEALTHY
+    after = [node for node in runtime.nodes() if node.service == WORKER and node.alive]
+    assert [node.node_id for node in after] != [node.node_id for node in before]
+
+
+def test_a_crashed_service_of_a_lab_that_went_down_meanwhile_stays_down(runtime: FakeRuntime) -> None:
+    runtime.crash(WORKER)
+    runtime.down()
+    runtime.clock.sleep(2)
+    assert not runtime.status().up
+
+
+def test_a_node_that_is_cut_off_dies_after_a_while_and_ends_itself_when_it_is_back(
+    runtime: FakeRuntime,
+) -> None:
+    runtime.disconnect(WORKER)
+    assert state(runtime, WORKER) is State.HEALTHY
+    runtime.clock.sleep(5)
+    assert state(runtime, WORKER) is State.RUNNING
+    runtime.reconnect(WORKER)
+    assert state(runtime, WORKER) is State.EXITED
+    runtime.start(WORKER)
+    assert runtime.status().healthy
+
+
+def test_a_short_cut_is_survived_also_by_a_node_that_was_paused_meanwhile(runtime: FakeRuntime) -> None:
+    node = next(node.node_id for node in runtime.nodes() if node.service == WORKER)
+    runtime.disconnect(WORKER)
+    runtime.pause(WORKER)
+    runtime.reconnect(WORKER)
+    runtime.clock.sleep(0.5)
+    runtime.resume(WORKER)
+    runtime.clock.sleep(5)
+    assert next(n.node_id for n in runtime.nodes() if n.service == WORKER and n.alive) == node
+
+
+def test_a_store_that_is_cut_off_does_not_answer(runtime: FakeRuntime) -> None:
+    runtime.disconnect(STORE)
+    assert state(runtime, STORE) is State.RUNNING
+    runtime.reconnect(STORE)
+    assert state(runtime, STORE) is State.HEALTHY
+
+
+def test_what_was_done_to_network_and_key_can_be_read(runtime: FakeRuntime) -> None:
+    runtime.impair(WORKER, rate_mbit=5)
+    assert runtime.impaired == {WORKER: {"delay_ms": 0.0, "loss_percent": 0.0, "rate_mbit": 5}}
+    runtime.unimpair(WORKER)
+    assert runtime.impaired == {}
+    runtime.set_training_key(False)
+    assert not runtime.training_key
+    assert runtime.missing(Feature.NETWORK) == ""
+    runtime.lack(Feature.NETWORK, "no wires")
+    assert runtime.missing(Feature.NETWORK) == "no wires"
+
+
+def test_its_folder_is_the_same_for_every_shell_and_goes_with_the_host() -> None:
+    host = FakeHost()
+    assert FakeRuntime("raylab", host).folder() == FakeRuntime("raylab", host).folder()
+    folder = host.folder
+    assert folder.exists()
+    del host
+    gc.collect()
+    assert not folder.exists()

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 
 from lab.cluster import Node
 from lab.errors import PortTakenError
-from lab.runtime.base import Execution
+from lab.runtime.base import Execution, Feature
 from lab.topology import HEAD, JUPYTER, STORE, LabSpec, ServiceStatus, State, is_node, is_worker
 
 NODE_SECONDS = 1.0
-"""Time from a node's falling silent (killed or frozen) to the cluster's declaring it dead."""
+"""Time from a node's falling silent (killed, frozen or cut off) to the cluster's declaring it dead."""
+
+BACK_SECONDS = 0.5
+"""Time from a crash to the new process."""
 
 FIRST_FREE_PORT = 20_000
 PORTS = ("dashboard", "gcs", "client", "s3", "jupyter")
@@ -83,6 +91,12 @@ class LabState:
     processes: dict[str, Process] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     """Node id -> node, oldest first. Lost with the head, which keeps it."""
+    cut: set[str] = field(default_factory=set)
+    """Services that are cut off the network."""
+    impaired: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Service -> how its network is slowed down."""
+    training_key: bool = True
+    """Whether the store accepts the training key."""
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -105,9 +119,10 @@ class LabState:
             return State.PAUSED
         if process.polls:
             return State.STARTING
-        if is_node(service) and not self._join(service, process):
-            return State.RUNNING
-        return State.HEALTHY
+        if is_node(service):
+            self._bury_silent()
+            return State.HEALTHY if self._join(service, process) else State.RUNNING
+        return State.RUNNING if service in self.cut else State.HEALTHY
 
     def status(self, service: str) -> ServiceStatus:
         """The same with its reason, and the process id of what runs."""
@@ -117,7 +132,7 @@ class LabState:
             State.ABSENT: "not started",
             State.STARTING: "not ready yet",
             State.PAUSED: "its processes are frozen",
-            State.RUNNING: "its node is not alive in Ray",
+            State.RUNNING: "its node is not alive in Ray" if is_node(service) else "it does not answer",
             State.EXITED: process.detail if process else "",
         }
         port = {STORE: "s3", HEAD: "dashboard", JUPYTER: "jupyter"}.get(service)
@@ -150,22 +165,41 @@ class LabState:
         self.end(service, "replaced")
         if service in self.processes:
             self._bury(self.processes[service], "the node was replaced")
+        self.cut.discard(service)
+        self.impaired.pop(service, None)
         self.processes[service] = Process(pid, polls)
 
     def resume(self, service: str) -> None:
         """Wake a paused service. As in Ray, a node that was declared dead meanwhile ends when it wakes."""
+        self.processes[service].paused_at = None
+        self._heard_again(service, "its node was declared dead while it was paused")
+
+    def disconnect(self, service: str) -> None:
+        """Cut a service off. Its node falls silent."""
+        self.cut.add(service)
         process = self.processes[service]
+        process.silent_since = process.silent_since or self.clock()
+
+    def reconnect(self, service: str) -> None:
+        """Undo `disconnect`. As in Ray, a node that was declared dead meanwhile ends itself."""
+        self.cut.discard(service)
+        process = self.processes.get(service)
+        if process is not None and process.alive:
+            self._heard_again(service, "its node was declared dead while it was cut off")
+
+    def _heard_again(self, service: str, detail: str) -> None:
+        process = self.processes[service]
+        if process.paused_at is not None or service in self.cut:
+            return
         self.node_list()
-        process.paused_at = process.silent_since = None
+        process.silent_since = None
         node = self.nodes.get(process.node_id)
         if is_worker(service) and process.node_id and not (node and node.alive):
-            process.alive, process.detail = False, "its node was declared dead while it was paused"
+            process.alive, process.detail = False, detail
 
     def node_list(self) -> tuple[Node, ...]:
         """The cluster's nodes, the dead ones included, oldest first."""
-        for process in self.processes.values():
-            if process.silent_since is not None and self.clock() >= process.silent_since + NODE_SECONDS:
-                self._bury(process, "the node did not answer")
+        self._bury_silent()
         for service in (HEAD, *self.spec.worker_services):
             self.state(service)  # a node joins when its service is ready
         return tuple(self.nodes.values())
@@ -174,6 +208,8 @@ class LabState:
         """Whether the service's node is in the cluster; a fresh one joins now if there is a cluster."""
         head = self.processes.get(HEAD)
         if head is None or not head.alive or head.paused_at is not None or head.polls:
+            return False
+        if not process.node_id and (service in self.cut or HEAD in self.cut):
             return False
         if not process.node_id:
             process.node_id = f"{process.pid:056x}"
@@ -185,6 +221,11 @@ class LabState:
             )
         node = self.nodes.get(process.node_id)
         return node is not None and node.alive
+
+    def _bury_silent(self) -> None:
+        for process in self.processes.values():
+            if process.silent_since is not None and self.clock() >= process.silent_since + NODE_SECONDS:
+                self._bury(process, "the node did not answer")
 
     def _bury(self, process: Process, reason: str) -> None:
         node = self.nodes.get(process.node_id)
@@ -211,7 +252,16 @@ class FakeHost:
     delays: dict[tuple[str, str], int] = field(default_factory=dict)
     answers: dict[tuple[str, str, tuple[str, ...]], Execution] = field(default_factory=dict)
     """(lab, service, command) -> how it ends."""
+    lacking: dict[Feature, str] = field(default_factory=dict)
+    """What the services do not have, and why."""
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
+
+    @cached_property
+    def folder(self) -> Path:
+        """A folder of its own on the real disk, deleted with the host."""
+        made = Path(tempfile.mkdtemp(prefix="raylab-fake-"))
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return made
 
     def choose_ports(self, spec: LabSpec) -> dict[str, int]:
         """A port for every name: the wanted one, else a free one. Raises PortTakenError."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from lab.cluster import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
-from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
-from lab.runtime.fake.host import Call, FakeHost, LabState
+from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
+from lab.runtime.fake.host import BACK_SECONDS, Call, FakeHost, LabState
 from lab.topology import (
     HEAD,
     Credentials,
@@ -115,6 +116,19 @@ class FakeRuntime(Runtime):
             jupyter=f"{lab.url('jupyter')}/lab?token=jupyter-{self.lab}",
         )
 
+    def missing(self, feature: Feature) -> str:
+        """See Runtime.missing: nothing is, but what a test said with `lack`."""
+        return self.host.lacking.get(feature, "")
+
+    def folder(self) -> Path:
+        """See Runtime.folder."""
+        return self.host.folder / self.lab
+
+    def set_training_key(self, enabled: bool) -> None:
+        """See Runtime.set_training_key. A test reads what is set in `training_key`."""
+        self._note("enable_key" if enabled else "disable_key")
+        self._up_lab().training_key = enabled
+
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -150,6 +164,53 @@ class FakeRuntime(Runtime):
         self._known(lab, service)
         if lab.state(service) is State.PAUSED:
             lab.resume(service)
+
+    def crash(self, service: str) -> None:
+        """See Runtime.crash. The new process is there BACK_SECONDS later."""
+        self._note("crash", service)
+        lab = self._running(service)
+        lab.end(service, "its processes were killed")
+        died = lab.processes[service]
+
+        def come_back() -> None:
+            if self.host.labs.get(self.lab) is lab and lab.processes[service] is died:
+                self._spawn(lab, service)
+
+        self.clock.after(BACK_SECONDS, come_back)
+
+    def disconnect(self, service: str) -> None:
+        """See Runtime.disconnect."""
+        self._note("disconnect", service)
+        lab = self._running(service)
+        if service not in lab.cut:
+            lab.disconnect(service)
+
+    def reconnect(self, service: str) -> None:
+        """See Runtime.reconnect."""
+        self._note("reconnect", service)
+        lab = self._up_lab()
+        self._known(lab, service)
+        if service in lab.cut:
+            lab.reconnect(service)
+
+    def impair(
+        self, service: str, *, delay_ms: float = 0.0, loss_percent: float = 0.0, rate_mbit: float = 0.0
+    ) -> None:
+        """See Runtime.impair. Nothing gets slower; a test reads what is set in `impaired`."""
+        self._note("impair", service)
+        lab = self._running(service)
+        lab.impaired[service] = {
+            "delay_ms": delay_ms,
+            "loss_percent": loss_percent,
+            "rate_mbit": rate_mbit,
+        }
+
+    def unimpair(self, service: str) -> None:
+        """See Runtime.unimpair."""
+        self._note("unimpair", service)
+        lab = self._up_lab()
+        self._known(lab, service)
+        lab.impaired.pop(service, None)
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start. A paused service stays paused. Without `wait`, a failure is in the status."""
@@ -203,6 +264,10 @@ class FakeRuntime(Runtime):
         """End a service as if by itself."""
         self._up_lab().end(service, detail)
 
+    def lack(self, feature: Feature, why: str) -> None:
+        """From now on the services of this machine do not have `feature`."""
+        self.host.lacking[feature] = why
+
     def say(self, service: str, line: str) -> None:
         """Append a line to the service's log."""
         self.host.logs.setdefault((self.lab, service), []).append(line)
@@ -229,6 +294,16 @@ class FakeRuntime(Runtime):
         """What the bucket holds: key -> content. Raises LabDownError."""
         self._up_lab()
         return self.host.objects[self.lab]
+
+    @property
+    def impaired(self) -> dict[str, dict[str, float]]:
+        """Service -> how its network is slowed down (see `impair`). Raises LabDownError."""
+        return self._up_lab().impaired
+
+    @property
+    def training_key(self) -> bool:
+        """Whether the store accepts the training key. Raises LabDownError."""
+        return self._up_lab().training_key
 
     # Inside
 

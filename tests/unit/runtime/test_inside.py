@@ -196,6 +196,13 @@ def test_a_key_that_cannot_be_read_is_named(environment: dict[str, str], variabl
         (lambda r: r.resume("ray-worker-0"), "restart ray-worker-0"),
         (lambda r: r.start("ray-worker-0"), "restart ray-worker-0"),
         (lambda r: r.logs("ray-head"), "logs ray-head"),
+        (lambda r: r.folder(), "status"),
+        (lambda r: r.set_training_key(False), "fault-inject minio --fault s3-credentials-revoked"),
+        (lambda r: r.crash("ray-worker-0"), "fault-inject ray-worker-0 --fault crash-restart"),
+        (lambda r: r.disconnect("ray-worker-0"), "fault-inject ray-worker-0 --fault partition"),
+        (lambda r: r.reconnect("ray-worker-0"), "restart ray-worker-0"),
+        (lambda r: r.impair("ray-worker-0", rate_mbit=1), "fault-inject ray-worker-0 --fault slow-network"),
+        (lambda r: r.unimpair("ray-worker-0"), "restart ray-worker-0"),
         (lambda r: r.execute("ray-head", ("true",)), "status"),
     ],
 )
