@@ -26,7 +26,8 @@ Say = Callable[[str], None]
 BUILDS_ON: dict[str, tuple[str, ...]] = {
     "cli": ("cli",),
     "local": ("cli", "local"),
-    "test": ("cli", "local", "test"),
+    "report": ("cli", "report"),
+    "test": ("cli", "local", "report", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -51,6 +52,9 @@ MODULES: dict[str, dict[str, str]] = {
         "sklearn": "scikit-learn",
         "torch": "torch",
         "xgboost": "xgboost",
+    },
+    "report": {
+        "matplotlib": "matplotlib",
     },
     "test": {
         "jsonschema": "jsonschema",

@@ -21,6 +21,7 @@ from lab.errors import SetupError
 PINNED = {
     "cli": "click==8.5.1\nrich==15.0.0\n",
     "local": "ray==2.60.0\ntorch==2.13.0\n",
+    "report": "matplotlib==3.11.2\n",
     "test": "pytest==9.2.0\n",
 }
 OK = 0
@@ -129,7 +130,7 @@ def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: Fa
 def test_a_group_brings_what_it_builds_on_in_one_pip_call_each(fake: FakeMachine) -> None:
     install(fake, "test", environ={pip.TORCH_INDEX: ""})
     files = [Path(call.split()[-1]).name for call in fake.did("pip install")]
-    assert files == ["cli.txt", "local.txt", "test.txt"]
+    assert files == ["cli.txt", "local.txt", "report.txt", "test.txt"]
 
 
 def test_changed_pins_are_installed_again_and_only_those(fake: FakeMachine, root: Path) -> None:
