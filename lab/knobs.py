@@ -41,6 +41,12 @@ DETECTION = (
         "2.0",
         "the Train controller looks at its workers (and takes their checkpoints) five times a second",
     ),
+    Knob(
+        "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",
+        "30",
+        "600",
+        "a rank that has not answered for so long is frozen; one that imports on a busy machine answers",
+    ),
 )
 """How fast the loss of a node is noticed."""
 
