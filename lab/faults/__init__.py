@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lab.errors import NotFoundError
-from lab.faults.base import Fault, FaultKind
+from lab.faults.base import Fault, FaultKind, Parameter, RankProcess, Scene, Scope
 from lab.faults.kill import Kill
 from lab.faults.pause import Pause
 from lab.faults.stop import Stop
 
-FAULTS: Mapping[str, Callable[[], Fault]] = {"kill": Kill, "stop": Stop, "pause": Pause}
+FAULTS: Mapping[str, Callable[[], Fault]] = {
+    "kill": Kill,
+    "stop": Stop,
+    "pause": Pause,
+}
 
 
 def catalogue() -> tuple[FaultKind, ...]:
@@ -25,4 +29,14 @@ def find_fault(name: str) -> Fault:
     return FAULTS[name]()
 
 
-__all__ = ["FAULTS", "Fault", "FaultKind", "catalogue", "find_fault"]
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "FaultKind",
+    "Parameter",
+    "RankProcess",
+    "Scene",
+    "Scope",
+    "catalogue",
+    "find_fault",
+]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.faults.base import Fault, FaultKind
-from lab.runtime.base import Runtime
+from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
+from lab.receipt.expected import Expected
 
 
 class Kill(Fault):
@@ -12,14 +12,16 @@ class Kill(Fault):
     kind = FaultKind(
         name="kill",
         summary="SIGKILL to every process of the node, as after a power cut",
-        parameters=("--for TIME: how long the node stays down (default: until training goes on elsewhere)",),
+        scope=Scope.NODE,
+        parameters=(lasting("how long the node stays down (default: until training goes on elsewhere)"),),
         revert="the node is started again and joins the cluster as a new one",
+        expected=Expected.NODE_LOST,
     )
 
-    def inject(self, runtime: Runtime, service: str) -> None:
+    def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
-        runtime.kill(service)
+        scene.runtime.kill(scene.target)
 
-    def revert(self, runtime: Runtime, service: str) -> None:
+    def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
-        runtime.start(service)
+        scene.runtime.start(scene.target)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.faults.base import Fault, FaultKind
-from lab.runtime.base import Runtime
+from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
+from lab.receipt.expected import Expected
 
 GRACE_SECONDS = 10.0
 """What is left after this is killed; `docker stop` waits as long."""
@@ -15,14 +15,16 @@ class Stop(Fault):
     kind = FaultKind(
         name="stop",
         summary="the node shuts down in order (SIGTERM), as before maintenance",
-        parameters=("--for TIME: how long the node stays down (default: until training goes on elsewhere)",),
+        scope=Scope.NODE,
+        parameters=(lasting("how long the node stays down (default: until training goes on elsewhere)"),),
         revert="the node is started again and joins the cluster as a new one",
+        expected=Expected.NODE_LOST,
     )
 
-    def inject(self, runtime: Runtime, service: str) -> None:
+    def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
-        runtime.stop(service, timeout=GRACE_SECONDS)
+        scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)
 
-    def revert(self, runtime: Runtime, service: str) -> None:
+    def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
-        runtime.start(service)
+        scene.runtime.start(scene.target)

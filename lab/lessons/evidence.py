@@ -13,7 +13,7 @@ from lab.jobs import Job
 from lab.ledger import History, number
 from lab.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
 from lab.objectstore import MissingObjectError
-from lab.recovery.injection import RECEIPTS_PREFIX
+from lab.recovery.proof import RECEIPTS_PREFIX
 
 if TYPE_CHECKING:
     from lab.lab import Lab

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from lab.ledger import Event, Files, Number
+from lab.receipt.expected import Expected
 from lab.topology import ServiceStatus
 
 SCHEMA = "recovery-receipt/1"
@@ -20,6 +21,8 @@ class Verdict(str, Enum):
     RESTARTED = "restarted-from-scratch"
     FAILED = "failed"
     NOT_VERIFIED = "not-verified"
+    AS_EXPECTED = "as-expected"
+    """What the fault's expectation says has happened, and nothing had to resume."""
     RECOVERED = "recovered"
 
 
@@ -35,6 +38,14 @@ class FaultRecord:
     at: float
     reverted_at: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    expected: Expected = Expected.NODE_LOST
+    """What is right after such a fault."""
+    damaged: tuple[str, ...] = ()
+    """URIs of the checkpoints that it damaged."""
+    store_refusals: int = 0
+    """How often, while it lasted, the store did not let labctl read the ledger."""
+    slowest_read: float = 0.0
+    """Seconds that labctl's slowest look at the ledger took while it lasted."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from lab.errors import RefusedError, UsageError
-from lab.faults import find_fault
+from lab.errors import RefusedError
+from lab.faults import Scene, find_fault
 from lab.lab import Lab
-from lab.recovery.injection import DOWN_TIME_LIMIT_SECONDS, RECEIPTS_PREFIX, Injection
+from lab.recovery.injection import Injection
+from lab.recovery.proof import RECEIPTS_PREFIX, prove
 from lab.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.recovery.trigger import check_target, wait_for_the_moment
 from lab.recovery.watch import Watch
@@ -29,23 +31,32 @@ def inject(
 ) -> Outcome:
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
 
-    The fault is reverted whatever happens, Ctrl-C included. Raises NotFoundError, RefusedError, LabDownError,
-    WaitTimeoutError (the moment to inject never came; nothing was changed), and what the revert raises.
+    The fault is reverted whatever happens, Ctrl-C included. Raises NotFoundError, UsageError, RefusedError,
+    UnsupportedError, LabDownError, WaitTimeoutError (the moment to inject never came; nothing was changed),
+    and what the revert raises.
     """
     fault = find_fault(request.kind)
-    if request.duration is not None and request.duration <= 0:
-        raise UsageError(f"--for {request.duration:g}: must be more than 0 seconds")
-    check_target(lab, request.target)
+    parameters = fault.kind.settle(request.given)
+    target = check_target(lab, request.target, fault.kind)
+    fault.refuse(Scene(lab.runtime, target, parameters=parameters))
     job = lab.jobs.get(request.job) if request.job else lab.running_job()
     if job.final:
         raise RefusedError(f"job {job.submission_id} has ended ({job.status})", "submit another one")
     watch = Watch(lab, job.submission_id, clock)
-    node = wait_for_the_moment(watch, request, on_moment, clock, sleep)
-    return Injection(lab, fault, request, watch, node, on_moment, clock, sleep).run(wait)
+    request = replace(request, target=target)
+    aim = wait_for_the_moment(watch, request, fault.kind, on_moment, clock, sleep)
+    injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
+    injection.run(to_the_end=wait)
+    if not wait:
+        injection.check()
+        return Outcome(injection.record(), None)
+    receipt, problem = prove(lab, watch, injection.record(), injection.problems)
+    if problem:
+        injection.timeline.tell("problem", None, problem)
+    return Outcome(receipt.fault, receipt)
 
 
 __all__ = [
-    "DOWN_TIME_LIMIT_SECONDS",
     "RECEIPTS_PREFIX",
     "FaultRequest",
     "Moment",

@@ -1,29 +1,24 @@
-"""One fault, from its injection to its receipt."""
+"""One fault, from its injection to its revert."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from lab.cluster import Node, places
-from lab.errors import StoreError
-from lab.faults import Fault
+from lab.cluster import places
+from lab.errors import WaitTimeoutError
+from lab.faults import Fault, Scene, Scope
 from lab.lab import Lab
 from lab.recovery.faultlog import FaultLog, LoggedFault
-from lab.recovery.request import FaultRequest, OnMoment, Outcome
+from lab.recovery.journal import Entry, Journal, myself
+from lab.recovery.request import FaultRequest, OnMoment
 from lab.recovery.revert import Revert
 from lab.recovery.timeline import Timeline
+from lab.recovery.trigger import Aim
 from lab.recovery.watch import POLL_SECONDS, Watch
 
 if TYPE_CHECKING:
-    from lab.receipt import FaultRecord, Receipt
-
-RECEIPTS_PREFIX = ".raylab/receipts"
-"""Where in the bucket the receipts are kept."""
-
-DOWN_TIME_LIMIT_SECONDS = 30.0
-"""A node that was killed or stopped comes back after this even if training has not gone on elsewhere."""
+    from lab.receipt import FaultRecord
 
 JOB_SECONDS = 3600.0
 """Deadline for the job to end once it has recovered."""
@@ -33,79 +28,155 @@ SETTLE_POLLS = 3
 
 
 class Injection:
-    """Injects a fault, follows what it does, reverts it, and judges the recovery."""
+    """Injects a fault, follows what it does, and reverts it."""
 
     def __init__(
         self,
         lab: Lab,
         fault: Fault,
         request: FaultRequest,
+        parameters: Mapping[str, float],
         watch: Watch,
-        node: Node,
+        aim: Aim,
         on_moment: OnMoment,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        """`node` is the target's; the watched job trains on it now."""
+        """`parameters` are all that the fault has; `aim` is what it hits, now."""
         self._lab, self._fault, self._request, self._watch = lab, fault, request, watch
-        self._node, self._on_moment, self._clock, self._sleep = node, on_moment, clock, sleep
+        self._aim, self._on_moment, self._clock, self._sleep = aim, on_moment, clock, sleep
+        self._target = aim.target
         self._hit = watch.attempt
-        self._duration = request.duration if request.duration is not None else fault.default_duration
-        self._revert = Revert(fault, lab, request.target, clock)
+        self._duration = parameters.get("for")
+        self._journal = Journal(lab.runtime.folder())
+        self.at = clock()
+        """When the fault began, in seconds since the epoch."""
+        self._entry = Entry(
+            fault.kind.name, self._target, watch.submission_id, self.at, *myself(), parameters
+        )
+        self._scene = Scene(
+            runtime=lab.runtime,
+            target=self._target,
+            job=watch.submission_id,
+            parameters=parameters,
+            store=lab.store,
+            ranks=aim.ranks,
+            checkpoints=aim.checkpoints,
+            remember=self._remember,
+        )
+        self._revert = Revert(fault, self._scene, clock)
+        self._felt = (0, 0.0)
+        self.timeline = Timeline(
+            watch, on_moment, target=self._target, node=aim.node, hit=self._hit, at=self.at
+        )
 
-    def run(self, wait: bool) -> Outcome:
-        """Do it all; without `wait`, only until the fault is reverted, and without a receipt.
+    def run(self, *, to_the_end: bool) -> None:
+        """Do it all; `to_the_end` of the job, else only until the fault is reverted.
 
-        A revert that fails makes a receipt that says so; without one it raises.
+        Raises RefusedError when another fault lasts on the target; what a revert raises is in `problems`.
         """
-        target = self._request.target
-        at = self._clock()
-        timeline = Timeline(
-            self._watch, self._on_moment, target=target, node=self._node, hit=self._hit, at=at
-        )
-        log = FaultLog(
-            self._lab.store, self._watch.submission_id, LoggedFault(self._request.kind, target, at)
-        )
+        self._journal.refuse_second(self._target)
+        timeline, kind = self.timeline, self._fault.kind.name
+        log = FaultLog(self._lab.store, self._watch.submission_id, LoggedFault(kind, self._target, self.at))
+        self._remember()
+        self._watch.felt_anew()
         try:
-            self._fault.inject(self._lab.runtime, target)
-            timeline.tell("fault", at, f"{self._request.kind} {target}")
+            self._fault.inject(self._scene)
+            if self._fault.fires:
+                self.at = timeline.at = self._fired()
+            timeline.tell("fault", self.at, f"{kind} {self._target}")
             log.record()
-            self._follow(timeline, log, to_the_end=wait)
+            self._follow(log, to_the_end=to_the_end)
         finally:
             try:
                 self._revert.finish()
             finally:
+                if self._revert.done_at is not None:
+                    self._journal.drop(self._entry)
                 if log.begun:
                     log.record(self._revert.done_at, again=True)
         if log.problem:
             timeline.tell("problem fault", None, log.problem)
-        if not wait:
-            self._revert.check()
-            return Outcome(self._record(at), None)
-        record = self._record(at)
-        return Outcome(record, self._judge(record, timeline))
 
-    def _follow(self, timeline: Timeline, log: FaultLog, *, to_the_end: bool) -> None:
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What a receipt has to know of the revert."""
+        return self._revert.problems
+
+    def check(self) -> None:
+        """Raises what the revert raised."""
+        self._revert.check()
+
+    def record(self) -> FaultRecord:
+        """The fault as it was."""
+        from lab.receipt import FaultRecord
+
+        kind = self._fault.kind
+        hit = self._aim.node or (self._watch.node_of(self._aim.ranks[0].service) if self._aim.ranks else None)
+        node = hit if kind.scope in (Scope.NODE, Scope.RANK) else None
+        refusals, slowest = self._felt
+        return FaultRecord(
+            kind=kind.name,
+            target=self._target,
+            node_id=node.node_id if node else "",
+            at=self.at,
+            reverted_at=self._revert.done_at,
+            parameters=dict(self._scene.parameters),
+            expected=kind.expected,
+            damaged=tuple(self._scene.memo.get("damaged", ())),
+            store_refusals=refusals,
+            slowest_read=slowest,
+        )
+
+    def _remember(self) -> None:
+        """The fault is on disk, with all it needs to undo itself."""
+        entry = self._entry
+        self._journal.keep(
+            Entry(
+                entry.kind, entry.target, entry.job, entry.at, entry.pid, entry.started, entry.parameters,
+                dict(self._scene.memo),
+            )
+        )  # fmt: skip
+
+    def _fired(self) -> float:
+        """When the fault that was armed has acted, by the ledger. Raises WaitTimeoutError."""
+        deadline = self._clock() + self._request.timeout
+        while True:
+            self._look()
+            fired = [e.at for e in self._watch.events if e.event == "fault_fired" and e.at >= self.at - 1.0]
+            if fired:
+                return fired[-1]
+            over = self._watch.job is not None and self._watch.job.final
+            if over or self._clock() >= deadline:
+                why = "the job has ended" if over else f"{self._request.timeout:g} s have passed"
+                raise WaitTimeoutError(
+                    f"{self._fault.kind.name} was armed on {self._target} and has not acted: {why}",
+                    "an earlier epoch, a longer training, or a longer --timeout",
+                )
+            self._sleep(POLL_SECONDS)
+
+    def _follow(self, log: FaultLog, *, to_the_end: bool) -> None:
         """Tell what happens, begin the revert when its time has come, and return when it is all over.
 
         That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline.
         """
-        revert = self._revert
-        deadline = timeline.at + (self._duration or 0.0) + self._request.timeout
+        revert, timeline = self._revert, self.timeline
+        deadline = self.at + (self._duration or 0.0) + self._request.timeout
         while True:
-            self._look(timeline)
+            self._look()
             now = self._clock()
-            if not revert.begun and self._time_to_revert(timeline, now - timeline.at):
+            if not revert.begun and self._time_to_revert(now - self.at):
+                self._felt = self._watch.felt
                 revert.begin()
             reverted = revert.ended
             if revert.done_at is not None:
-                timeline.tell("reverted", revert.done_at, f"{self._request.target} is healthy again")
+                timeline.tell("reverted", revert.done_at, f"{self._target} is healthy again")
                 log.record(revert.done_at)
             job = self._watch.job
             if reverted and job is not None and job.final:
                 for _ in range(SETTLE_POLLS):
                     self._sleep(POLL_SECONDS)
-                    self._look(timeline)
+                    self._look()
                 timeline.tell("job_finished", job.ended_at, f"job {job.submission_id}: {job.status}")
                 return
             if reverted and not to_the_end:
@@ -114,82 +185,24 @@ class Injection:
                 return
             self._sleep(POLL_SECONDS)
 
-    def _look(self, timeline: Timeline) -> None:
+    def _look(self) -> None:
         self._watch.poll()
-        timeline.look()
+        self.timeline.look()
 
-    def _time_to_revert(self, timeline: Timeline, elapsed: float) -> bool:
+    def _time_to_revert(self, elapsed: float) -> bool:
         if self._duration is not None:
             return elapsed >= self._duration
-        if "first_report" in timeline.told or elapsed >= DOWN_TIME_LIMIT_SECONDS:
+        if "first_report" in self.timeline.told or elapsed >= self._fault.patience:
             return True
         if self._watch.job is not None and self._watch.job.final:
             return True
-        return "node_dead" in timeline.told and not self._rest_can_hold(timeline)
+        lost = self._fault.kind.scope is Scope.NODE and "node_dead" in self.timeline.told
+        return lost and not self._rest_can_hold()
 
-    def _rest_can_hold(self, timeline: Timeline) -> bool:
+    def _rest_can_hold(self) -> bool:
         """Whether the other nodes could run all ranks of the attempt that was hit, were they free."""
-        plan = timeline.run.plan if timeline.run else None
+        run = self.timeline.run
+        plan = run.plan if run else None
         ranks = len(self._hit.nodes) if self._hit else 1
-        others = tuple(node for node in self._watch.nodes if node.service != self._request.target)
+        others = tuple(node for node in self._watch.nodes if node.service != self._target)
         return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks
-
-    def _record(self, at: float) -> FaultRecord:
-        from lab.receipt import FaultRecord
-
-        return FaultRecord(
-            kind=self._request.kind,
-            target=self._request.target,
-            node_id=self._node.node_id,
-            at=at,
-            reverted_at=self._revert.done_at,
-            parameters={"for": self._request.duration} if self._request.duration is not None else {},
-        )
-
-    def _judge(self, record: FaultRecord, timeline: Timeline) -> Receipt:
-        """Collect the evidence, judge it, and keep the receipt in the object store."""
-        from lab.receipt import Evidence, NodeRecord, judge
-
-        watch = self._watch
-        problems = [*watch.problems, *self._revert.problems]
-        stored = self._stored(problems)
-        job = watch.job
-        receipt = judge(
-            Evidence(
-                submission_id=watch.submission_id,
-                job_status=job.status if job else "",
-                job_message=job.message if job else "",
-                fault=record,
-                events=tuple(watch.events),
-                nodes=tuple(
-                    NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason)
-                    for n in watch.nodes
-                ),
-                stored=stored,
-                services=self._lab.status().services,
-                problems=tuple(problems),
-            )
-        )
-        name = f"{RECEIPTS_PREFIX}/{watch.submission_id}-{int(record.at)}.json"
-        try:
-            self._lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
-        except StoreError as error:
-            why = f"the receipt could not be kept in the object store: {error.message}"
-            timeline.tell("problem", None, why)
-        return receipt
-
-    def _stored(self, problems: list[str]) -> dict[str, dict[str, str]]:
-        """What lies in the object store now of every checkpoint that was loaded: URI -> path -> SHA-256."""
-        from lab.checkpoints import stored_manifest
-
-        stored: dict[str, dict[str, str]] = {}
-        attempts = [attempt for run in self._watch.history.runs for attempt in run.attempts]
-        for uri in dict.fromkeys(load.uri for attempt in attempts for load in attempt.loads):
-            try:
-                manifest = stored_manifest(self._lab.store, uri)
-            except StoreError as error:
-                problems.append(f"{uri} could not be read back: {error.message}")
-                continue
-            if manifest:
-                stored[uri] = dict(manifest)
-        return stored

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class FaultRequest:
     """What to break, and when. `duration` is in seconds, as are `after_seconds` and `timeout`."""
 
-    target: str
+    target: str = ""
+    """The service; empty: where rank 0 trains, or what the fault is about anyway (the store, the head)."""
     kind: str = "kill"
     job: str = ""
     """Empty: the one job that runs."""
@@ -23,9 +24,16 @@ class FaultRequest:
     after_seconds: float | None = None
     """Inject after this long instead."""
     duration: float | None = None
-    """How long the fault lasts; None: the fault's own default."""
+    """How long the fault lasts, as the parameter `for`; None: the fault's own default."""
     timeout: float = 120.0
     """Deadline for the wait before the fault, and again for the first report after it."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """What the fault is given, beside its duration; see lab.faults.base.FaultKind."""
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Every parameter that was given, the duration among them."""
+        return {**self.parameters, **({} if self.duration is None else {"for": self.duration})}
 
 
 @dataclass(frozen=True)

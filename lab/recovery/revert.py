@@ -6,17 +6,16 @@ import threading
 from collections.abc import Callable
 
 from lab.errors import LabError
-from lab.faults import Fault
-from lab.lab import Lab
+from lab.faults import Fault, Scene
 
 
 class Revert:
     """Runs the fault's revert once, beside the watching, and keeps what it raised."""
 
-    def __init__(self, fault: Fault, lab: Lab, service: str, clock: Callable[[], float]) -> None:
+    def __init__(self, fault: Fault, scene: Scene, clock: Callable[[], float]) -> None:
         self.done_at: float | None = None
         self.error: Exception | None = None
-        self._fault, self._lab, self._service, self._clock = fault, lab, service, clock
+        self._fault, self._scene, self._clock = fault, scene, clock
         self._thread: threading.Thread | None = None
 
     @property
@@ -63,7 +62,7 @@ class Revert:
 
     def _run(self) -> None:
         try:
-            self._fault.revert(self._lab.runtime, self._service)
+            self._fault.revert(self._scene)
             self.done_at = self._clock()
         except Exception as error:  # raised or reported in the thread that waits
             self.error = error

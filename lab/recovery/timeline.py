@@ -12,9 +12,16 @@ class Timeline:
     """Tells what a watch shows of the recovery from one fault."""
 
     def __init__(
-        self, watch: Watch, on_moment: OnMoment, *, target: str, node: Node, hit: RunAttempt | None, at: float
+        self,
+        watch: Watch,
+        on_moment: OnMoment,
+        *,
+        target: str,
+        node: Node | None,
+        hit: RunAttempt | None,
+        at: float,
     ) -> None:
-        """`node` is the target's at the fault, `hit` the attempt that trained on it, `at` the time of it."""
+        """`node` is the target's at the fault, where it is one; `hit` the attempt that trained; `at` when."""
         self._watch, self._on_moment = watch, on_moment
         self._target, self._node, self._hit, self.at = target, node, hit, at
         self._run = watch.run.name if watch.run else ""
@@ -36,14 +43,16 @@ class Timeline:
         """Tell what the watch's last poll brought."""
         nodes = self._watch.nodes
         for node in nodes:
-            if node.node_id == self._node.node_id and not node.alive:
+            if self._node is not None and node.node_id == self._node.node_id and not node.alive:
                 self.tell("node_dead", node.ended_at, f"Ray declares the node dead: {node.reason}")
         run = self.run
         if run is not None and self._hit is not None:
             self._attempts(run, self._hit)
             self._progress(run)
         for node in nodes:
-            if node.service == self._target and node.alive and (node.started_at or 0.0) > self.at:
+            if self._node is None or node.service != self._target:
+                continue
+            if node.alive and (node.started_at or 0.0) > self.at:
                 self.tell("node_rejoined", node.started_at, f"{self._target} is back in the cluster")
 
     def _attempts(self, run: Run, hit: RunAttempt) -> None:

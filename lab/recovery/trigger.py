@@ -3,43 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from lab.cluster import Node, infeasible
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
+from lab.faults import FaultKind, RankProcess, Scope
 from lab.lab import Lab, Placement, place
 from lab.recovery.request import FaultRequest, Moment, OnMoment
 from lab.recovery.watch import POLL_SECONDS, Watch, progress_name
-from lab.topology import HEAD, is_worker
+from lab.topology import HEAD, STORE, is_worker
 
 
-def check_target(lab: Lab, target: str) -> None:
-    """Raises NotFoundError for an unknown service, RefusedError for one that must not be broken yet."""
+@dataclass(frozen=True)
+class Aim:
+    """What a fault is going to hit, at the moment it may."""
+
+    target: str
+    node: Node | None
+    """The target's, where it is a node that runs a part of the job."""
+    ranks: tuple[RankProcess, ...]
+    """Of the attempt that trains, with their processes; those on the target alone where it is a node."""
+    checkpoints: tuple[str, ...]
+    """URIs of the committed ones, the oldest first."""
+
+
+def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
+    """The target of a fault of this kind; empty while it is not known: where rank 0 trains.
+
+    Raises NotFoundError for an unknown service, RefusedError for one that this fault does not hit.
+    """
     names = [status.service for status in lab.status().services]
     if not names:
         lab.runtime.spec()  # raises LabDownError
+    fixed = {Scope.STORE: STORE, Scope.CHECKPOINT: STORE, Scope.CLUSTER: HEAD}.get(kind.scope, "")
+    if not target:
+        return fixed
     if target not in names:
         raise NotFoundError(f"lab {lab.name} has no service {target!r}", f"it has: {', '.join(names)}")
-    if target == HEAD:
+    if fixed and target != fixed:
+        raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
+    if not fixed and not is_worker(target):
+        fitting = {HEAD: (Scope.CLUSTER,), STORE: (Scope.STORE, Scope.CHECKPOINT)}.get(target, ())
+        others = "; its own: labctl faults" if fitting else ""
         raise RefusedError(
-            "ray-head holds the cluster's state and the job itself: without fault tolerance of the GCS "
-            "nothing could recover from its loss",
-            "choose a worker: " + ", ".join(name for name in names if is_worker(name)),
+            f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
+            "choose a worker: " + ", ".join(name for name in names if is_worker(name)) + others,
         )
-    if not is_worker(target):
-        raise RefusedError(
-            f"{target} runs no part of a job; faults of the store and other services are not built yet",
-            "choose a worker: " + ", ".join(name for name in names if is_worker(name)),
-        )
+    return target
 
 
 def wait_for_the_moment(
     watch: Watch,
     request: FaultRequest,
+    kind: FaultKind,
     on_moment: OnMoment,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
-) -> Node:
-    """Wait until the trigger has come and the target runs a part of the job; returns the target's node."""
+) -> Aim:
+    """Wait until the trigger has come and the job trains, on the target where that is a node."""
     watch.target = request.target
     begin = clock()
     deadline = begin + request.timeout + (request.after_seconds or 0.0)
@@ -66,13 +87,9 @@ def wait_for_the_moment(
             on_moment(
                 Moment("progress", None, f"checkpoint of {progress_name(watch.run)} {shown} is complete")
             )
-        attempt = watch.live_attempt
-        if attempt is not None and watch.job is not None and watch.nodes:
-            node = watch.node_of(request.target)
-            if node is None or node.node_id not in attempt.nodes.values():
-                raise _not_part(request.target, place(watch.job, watch.history, watch.nodes))
-            if _triggered(request, watch, clock() - begin):
-                return node
+        aim = _aim(watch, request.target, kind)
+        if aim is not None and _triggered(request, watch, clock() - begin):
+            return aim
         if clock() >= deadline:
             state = watch.job.status if watch.job else "unknown"
             reached = _reached(watch)
@@ -82,6 +99,28 @@ def wait_for_the_moment(
                 f"labctl job logs {watch.submission_id}; a longer wait: --timeout 10m",
             )
         sleep(POLL_SECONDS)
+
+
+def _aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
+    """What the fault would hit now; None while the job does not train. Raises RefusedError."""
+    attempt = watch.live_attempt
+    if attempt is None or watch.job is None or not watch.nodes or watch.run is None:
+        return None
+    services = {node.node_id: node.service for node in watch.nodes if node.alive}
+    ranks = tuple(
+        RankProcess(rank, services[node_id], attempt.pids.get(rank, 0))
+        for rank, node_id in sorted(attempt.nodes.items())
+        if node_id in services
+    )
+    checkpoints = tuple(checkpoint.uri for checkpoint in watch.run.checkpoints)
+    if kind.scope not in (Scope.NODE, Scope.RANK):
+        return Aim(target, None, ranks, checkpoints)
+    if not target and ranks:
+        target = ranks[0].service
+    node = watch.node_of(target)
+    if node is None or node.node_id not in attempt.nodes.values():
+        raise _not_part(target, place(watch.job, watch.history, watch.nodes))
+    return Aim(target, node, tuple(r for r in ranks if r.service == target), checkpoints)
 
 
 def _not_part(target: str, placement: Placement) -> RefusedError:

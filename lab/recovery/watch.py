@@ -24,6 +24,9 @@ class Watch:
         self.submission_id = submission_id
         self.target = ""
         """The service that a fault is meant for, once that is known."""
+        self.felt = (0, 0.0)
+        """Of the store since `felt_anew`: how often it did not let the ledger be read, and the seconds that
+        the slowest look at it took."""
         self._problems: dict[str, str] = {}
         self.nodes: tuple[Node, ...] = ()
         self.job: Job | None = None
@@ -33,11 +36,14 @@ class Watch:
 
     def poll(self) -> None:
         """Read what is new."""
+        began = self._clock()
         try:
             self._ledger.poll()
             self._problems.pop("ledger", None)
         except StoreError as error:
+            self.felt = (self.felt[0] + 1, self.felt[1])
             self._problems["ledger"] = f"the ledger could not be read: {error.message}"
+        self.felt = (self.felt[0], max(self.felt[1], self._clock() - began))
         now = self._clock()
         if now - self._nodes_at >= NODES_POLL_SECONDS:
             try:
@@ -47,6 +53,10 @@ class Watch:
                 self._problems.pop("ray", None)
             except ClusterError as error:
                 self._problems["ray"] = f"Ray did not answer: {error.message}"
+
+    def felt_anew(self) -> None:
+        """From here on `felt` counts."""
+        self.felt = (0, 0.0)
 
     @property
     def events(self) -> Sequence[Event]:

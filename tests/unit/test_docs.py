@@ -192,7 +192,7 @@ def test_every_fault_is_described_with_its_parameters() -> None:
         (paragraph,) = [p for p in paragraphs if f"**`{kind.name}`**" in p]
         assert "Undone" in paragraph or "revert" in paragraph
         shared = "as for `kill`" in paragraph
-        assert shared or all(p.split(":")[0] in paragraph for p in kind.parameters)
+        assert shared or all(p.name in paragraph for p in kind.parameters)
 
 
 def test_every_check_and_verdict_is_named() -> None:

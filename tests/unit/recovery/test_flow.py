@@ -7,11 +7,11 @@ import json
 import pytest
 
 from lab.errors import ServiceError, StoreError
+from lab.faults import Scene
 from lab.faults.kill import Kill
 from lab.receipt import Verdict
-from lab.recovery import DOWN_TIME_LIMIT_SECONDS, RECEIPTS_PREFIX, Moment
+from lab.recovery import RECEIPTS_PREFIX, Moment
 from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
-from lab.runtime.base import Runtime
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
 
@@ -119,7 +119,7 @@ def test_a_killed_node_comes_back_in_the_end_although_training_does_not_go_on(wo
 
     receipt = world.inject(after_epoch=2, timeout=60.0).receipt
 
-    assert world.when("start") - world.when("kill") == pytest.approx(DOWN_TIME_LIMIT_SECONDS, abs=0.6)
+    assert world.when("start") - world.when("kill") == pytest.approx(Kill.patience, abs=0.6)
     assert receipt is not None
     assert receipt.verdict is Verdict.NOT_VERIFIED
     assert world.clock() - world.begin == pytest.approx(63.0, abs=3.0)
@@ -198,8 +198,8 @@ def test_a_fault_that_fails_half_way_is_reverted_and_its_error_shown(
 ) -> None:
     Training(world)
 
-    def half(self: Kill, runtime: Runtime, service: str) -> None:
-        runtime.kill(service)
+    def half(self: Kill, scene: Scene) -> None:
+        scene.runtime.kill(scene.target)
         raise ServiceError("half a kill")
 
     monkeypatch.setattr(Kill, "inject", half)
@@ -234,7 +234,7 @@ def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
 ) -> None:
     Training(world)
 
-    def broken(self: Kill, runtime: Runtime, service: str) -> None:
+    def broken(self: Kill, scene: Scene) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Kill, "revert", broken)
@@ -306,7 +306,7 @@ def test_an_interrupted_fault_is_recorded_as_reverted(world: World) -> None:
 def test_a_fault_that_was_not_injected_is_not_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     Training(world)
 
-    def refuse(self: Kill, runtime: Runtime, service: str) -> None:
+    def refuse(self: Kill, scene: Scene) -> None:
         raise ServiceError("no kill")
 
     monkeypatch.setattr(Kill, "inject", refuse)

@@ -15,6 +15,7 @@ from lab.errors import (
     UsageError,
     WaitTimeoutError,
 )
+from lab.faults import find_fault
 from lab.recovery import check_target
 from lab.topology import HEAD, JUPYTER, STORE, worker
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
@@ -28,9 +29,9 @@ def fault_at(world: World) -> float:
 @pytest.mark.parametrize(
     ("target", "error", "message"),
     [
-        (HEAD, RefusedError, "ray-head holds the cluster's state and the job itself"),
-        (STORE, RefusedError, "minio runs no part of a job"),
-        (JUPYTER, RefusedError, "jupyter runs no part of a job"),
+        (HEAD, RefusedError, "kill is a fault of a node that trains; ray-head runs no rank"),
+        (STORE, RefusedError, "kill is a fault of a node that trains; minio runs no rank"),
+        (JUPYTER, RefusedError, "kill is a fault of a node that trains; jupyter runs no rank"),
         (worker(2), NotFoundError, "lab raylab has no service 'ray-worker-2'"),
         ("nonsense", NotFoundError, "no service 'nonsense'"),
     ],
@@ -48,15 +49,15 @@ def test_a_lab_that_is_down_cannot_be_broken(world: World) -> None:
     world.runtime.down()
 
     with pytest.raises(LabDownError):
-        check_target(world.lab, W0)
+        check_target(world.lab, W0, find_fault("kill").kind)
 
 
 @pytest.mark.parametrize(
     ("kind", "request_", "error", "message"),
     [
         ("nonsense", {}, NotFoundError, "there is no fault 'nonsense'"),
-        ("kill", {"duration": 0}, UsageError, "--for 0: must be more than 0"),
-        ("kill", {"duration": -3}, UsageError, "--for -3"),
+        ("kill", {"duration": 0}, UsageError, "for=0: must be between 0.1 and 3600 s"),
+        ("kill", {"duration": -3}, UsageError, "for=-3"),
         ("kill", {"job": "nope"}, NotFoundError, "no job 'nope'"),
     ],
 )

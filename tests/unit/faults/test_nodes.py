@@ -1,17 +1,18 @@
-"""The catalogue of faults, and each fault over a fake lab."""
+"""Node faults over a fake lab: kill, stop, pause."""
 
 from __future__ import annotations
 
 import pytest
 
-from lab.errors import LabDownError, NotFoundError, ServiceError
-from lab.faults import FAULTS, catalogue, find_fault
-from lab.faults.base import Fault
-from lab.faults.pause import SETTLE_SECONDS, Pause
+from lab.errors import LabDownError, ServiceError
+from lab.faults import Fault, Scene, find_fault
+from lab.faults.comeback import SETTLE_SECONDS
+from lab.faults.pause import Pause
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker
 
 W0 = worker(0)
+NODE_FAULTS = ["kill", "stop", "pause"]
 
 
 @pytest.fixture
@@ -33,17 +34,6 @@ def state(runtime: FakeRuntime) -> State:
     return found.state
 
 
-def test_an_unknown_fault_lists_the_known_ones() -> None:
-    with pytest.raises(NotFoundError, match="there is no fault 'Kill'") as caught:
-        find_fault("Kill")
-    assert caught.value.hint == "known: kill, stop, pause"
-
-
-def test_every_fault_is_in_the_catalogue_under_its_own_name_and_tells_its_revert() -> None:
-    assert [kind.name for kind in catalogue()] == list(FAULTS)
-    assert all(kind.summary and kind.revert for kind in catalogue())
-
-
 @pytest.mark.parametrize(
     ("name", "during"), [("kill", State.EXITED), ("stop", State.EXITED), ("pause", State.PAUSED)]
 )
@@ -52,30 +42,30 @@ def test_a_fault_does_what_it_says_and_its_revert_undoes_it(
 ) -> None:
     subject = fault(name, runtime)
 
-    subject.inject(runtime, W0)
+    subject.inject(Scene(runtime, W0))
     assert state(runtime) is during
     runtime.clock.sleep(5)
-    subject.revert(runtime, W0)
+    subject.revert(Scene(runtime, W0))
 
     assert runtime.status().healthy
     others = [c.service for c in runtime.host.journal if c.service and c.service != W0]
     assert not others
 
 
-@pytest.mark.parametrize("name", list(FAULTS))
+@pytest.mark.parametrize("name", NODE_FAULTS)
 def test_a_revert_can_be_repeated(runtime: FakeRuntime, name: str) -> None:
     subject = fault(name, runtime)
-    subject.inject(runtime, W0)
+    subject.inject(Scene(runtime, W0))
 
-    subject.revert(runtime, W0)
+    subject.revert(Scene(runtime, W0))
     before = runtime.status().service(W0)
-    subject.revert(runtime, W0)
+    subject.revert(Scene(runtime, W0))
 
     assert runtime.status().service(W0) == before
     assert runtime.status().healthy
 
 
-@pytest.mark.parametrize("name", list(FAULTS))
+@pytest.mark.parametrize("name", NODE_FAULTS)
 def test_a_revert_brings_a_service_back_that_could_not_be_broken_because_it_was_down(
     runtime: FakeRuntime, name: str
 ) -> None:
@@ -83,30 +73,30 @@ def test_a_revert_brings_a_service_back_that_could_not_be_broken_because_it_was_
     subject = fault(name, runtime)
 
     with pytest.raises(LabDownError):
-        subject.inject(runtime, W0)
-    subject.revert(runtime, W0)
+        subject.inject(Scene(runtime, W0))
+    subject.revert(Scene(runtime, W0))
 
     assert runtime.status().healthy
 
 
-@pytest.mark.parametrize("name", list(FAULTS))
+@pytest.mark.parametrize("name", NODE_FAULTS)
 def test_a_service_that_does_not_come_back_is_an_error(runtime: FakeRuntime, name: str) -> None:
     subject = fault(name, runtime)
-    subject.inject(runtime, W0)
+    subject.inject(Scene(runtime, W0))
     runtime.clock.sleep(5)
     runtime.fail_on_start(W0, ServiceError("ended while starting"))
 
     with pytest.raises(ServiceError):
-        subject.revert(runtime, W0)
+        subject.revert(Scene(runtime, W0))
 
 
 def test_a_short_pause_that_nobody_noticed_needs_no_restart(runtime: FakeRuntime) -> None:
     subject = fault("pause", runtime)
-    subject.inject(runtime, W0)
+    subject.inject(Scene(runtime, W0))
     runtime.clock.sleep(0.2)
     begin = runtime.clock()
 
-    subject.revert(runtime, W0)
+    subject.revert(Scene(runtime, W0))
 
     assert runtime.calls("resume", "start") == (("resume", W0),)
     assert runtime.clock() - begin == pytest.approx(SETTLE_SECONDS, abs=0.6)
@@ -117,19 +107,11 @@ def test_a_node_that_was_given_up_during_its_pause_is_started_again_as_soon_as_i
     runtime: FakeRuntime,
 ) -> None:
     subject = fault("pause", runtime)
-    subject.inject(runtime, W0)
+    subject.inject(Scene(runtime, W0))
     runtime.clock.sleep(5)
     begin = runtime.clock()
 
-    subject.revert(runtime, W0)
+    subject.revert(Scene(runtime, W0))
 
     assert runtime.calls("resume", "start") == (("resume", W0), ("start", W0))
     assert runtime.clock() - begin < SETTLE_SECONDS
-
-
-def test_only_a_pause_has_a_duration_of_its_own() -> None:
-    assert {name: find_fault(name).default_duration for name in FAULTS} == {
-        "kill": None,
-        "stop": None,
-        "pause": 10.0,
-    }

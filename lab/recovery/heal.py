@@ -1,0 +1,81 @@
+"""Undoes the faults that a labctl has left behind which died in the middle of them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab.errors import LabError, StoreError
+from lab.faults import Scene, find_fault
+from lab.lab import Lab
+from lab.recovery.faultlog import FaultLog, LoggedFault
+from lab.recovery.journal import Entry, Journal
+
+
+@dataclass(frozen=True)
+class Healed:
+    """One fault that was left behind, and whether it could be undone. `at` is seconds since the epoch."""
+
+    kind: str
+    target: str
+    job: str
+    at: float
+    problem: str = ""
+    """Why it could not be undone; it can be tried again then."""
+
+
+def left_behind(lab: Lab) -> tuple[Entry, ...]:
+    """The faults to heal, the oldest first."""
+    return Journal(lab.runtime.folder()).left()
+
+
+def heal(
+    lab: Lab,
+    on_begin: Callable[[Entry], None] = lambda _: None,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> tuple[Healed, ...]:
+    """Undo every fault that was left behind, the newest first. Faults of a living labctl are left alone.
+
+    In a lab that is down nothing is left to undo. Raises nothing that one fault's revert raises: it is told.
+    """
+    journal = Journal(lab.runtime.folder())
+    if not lab.status().up:
+        for entry in journal.left():
+            journal.drop(entry)
+        return ()
+    done = []
+    for entry in reversed(journal.left()):
+        on_begin(entry)
+        problem = ""
+        try:
+            _undo(lab, entry)
+            journal.drop(entry)
+            _record(lab, entry, clock())
+        except LabError as error:
+            problem = error.message
+        done.append(Healed(entry.kind, entry.target, entry.job, entry.at, problem))
+    return tuple(done)
+
+
+def _undo(lab: Lab, entry: Entry) -> None:
+    fault = find_fault(entry.kind)
+    fault.revert(
+        Scene(
+            runtime=lab.runtime,
+            target=entry.target,
+            job=entry.job,
+            parameters=entry.parameters,
+            store=lab.store,
+            memo=dict(entry.memo),
+        )
+    )
+
+
+def _record(lab: Lab, entry: Entry, at: float) -> None:
+    """In the object store too, for the charts; that it could not be does not matter here."""
+    with contextlib.suppress(StoreError):
+        log = FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at))
+        log.record(at)

@@ -1,0 +1,80 @@
+"""From a fault to its receipt: the evidence is collected, judged, and kept in the object store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.errors import StoreError
+from lab.lab import Lab
+from lab.recovery.watch import Watch
+
+if TYPE_CHECKING:
+    from lab.receipt import FaultRecord, Receipt
+
+RECEIPTS_PREFIX = ".raylab/receipts"
+"""Where in the bucket the receipts are kept."""
+
+
+def receipt_name(record: FaultRecord, job: str) -> str:
+    """The receipt's name in the store, without ending."""
+    return f"{RECEIPTS_PREFIX}/{job}-{int(record.at)}"
+
+
+def prove(lab: Lab, watch: Watch, record: FaultRecord, problems: Sequence[str] = ()) -> tuple[Receipt, str]:
+    """The receipt of a fault that a watched job went through, and why it could not be kept, if so."""
+    from lab.receipt import Evidence, NodeRecord, judge
+
+    found = [*watch.problems, *problems]
+    stored = _stored(lab, watch, record, found)
+    job = watch.job
+    receipt = judge(
+        Evidence(
+            submission_id=watch.submission_id,
+            job_status=job.status if job else "",
+            job_message=job.message if job else "",
+            fault=record,
+            events=tuple(watch.events),
+            nodes=tuple(
+                NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason)
+                for n in watch.nodes
+            ),
+            stored=stored,
+            services=lab.status().services,
+            problems=tuple(found),
+        )
+    )
+    return receipt, keep(lab, receipt)
+
+
+def keep(lab: Lab, receipt: Receipt) -> str:
+    """Keep a receipt in the object store; why it could not be, if so."""
+    name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
+    try:
+        lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
+    except StoreError as error:
+        return f"the receipt could not be kept in the object store: {error.message}"
+    return ""
+
+
+def _stored(lab: Lab, watch: Watch, record: FaultRecord, problems: list[str]) -> dict[str, dict[str, str]]:
+    """What lies in the object store now: URI -> path -> SHA-256.
+
+    Of every checkpoint that was loaded, and of those that were committed before the fault.
+    """
+    from lab.checkpoints import stored_manifest
+
+    runs = watch.history.runs
+    uris = [load.uri for run in runs for attempt in run.attempts for load in attempt.loads]
+    uris += [c.uri for run in runs for c in run.checkpoints if c.at <= record.at]
+    stored: dict[str, dict[str, str]] = {}
+    for uri in dict.fromkeys(uris):
+        try:
+            manifest = stored_manifest(lab.store, uri)
+        except StoreError as error:
+            problems.append(f"{uri} could not be read back: {error.message}")
+            continue
+        if manifest:
+            stored[uri] = dict(manifest)
+    return stored

@@ -1,0 +1,82 @@
+"""The catalogue of faults: what each says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError
+from lab.faults import FAULTS, FaultKind, Parameter, RankProcess, Scene, Scope, catalogue, find_fault
+from lab.faults.base import rank_on_target
+from lab.receipt.expected import Expected
+from lab.runtime.base import Feature
+from lab.runtime.fake import FakeRuntime
+
+
+def test_an_unknown_fault_lists_the_known_ones() -> None:
+    with pytest.raises(NotFoundError, match="there is no fault 'Kill'") as caught:
+        find_fault("Kill")
+    assert caught.value.hint == "known: " + ", ".join(FAULTS)
+
+
+def test_every_fault_is_in_the_catalogue_under_its_own_name_and_tells_its_revert() -> None:
+    assert [kind.name for kind in catalogue()] == list(FAULTS)
+    assert all(kind.summary and kind.revert and kind.expected.text for kind in catalogue())
+    assert all(p.unit and p.summary for kind in catalogue() for p in kind.parameters)
+
+
+def test_defaults_lie_within_their_bounds() -> None:
+    for kind in catalogue():
+        required = {p.name: p.low for p in kind.parameters if p.required}
+        assert kind.settle({**required}) is not None
+        for name, value in kind.settle(required).items():
+            next(p for p in kind.parameters if p.name == name).check(value)
+
+
+KIND = FaultKind(
+    "x",
+    "does x",
+    Scope.NODE,
+    (Parameter("for", "s", "how long", 10.0, 0.1, 60), Parameter("epoch", "epoch", "when", required=True)),
+    "undone",
+    Expected.NODE_LOST,
+    needs=(Feature.NETWORK,),
+)
+
+
+def test_parameters_are_settled_with_their_defaults() -> None:
+    assert KIND.settle({"epoch": 3}) == {"for": 10.0, "epoch": 3}
+    assert KIND.settle({"epoch": 3, "for": 1}) == {"for": 1, "epoch": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "x needs a value for epoch"),
+        ({"epoch": 1, "loss": 2}, "x has no parameter 'loss'"),
+        ({"epoch": 1, "for": 61}, "for=61: must be between 0.1 and 60 s"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(given: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        KIND.settle(given)
+
+
+def test_the_lowest_rank_on_the_target_is_hit_unless_one_is_named() -> None:
+    ranks = (RankProcess(2, "w", 12), RankProcess(1, "w", 11))
+    runtime = FakeRuntime("raylab")
+    assert rank_on_target(Scene(runtime, "w", ranks=ranks)).rank == 1
+    assert rank_on_target(Scene(runtime, "w", ranks=ranks, parameters={"rank": 2})).pid == 12
+    with pytest.raises(RefusedError, match="w runs no rank 3"):
+        rank_on_target(Scene(runtime, "w", ranks=ranks, parameters={"rank": 3}))
+
+
+def test_a_fault_is_refused_where_a_node_lacks_what_it_needs() -> None:
+    class Poor(FakeRuntime):
+        def missing(self, feature: Feature) -> str:
+            return f"no {feature.value} here"
+
+    class Needy(type(find_fault("kill"))):  # type: ignore[misc]
+        kind = KIND
+
+    with pytest.raises(UnsupportedError, match="x is not possible here: no network here"):
+        Needy().refuse(Scene(Poor("raylab"), "w"))
