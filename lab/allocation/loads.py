@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lab.allocation.holdings import holdings
@@ -164,6 +165,50 @@ def _is(row: Mapping[str, Any], assigned: GpuAssignment) -> bool:
 
 def _bytes(megabytes: Any) -> int | None:
     return None if megabytes is None else int(megabytes) * MB
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What a living node's reporter says, in one line."""
+
+    service: str
+    host: str
+    """The machine's name as the node sees it: equal where nodes share one."""
+    memory_used: int | None
+    """Bytes, of the container or the machine."""
+    gpu_percent: float | None
+    """Share of the time in which its GPUs computed, their mean; None where nothing reports it."""
+
+
+def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
+    """What the reporters of the living nodes say, with two requests in all. Raises ClusterError.
+
+    A reporter may see more GPUs than its node is pinned to by `plan`: those are left out.
+    """
+    services = {node.node_id: node.service for node in api.nodes() if node.alive}
+    found = []
+    for node_id, row in _reports(api).items():
+        if node_id not in services:
+            continue
+        try:
+            memory, assigned = row.get("mem") or (None, None, None, None), plan.gpu_of(services[node_id])
+            own = [gpu for gpu in row.get("gpus") or () if assigned is None or _is(gpu, assigned)]
+            known = [
+                float(busy) for gpu in own if (busy := gpu.get("utilizationGpu")) is not None and busy >= 0
+            ]
+            found.append(
+                NodeReport(
+                    services[node_id],
+                    str(row.get("hostname") or node_id),
+                    None if memory[3] is None else int(memory[3]),
+                    round(sum(known) / len(known), 1) if known else None,
+                )
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ClusterError(
+                f"Ray's report on {services[node_id]} has an unknown shape ({error!r})"
+            ) from error
+    return tuple(found)
 
 
 def _reports(api: RayApi) -> dict[str, Mapping[str, Any]]:

@@ -1,6 +1,6 @@
 """The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
 
-from lab.receipt.compare import Compared, Comparison, compare_runs
+from lab.receipt.compare import Compared, Comparison, Curves, compare_curves, compare_runs
 from lab.receipt.judge import judge
 from lab.receipt.model import (
     SCHEMA,
@@ -22,12 +22,14 @@ __all__ = [
     "CheckpointProof",
     "Compared",
     "Comparison",
+    "Curves",
     "Evidence",
     "FaultRecord",
     "NodeRecord",
     "Receipt",
     "Timeline",
     "Verdict",
+    "compare_curves",
     "compare_runs",
     "judge",
 ]
