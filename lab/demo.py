@@ -15,7 +15,8 @@ from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
 
 if TYPE_CHECKING:
-    from lab.receipt import Comparison, Receipt
+    from lab.receipt import Comparison, Curves, Receipt
+    from lab.recovery.control import Control
 
 WORKLOAD = "digits"
 PLACEMENT_SECONDS = 120.0
@@ -34,7 +35,7 @@ class DemoRequest:
     workers: int = 1
     epochs: int = 20
     control: bool = True
-    """Whether to train once more undisturbed and compare the final weights."""
+    """Whether to train once more undisturbed and compare curves and final weights."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class DemoResult:
     control_id: str
     target: str
     seconds: Mapping[str, float]
+    curves: Curves | None = None
 
 
 def run_demo(
@@ -93,22 +95,37 @@ def run_demo(
     assert receipt is not None
     seconds["train and recover"] = clock() - begin
 
-    comparison, control = None, ""
+    control = None
     if request.control:
         begin = clock()
-        control = lab.submit_workload(WORKLOAD, settings, job_name="demo-control").submission_id
-        on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
-        ended = lab.jobs.wait(control, CONTROL_SECONDS)
-        if ended.status != "SUCCEEDED":
-            raise JobError(
-                f"the undisturbed run {control} ended {ended.status}: {ended.message}",
-                f"labctl job logs {control}",
-            )
-        from lab.receipt import compare_runs
-
-        comparison = compare_runs(lab.history(job), lab.history(control))
+        control = _control(lab, job, on_moment, clock, sleep)
         seconds["control run"] = clock() - begin
-    return DemoResult(receipt, comparison, job, control, target, seconds)
+    return DemoResult(
+        receipt,
+        control.comparison if control else None,
+        job,
+        control.submission_id if control else "",
+        target,
+        seconds,
+        control.curves if control else None,
+    )
+
+
+def _control(
+    lab: Lab,
+    job: str,
+    on_moment: OnMoment,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Control | None:
+    """The control run; none where the job has not ended, since what became of it is the result then."""
+    from lab.recovery.control import run_control
+
+    state = lab.jobs.get(job)
+    if not state.final:
+        on_moment(Moment("control", None, f"no control run: job {job} is still {state.status}"))
+        return None
+    return run_control(lab, job, on_moment, timeout=CONTROL_SECONDS, clock=clock, sleep=sleep)
 
 
 def _where(lab: Lab, job: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:

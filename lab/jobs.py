@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lab.cluster import RayApi
-from lab.errors import ClusterError, NotFoundError, UsageError, WaitTimeoutError
+from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.submission import Submission, package
 
 FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -129,6 +129,41 @@ class Jobs:
         if reply.status != 200:
             raise UsageError(f"Ray refused the job: {_last_line(reply.data)}")
         return str(reply.json()["submission_id"])
+
+    def submit_again(
+        self, submission_id: str, metadata: Mapping[str, str], folder: Path | None = None
+    ) -> str:
+        """Submit the very same job once more, with `metadata` over its own; returns the new submission id.
+
+        `folder` is where its working directory comes from, for when Ray no longer keeps that. Raises
+        NotFoundError, ClusterError; RefusedError when what it ran is not there any more, or has changed.
+        """
+        self.get(submission_id)
+        row = self._api.get(f"/api/jobs/{quote(submission_id, safe='')}")
+        runtime_env, kept = dict(row.get("runtime_env") or {}), _strings(row.get("metadata"))
+        sent = [str(uri) for uri in (runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ()))]
+        gone = [uri for uri in sent if uri.startswith("gcs://") and not self._keeps(uri)]
+        if gone and (folder is None or {self._upload(folder)} != set(gone)):
+            raise RefusedError(
+                f"job {submission_id} cannot be run again: Ray no longer keeps its files",
+                "it keeps them for 10 minutes, and while the job runs; submit it anew",
+            )
+        body: dict[str, Any] = {
+            "entrypoint": row["entrypoint"],
+            "runtime_env": runtime_env,
+            "metadata": {**kept, **metadata},
+        }
+        for resource in ("cpus", "gpus"):
+            if amount := float(kept.get(f"raylab_{resource}") or 0):
+                body[f"entrypoint_num_{resource}"] = amount
+        reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
+        if reply.status != 200:
+            raise ClusterError(f"Ray refused to run job {submission_id} again: {_last_line(reply.data)}")
+        return str(reply.json()["submission_id"])
+
+    def _keeps(self, package: str) -> bool:
+        """Whether Ray still has a package. To ask makes it keep it for 10 minutes more (ray 2.60)."""
+        return self._api.request("GET", f"/api/packages/{package.replace('://', '/')}").status == 200
 
     def list(self) -> tuple[Job, ...]:
         """Every submitted job, newest first. Drivers that were not submitted are left out."""
@@ -290,7 +325,7 @@ class Jobs:
 
 
 def _job(row: Mapping[str, Any]) -> Job:
-    metadata = {str(k): str(v) for k, v in (row.get("metadata") or {}).items()}
+    metadata = _strings(row.get("metadata"))
     return Job(
         submission_id=str(row.get("submission_id") or f"{INTERACTIVE}{row['job_id']}"),
         status=str(row["status"]),
@@ -305,6 +340,10 @@ def _job(row: Mapping[str, Any]) -> Job:
         num_gpus=float(metadata.get("raylab_gpus", 0)),
         driver_id=str(row.get("job_id") or ""),
     )
+
+
+def _strings(mapping: Mapping[Any, Any] | None) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (mapping or {}).items()}
 
 
 def _last_line(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 
 from lab import jobs as jobs_module
 from lab.cluster import RayApi, Reply
-from lab.errors import ClusterError, NotFoundError, UsageError, WaitTimeoutError
+from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.jobs import Jobs
-from lab.submission import Submission
+from lab.submission import Submission, package
 
 
 class Turns:
@@ -388,3 +389,50 @@ def test_what_cannot_be_given_back_is_an_error_with_the_way_out() -> None:
 
 
 # The working directory
+
+
+SENT = "gcs://_ray_pkg_0123456789abcdef.zip"
+PACKAGE = "GET /api/packages/gcs/_ray_pkg_0123456789abcdef.zip"
+
+
+def ran(**changes: Any) -> dict[str, Any]:
+    """A job that has ended, as the Jobs API shows it."""
+    env = {"working_dir": SENT, "env_vars": {"SEED": "7"}}
+    metadata = {"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_workload": "digits", "job_name": "first"}
+    return job(status="SUCCEEDED", runtime_env=env, metadata=metadata, **changes)
+
+
+def test_a_job_is_submitted_again_as_it_was_with_metadata_of_its_own() -> None:
+    api_routes = {"GET /api/jobs/j1": ran(), PACKAGE: "", "POST /api/jobs/": {"submission_id": "j2"}}
+    jobs, api, _ = jobs_with(api_routes)
+    assert jobs.submit_again("j1", {"job_name": "second", "more": "x"}) == "j2"
+    (body,) = api.bodies("POST /api/jobs/")
+    assert body["entrypoint"] == ran()["entrypoint"]
+    assert body["runtime_env"] == ran()["runtime_env"]
+    assert (body["entrypoint_num_cpus"], body["entrypoint_num_gpus"]) == (2.0, 0.5)
+    assert body["metadata"] == {**ran()["metadata"], "job_name": "second", "more": "x"}
+
+
+def test_files_that_ray_has_forgotten_are_sent_again_only_when_they_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "j2"}})
+    sent = jobs.submit_again  # the name of the package depends on its content
+    name = f"_ray_pkg_{hashlib.sha256(package(tmp_path)).hexdigest()[:16]}.zip"
+    row = ran() | {"runtime_env": {"working_dir": f"gcs://{name}"}}
+    api.routes |= {"GET /api/jobs/j1": row, f"PUT /api/packages/gcs/{name}": ""}
+    assert sent("j1", {}, tmp_path) == "j2"
+
+    (tmp_path / "train.py").write_text("print(2)\n")
+    other = f"_ray_pkg_{hashlib.sha256(package(tmp_path)).hexdigest()[:16]}.zip"
+    api.routes |= {f"PUT /api/packages/gcs/{other}": ""}
+    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+        sent("j1", {}, tmp_path)
+    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+        sent("j1", {})
+    assert len(api.bodies("POST /api/jobs/")) == 1
+
+
+def test_a_job_that_ray_does_not_take_again_is_an_error() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": ran(), PACKAGE: "", "POST /api/jobs/": (500, "x\nno room")})
+    with pytest.raises(ClusterError, match="refused to run job j1 again: no room"):
+        jobs.submit_again("j1", {})

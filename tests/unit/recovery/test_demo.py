@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from lab.lab import Lab, Submitted
 from lab.receipt import Verdict
 from lab.runtime.base import ignore_progress
 from lab.topology import LabSpec
-from tests.unit.recovery.world import W0, W1, Training, World
+from tests.unit.recovery.world import W0, W1, FakeJobs, Training, World
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
 
@@ -31,10 +32,19 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         )
         return Submitted(job)
 
+    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+        (first,) = (t for t in trainings if t.job == job)
+        control = f"{metadata.get('job_name', 'control')}-{len(trainings)}"
+        trainings.append(
+            Training(world, first.epochs, first.ranks, job=control, on=first.on, start_after=3.0)
+        )
+        return control
+
     def stay_connected(self: Lab) -> None:
         pass
 
     monkeypatch.setattr(Lab, "submit_workload", submit)
+    monkeypatch.setattr(FakeJobs, "submit_again", again)
     monkeypatch.setattr(Lab, "forget_connections", stay_connected)
     return trainings
 
@@ -60,6 +70,7 @@ def test_the_demo_recovers_and_ends_as_if_undisturbed(
     assert result.receipt.verdict is Verdict.RECOVERED, result.receipt
     assert result.comparison is not None
     assert result.comparison.identical
+    assert result.curves is not None
     assert result.target == W0
     assert [t.job for t in submitted] == [result.submission_id, result.control_id]
     assert [t.attempt for t in submitted] == [2, 1]
@@ -131,5 +142,5 @@ def test_a_control_run_that_fails_is_told(world: World, submitted: list[Training
 
     world.clock.after(1.0, fail_second)
 
-    with pytest.raises(JobError, match=r"undisturbed run demo-control-1 ended FAILED"):
+    with pytest.raises(JobError, match=r"undisturbed run control-1 ended FAILED"):
         run(world, DemoRequest())

@@ -161,6 +161,7 @@ class Training:
         self.world.write(
             "run_started",
             self.job,
+            run=self.run,
             num_workers=self.ranks,
             resources_per_worker={"CPU": self.cpus},
             config={"epochs": self.epochs},
@@ -229,10 +230,14 @@ class Training:
         return self.world.node_id(service) == self.nodes[service] and lab.state(service) is State.HEALTHY
 
     def write(self, event: str, **fields: Any) -> None:
-        self.world.write(event, self.job, attempt=self.attempt, **fields)
+        self.world.write(event, self.job, attempt=self.attempt, run=self.run, **fields)
+
+    @property
+    def run(self) -> str:
+        return RUN if self.job == JOB else f"{RUN}-{self.job}"
 
     def uri(self, epoch: int) -> str:
-        return f"s3://ray/{RUN}/checkpoint_{epoch:06d}"
+        return f"s3://ray/{self.run}/checkpoint_{epoch:06d}"
 
     def data(self, epoch: int) -> bytes:
         return f"weights of epoch {epoch}".encode()

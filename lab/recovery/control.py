@@ -1,0 +1,179 @@
+"""The control run: the very same job once more, undisturbed, and how far both ended the same."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import JobError, LabError, NotFoundError, RefusedError, WaitTimeoutError
+from lab.jobs import Job
+from lab.lab import Lab
+from lab.ledger import History
+from lab.recovery.request import Moment, OnMoment
+from lab.recovery.watch import Watch, progress_name
+from lab.workloads import find_workload
+
+if TYPE_CHECKING:
+    from lab.receipt import Comparison, Curves
+
+CONTROL_OF = "raylab_control_of"
+"""Metadata of a control run: the submission id of the job that it repeats."""
+
+CONTROL_SECONDS = 3600.0
+"""Deadline for a control run to end."""
+
+POLL_SECONDS = 0.5
+SETTLE_POLLS = 3
+"""Looks at the ledger after the job has ended: its last lines may still be on their way."""
+
+CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
+"""In a run's name: a date, a count of seconds, a random id. Ray's own names have a date."""
+
+OWN_NAME = "leave RunConfig(name=...) out, or make the name another one for every job"
+
+
+@dataclass(frozen=True)
+class Control:
+    """A job, its control run, and what the comparison says. `seconds` is how long the control run took."""
+
+    job: str
+    submission_id: str
+    comparison: Comparison
+    """Of the last reports: progress, metrics, SHA-256 of the weights."""
+    curves: Curves
+    """Of every epoch; `a` is the job, `b` the control run."""
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for `json.dumps`."""
+        return {
+            "submission_id": self.submission_id,
+            "seconds": round(self.seconds, 3),
+            "weights": self.comparison.weights,
+            "detail": self.comparison.detail,
+            "curves": self.curves.to_json(),
+        }
+
+
+def run_control(
+    lab: Lab,
+    job_id: str,
+    on_moment: OnMoment,
+    *,
+    tolerance: float = 0.0,
+    timeout: float = CONTROL_SECONDS,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Control:
+    """Submit an ended job again, as it was, wait for its end, and compare both runs.
+
+    `tolerance` is the greatest relative difference of a metric that counts as equal; see `compare_curves`.
+    The control run is stopped when this is interrupted. Raises NotFoundError; RefusedError where the job
+    still runs, its files are gone, or its run has a fixed name: it would resume what has ended instead
+    of training; JobError when the control run fails; WaitTimeoutError after `timeout` seconds; StoreError.
+    """
+    job, history = lab.jobs.get(job_id), lab.history(job_id)
+    if not job.final:
+        raise RefusedError(f"job {job_id} is still {job.status}", "a control run needs the machine to itself")
+    _refuse_fixed_names(job_id, history)
+    begin = clock()
+    name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
+    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, _folder(job))
+    on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
+    try:
+        ended = _follow(lab, control, job_id, history, on_moment, begin + timeout, clock, sleep)
+    except BaseException:
+        with contextlib.suppress(LabError):
+            lab.jobs.stop(control)
+        raise
+    if ended.status != "SUCCEEDED":
+        raise JobError(
+            f"the undisturbed run {control} ended {ended.status}: {ended.message}",
+            f"labctl job logs {control}",
+        )
+    from lab.receipt import compare_curves, compare_runs
+
+    repeated = lab.history(control)
+    comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated, tolerance)
+    result = Control(job_id, control, comparison, curves, clock() - begin)
+    on_moment(Moment("compared", None, f"{comparison.weights} weights; {curves.detail}"))
+    return result
+
+
+def control_of(jobs: tuple[Job, ...], job_id: str) -> Job | None:
+    """The newest control run of a job that succeeded, among these, newest first; None when there is none."""
+    found = (job for job in jobs if job.metadata.get(CONTROL_OF) == job_id and job.status == "SUCCEEDED")
+    return next(found, None)
+
+
+def _follow(
+    lab: Lab,
+    control: str,
+    job_id: str,
+    original: History,
+    on_moment: OnMoment,
+    deadline: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Job:
+    """The control run once it has ended; its epochs are told. Raises WaitTimeoutError, RefusedError."""
+    watch = Watch(lab, control, clock)
+    told = None
+    settling = SETTLE_POLLS
+    while True:
+        watch.poll()
+        _refuse_resumed(job_id, original, watch.history)
+        last = watch.run.last if watch.run else None
+        if last is not None and last.progress is not None and last.progress != told:
+            told = last.progress
+            on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {told}"))
+        if watch.job is not None and watch.job.final:
+            settling -= 1
+            if settling < 0:
+                return watch.job
+        if clock() >= deadline:
+            status = watch.job.status if watch.job else "unknown"
+            raise WaitTimeoutError(
+                f"the undisturbed run {control} has not ended in time; it is {status}",
+                f"labctl job logs {control}",
+            )
+        sleep(POLL_SECONDS)
+
+
+def _refuse_fixed_names(job_id: str, history: History) -> None:
+    for run in history.runs:
+        if job_id not in run.name and not CHANGES.search(run.name):
+            raise RefusedError(
+                f"job {job_id} calls its run {run.name!r}: a control run would resume it, not train",
+                OWN_NAME,
+            )
+
+
+def _refuse_resumed(job_id: str, original: History, control: History) -> None:
+    """A run that begins with a checkpoint which the original did not begin with repeats nothing."""
+    given = {r.uri for run in original.runs if run.attempts for r in run.attempts[0].requests}
+    names = {run.name for run in original.runs}
+    for run in control.runs:
+        if run.name in names:
+            raise RefusedError(
+                f"the control run of job {job_id} has the same run name, {run.name!r}: it resumes a run that "
+                "has ended",
+                OWN_NAME,
+            )
+        asked = run.attempts[0].requests if run.attempts else ()
+        other = next((r.uri for r in asked if r.uri is not None and r.uri not in given), None)
+        if other is not None:
+            raise RefusedError(f"the control run of job {job_id} began with the checkpoint {other}", OWN_NAME)
+
+
+def _folder(job: Job) -> Path | None:
+    """The folder of the workload that a job came from, or None."""
+    try:
+        return find_workload(job.workload).folder if job.workload else None
+    except NotFoundError:
+        return None
