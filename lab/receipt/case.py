@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import inf
 
 from lab.ledger import CommittedCheckpoint, Load, Number, Run, RunAttempt
+from lab.receipt.expected import Expected
 from lab.receipt.model import Evidence, FaultRecord, NodeRecord
 
 WORDS = {"training_iteration": "iteration", "current_epoch": "epoch", "global_step": "step"}
@@ -45,7 +46,8 @@ class Case:
     def hit(self) -> RunAttempt | None:
         """The attempt that was running on the fault's node when it came."""
         current = self.current
-        on_node = current is not None and self.fault.node_id in current.nodes.values()
+        anywhere = self.fault.expected not in (Expected.NODE_LOST, Expected.RANK_LOST)
+        on_node = current is not None and (anywhere or self.fault.node_id in current.nodes.values())
         return (
             current if current is not None and on_node and self._over_at(current) >= self.fault.at else None
         )
@@ -78,8 +80,15 @@ class Case:
         start = next((at for at in times if at is not None), None)
         if self.run is None or start is None:
             return None
-        known = [c for c in self.run.checkpoints if c.at <= start]
+        known = [c for c in self.run.checkpoints if c.at <= start and not self._damaged(c, start)]
         return known[-1] if known else None
+
+    def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
+        """Whether it was damaged on purpose at that time, by this fault or by another one of the same job."""
+        return any(
+            checkpoint.uri in fault.damaged and fault.at <= at <= (fault.reverted_at or inf)
+            for fault in (self.fault, *self.evidence.others)
+        )
 
     @cached_property
     def right(self) -> CommittedCheckpoint | None:
@@ -124,7 +133,14 @@ class Case:
 
     @cached_property
     def interval(self) -> Number:
-        """The usual distance between checkpoints, in reports; of a single one, its way from the start."""
+        """The usual distance between checkpoints, in reports; of a single one, its way from the start.
+
+        Where a checkpoint was damaged, also the one to the checkpoint before it.
+        """
+        return self._interval * (2 if self.fault.damaged else 1)
+
+    @cached_property
+    def _interval(self) -> Number:
         if self.run is None:
             return 1
         progress = [c.progress for c in self.run.checkpoints if c.progress is not None]

@@ -1,4 +1,4 @@
-"""The seven questions of the receipt, in order. Each answers from the evidence alone, with the numbers."""
+"""The seven questions after the loss of a node. Each answers from the evidence alone, in numbers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from collections.abc import Callable
 
 from lab.ledger import EPOCH_KEYS, CommittedCheckpoint, Load, Number, Run, RunAttempt, manifest_sha256, number
 from lab.receipt.case import Case
-from lab.receipt.model import CheckResult
 from lab.topology import State
 
-FINAL_FAULTS = ("kill", "stop")
+FINAL_FAULTS = ("kill", "stop", "crash-restart")
 """Faults after which the node can never be the same one again."""
 
 OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 """Job states in which nothing more will happen."""
 
-DONE_TO = {"kill": "killed", "stop": "stopped", "pause": "frozen"}
+DONE_TO = {
+    "kill": "killed",
+    "stop": "stopped",
+    "pause": "frozen",
+    "crash-restart": "killed",
+    "partition": "cut off",
+}
 
 RESUMED = "resumed, not restarted"
 
@@ -24,14 +29,6 @@ NO_TAKEOVER = "no new attempt has started"
 
 Answer = tuple[bool | None, str]
 """Passed, failed, or None for not known; and the detail."""
-
-
-def run_checks(case: Case) -> tuple[CheckResult, ...]:
-    """The answers to all questions, in order."""
-    answers = ((name, question(case)) for name, question in CHECKS.items())
-    return tuple(
-        CheckResult(name, bool(yes), detail, known=yes is not None) for name, (yes, detail) in answers
-    )
 
 
 def job_finished(case: Case) -> Answer:
@@ -77,7 +74,7 @@ def real_fault(case: Case) -> Answer:
     if case.run is None:
         return None, NO_LEDGER
     if case.hit is None:
-        return None, _not_hit(case)
+        return None, not_hit(case)
     if not case.before_fault:
         return None, "no checkpoint had been committed before the fault"
     dead = node is not None and not node.alive
@@ -94,18 +91,19 @@ def real_fault(case: Case) -> Answer:
     detail = (
         f"{fault.target} was {DONE_TO.get(fault.kind, f'hit by {fault.kind!r}')} in attempt {case.hit.number}"
     )
-    detail += f", after {_count(len(case.before_fault), 'checkpoint')} (the newest of {_place(case, newest)})"
+    detail += f", after {count(len(case.before_fault), 'checkpoint')} (the newest of {place(case, newest)})"
     if dead and node and node.ended_at is not None:
         detail += f"; Ray declared its node dead after {node.ended_at - fault.at:.1f} s"
     return True, detail
 
 
-def _not_hit(case: Case) -> str:
+def not_hit(case: Case) -> str:
+    """Why no attempt counts as hit."""
     current, target = case.current, case.fault.target
     if current is None:
         return "the ledger shows no attempt that had started before the fault"
     if case.fault.node_id not in current.nodes.values():
-        return f"attempt {current.number} ran on {_names(case, current)}, not on {target}"
+        return f"attempt {current.number} ran on {names(case, current)}, not on {target}"
     return f"attempt {current.number} was already over when {target} was hit"
 
 
@@ -115,6 +113,8 @@ def _went_on(case: Case, hit: RunAttempt) -> str:
         return NO_TAKEOVER
     if case.fault.kind == "pause":
         return "the freeze ended before Ray noticed it; nothing had to recover"
+    if case.fault.kind == "partition":
+        return "the network was back before Ray noticed; nothing had to recover"
     return f"attempt {hit.number} went on undisturbed; nothing had to recover"
 
 
@@ -128,7 +128,7 @@ def moved(case: Case) -> Answer:
     if fault.node_id in new.nodes.values():
         return False, f"attempt {new.number} ran on the very node of {fault.target} that was hit"
     again = sorted(n for n in set(new.nodes.values()) if case.service(n) == fault.target)
-    detail = f"attempt {new.number} ran on {_names(case, new)}"
+    detail = f"attempt {new.number} ran on {names(case, new)}"
     if again:
         return True, f"{detail}, where {fault.target} is the restarted one (new node {again[0][:8]})"
     return True, f"{detail}, no longer on {fault.target}"
@@ -148,17 +148,17 @@ def right_checkpoint(case: Case) -> Answer:
         return None, f"nobody saw attempt {new.number} load a checkpoint"
     wrong = next((load for load in loads if load.uri != right.uri), None)
     if wrong is not None:
-        name = wrong.uri.rsplit("/", 1)[-1]
+        loaded = wrong.uri.rsplit("/", 1)[-1]
         return (
             False,
-            f"rank {wrong.rank} loaded {name}, not the newest, {_name(right)} ({_place(case, right)})",
+            f"rank {wrong.rank} loaded {loaded}, not the newest, {name(right)} ({place(case, right)})",
         )
     return _same_files(case, new, right, loads)
 
 
 def _same_files(case: Case, new: RunAttempt, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
     manifests = [load.files for load in loads if load.files is not None]
-    where = f"{_name(right)} ({_place(case, right)})"
+    where = f"{name(right)} ({place(case, right)})"
     if right.files is None or len(manifests) < len(loads):
         return None, f"the SHA-256 of {where} as {'saved' if right.files is None else 'loaded'} is not known"
     loaded = manifests[0]
@@ -206,7 +206,7 @@ def resumed(case: Case) -> Answer:
         if base is None or base.progress is None or first is None:
             return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
         began = f"attempt {attempt.number} began with {case.word} {first}"
-        details.append(f"{began}, its checkpoint is of {_place(case, base)}")
+        details.append(f"{began}, its checkpoint is of {place(case, base)}")
         if abs(first - base.progress - run.stride) > 1e-6 * run.stride:
             return False, details[-1]
     return (True, "; ".join(details)) if details else (None, f"attempt {new.number} reported no progress")
@@ -220,27 +220,37 @@ def little_lost(case: Case) -> Answer:
     if lost is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
         return None, f"how much work attempt {case.new.number} repeated is not known"
     unit = case.word if case.run.stride == 1 else "report"
-    return lost <= case.interval, f"{_count(lost, unit)} repeated; checkpoints are {case.interval} apart"
+    return lost <= case.interval, f"{count(lost, unit)} repeated; checkpoints are {case.interval} apart"
+
+
+def services_healthy(case: Case) -> Answer | None:
+    """Why not every service is healthy, or the fault not reverted, if so."""
+    sick = [s for s in case.evidence.services if s.state is not State.HEALTHY]
+    if sick:
+        return False, "; ".join(
+            f"{s.service} is {s.state.value}" + (f": {s.detail}" * bool(s.detail)) for s in sick
+        )
+    if case.fault.reverted_at is None:
+        return False, f"the fault on {case.fault.target} has not been reverted"
+    if not case.evidence.services:
+        return None, "the state of the services is not known"
+    return None
 
 
 def lab_whole(case: Case) -> Answer:
     """Every service is healthy, the fault is reverted, the node is back in the cluster."""
     fault, services, nodes = case.fault, case.evidence.services, case.evidence.nodes
-    sick = [s for s in services if s.state is not State.HEALTHY]
+    sick = services_healthy(case)
     if sick:
-        return False, "; ".join(
-            f"{s.service} is {s.state.value}" + (f": {s.detail}" * bool(s.detail)) for s in sick
-        )
-    if fault.reverted_at is None:
-        return False, f"the fault on {fault.target} has not been reverted"
-    if not services or not nodes:
-        return None, "the state of the services is not known" if not services else "Ray's nodes are not known"
+        return sick
+    if not nodes:
+        return None, "Ray's nodes are not known"
     back = [n for n in nodes if n.service == fault.target and n.alive]
     if fault.kind in FINAL_FAULTS:
         back = [n for n in back if n.node_id != fault.node_id]
     if not back:
         return False, f"{fault.target} is not back among Ray's nodes"
-    detail = f"{_count(len(services), 'service')} healthy, {fault.target} is in the cluster"
+    detail = f"{count(len(services), 'service')} healthy, {fault.target} is in the cluster"
     if any(n.node_id == fault.node_id for n in back):
         return True, f"{detail} (the same node all along)"
     joined = case.rejoined
@@ -276,18 +286,22 @@ def _first(attempt: RunAttempt) -> Number | None:
     return attempt.first.progress if attempt.first else None
 
 
-def _place(case: Case, checkpoint: CommittedCheckpoint) -> str:
+def place(case: Case, checkpoint: CommittedCheckpoint) -> str:
+    """How far a checkpoint had come."""
     unknown = checkpoint.progress is None
     return f"an unknown {case.word}" if unknown else f"{case.word} {checkpoint.progress}"
 
 
-def _name(checkpoint: CommittedCheckpoint) -> str:
+def name(checkpoint: CommittedCheckpoint) -> str:
+    """Its folder's name."""
     return checkpoint.uri.rsplit("/", 1)[-1]
 
 
-def _names(case: Case, attempt: RunAttempt) -> str:
+def names(case: Case, attempt: RunAttempt) -> str:
+    """The services that an attempt ran on."""
     return " and ".join(dict.fromkeys(case.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes)))
 
 
-def _count(n: Number, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+def count(n: Number, noun: str, ending: str = "s") -> str:
+    """Such as `2 checkpoints`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}{ending}"

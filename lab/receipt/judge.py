@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lab.ledger import Files, History, RunAttempt, manifest_sha256
 from lab.receipt.case import Case
-from lab.receipt.checks import OVER, RESUMED, likely_reason, run_checks
+from lab.receipt.checks import OVER, RESUMED, likely_reason
+from lab.receipt.expected import Expected
 from lab.receipt.model import (
     Attempt,
     CheckpointProof,
@@ -14,6 +15,10 @@ from lab.receipt.model import (
     Timeline,
     Verdict,
 )
+from lab.receipt.outcomes import WENT_ON, run_checks
+
+RESUMING = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
+"""Outcomes that need a new attempt."""
 
 
 def judge(evidence: Evidence) -> Receipt:
@@ -44,6 +49,7 @@ def _receipt(case: Case) -> Receipt:
         run=case.run.name if case.run else None,
         epoch_key=case.run.progress_key if case.run else None,
         problems=case.evidence.problems,
+        world_size=tuple((a.started_at, len(a.nodes)) for a in case.attempts if a.started_at and a.nodes),
     )
 
 
@@ -57,16 +63,20 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
         reason += f" checkpoint of {case.word} {base.progress}; likely, {likely_reason(case, again)}"
         return Verdict.RESTARTED, reason
     job, fault = checks[0], checks[1]
-    if case.evidence.job_status in OVER and case.evidence.job_status != "SUCCEEDED":
+    if case.evidence.job_status in OVER and case.evidence.job_status != "SUCCEEDED" and not job.passed:
         return Verdict.FAILED, job.detail
     unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
     wrong = next((c for c in checks if not c.passed and c.known), None)
-    if wrong and fault.passed and case.evidence.job_status in OVER and case.new:
+    resume_expected = case.fault.expected in RESUMING
+    if wrong and fault.passed and case.evidence.job_status in OVER and (case.new or not resume_expected):
         return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
     if unproven or wrong or case.evidence.problems:
         causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
         return Verdict.NOT_VERIFIED, "; ".join(causes)
-    return Verdict.RECOVERED, next(c.detail for c in checks if c.name == RESUMED)
+    told = {c.name: c.detail for c in checks}
+    if case.new is not None and case.new.first is not None:
+        return Verdict.RECOVERED, told.get(RESUMED) or told[WENT_ON]
+    return Verdict.AS_EXPECTED, told[WENT_ON]
 
 
 def _timeline(case: Case) -> Timeline:

@@ -76,6 +76,8 @@ class Evidence:
     have been deleted by the script's own CheckpointConfig."""
     services: tuple[ServiceStatus, ...] = ()
     """The lab at the end."""
+    others: tuple[FaultRecord, ...] = ()
+    """Further faults that the job went through, as in a chaos run."""
     problems: tuple[str, ...] = ()
     """What is missing above because it could not be read. Any one rules out the verdict `recovered`, so
     a failed reading that was made good later does not belong here."""
@@ -146,6 +148,13 @@ class Receipt:
     run: str | None
     epoch_key: str | None
     problems: tuple[str, ...]
+    world_size: tuple[tuple[float, int], ...] = ()
+    """Seconds since the epoch, and how many ranks trained from then on."""
+
+    @property
+    def survived(self) -> bool:
+        """Whether what should happen after such a fault did happen."""
+        return self.verdict in (Verdict.RECOVERED, Verdict.AS_EXPECTED)
 
     def to_json(self) -> dict[str, Any]:
         """The receipt as plain dicts and lists, ready for `json.dumps`: the tool's public contract."""
@@ -159,7 +168,9 @@ class Receipt:
                 "target": fault.target,
                 "at": _ms(fault.at),
                 "reverted_at": _ms(fault.reverted_at),
+                "parameters": dict(fault.parameters),
             },
+            "expected": {"outcome": fault.expected.value, "text": fault.expected.text},
             "timeline": {
                 "node_dead": _ms(timeline.node_dead),
                 "failure_detected": _ms(timeline.failure_detected),
@@ -186,6 +197,7 @@ class Receipt:
                 }
                 for a in self.attempts
             ],
+            "world_size": [{"at": _ms(at), "ranks": ranks} for at, ranks in self.world_size],
             "lost_epochs": self.lost_epochs,
             "job": {"submission_id": self.submission_id, "status": self.job_status},
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],

@@ -44,7 +44,7 @@ def test_the_verdict_and_the_checks_of_a_story(row: Row) -> None:
 
 
 def test_every_verdict_has_a_story_and_every_check_one_that_passes_and_one_that_fails() -> None:
-    assert {row.verdict for row in ROWS} == {v.value for v in Verdict}
+    assert {row.verdict for row in ROWS} == {v.value for v in Verdict if v is not Verdict.AS_EXPECTED}
     for check in CHECKS:
         known = [c for row in ROWS for c in judge(row.evidence).checks if c.name == check]
         assert {(c.passed, c.known) for c in known} >= {(True, True), (False, False)}, check
