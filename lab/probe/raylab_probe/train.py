@@ -41,6 +41,7 @@ from ray.train.v2._internal.execution.callback import (
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
 from raylab_probe.recorder import Recorder, open_recorder, plain, try_manifest
+from raylab_probe.versions import environment
 
 FLUSH_SECONDS = 2.0
 """How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
@@ -118,6 +119,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
             resources_per_worker=dict(scaling._resources_per_worker_not_none),
             max_failures=run.failure_config.max_failures if run.failure_config else 0,
             config=plain(train_run_context.train_loop_config or {}),
+            environment=environment(),
         )
 
     @quietly
