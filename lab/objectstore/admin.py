@@ -60,6 +60,15 @@ class MinioAdministration:
         with self._explain("remove a former training key"):
             self._client.user_remove(access_key)
 
+    def set_user_enabled(self, access_key: str, enabled: bool) -> None:
+        """Let the store accept what a user signs, or refuse it; the user keeps key and policy.
+
+        The lab's stand-in server knows this command too. Raises StoreError.
+        """
+        with self._explain(f"{'enable' if enabled else 'disable'} the training key"):
+            act = self._client.user_enable if enabled else self._client.user_disable
+            act(access_key)
+
     @cached_property
     def _client(self) -> Any:
         from minio.credentials.providers import StaticProvider

@@ -13,6 +13,7 @@ from lab.errors import EngineError, LabError, PortTakenError, ServiceError, Setu
 from lab.home import write_private
 from lab.runtime import ports
 from lab.runtime.base import OnProgress
+from lab.runtime.compose import network
 from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
 from lab.runtime.compose.holdings import by_service, check_volumes
 from lab.runtime.compose.project import PORT_OF, SETUP
@@ -132,6 +133,8 @@ class Boot:
         try:
             if found.alive:
                 self._engine.act("kill", [found.id], gone=True)
+            if found.cut:
+                network.reconnect(self._engine, found, self._engine.networks(self._target.project))
             self._engine.act("start", [found.id], grace=START_SECONDS - ACT_SECONDS)
         except EngineError as error:
             raise self._not_started(service, error) from error

@@ -43,6 +43,9 @@ CREATE_SECONDS = 300.0
 END_SECONDS = 2.0
 """How long a command may take to end when it is given up."""
 
+ENGINE_FAILED = 125
+"""The exit code of `docker run` when it ran nothing."""
+
 _RESTART = "restart it: `sudo systemctl restart docker`, or Docker Desktop"
 
 _GONE = re.compile(
@@ -80,6 +83,10 @@ class Container:
     """Seconds since the epoch; 0 when it never was."""
     labels: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
+    cut: bool = False
+    """Whether it is on no network."""
+    restart_policy: str = ""
+    """When the engine starts it again by itself: `no`, `on-failure`, ..."""
 
     @property
     def alive(self) -> bool:
@@ -272,6 +279,24 @@ class Engine:
             raise missing_command(self.call[0]) from error
         return found.returncode, found.stdout
 
+    def run_helper(
+        self, options: Sequence[str], image: str, argv: Sequence[str], timeout: float
+    ) -> tuple[int, str]:
+        """`docker run OPTIONS IMAGE ARGV`: its exit code, and both output streams together.
+
+        Raises EngineError when the engine cannot run it, or after `timeout` seconds.
+        """
+        command = [*self._argv("run", *options, image), *argv]
+        try:
+            found = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(f"`{' '.join(argv)}` has not ended after {timeout:g} s", _RESTART) from error
+        except OSError as error:
+            raise missing_command(self.call[0]) from error
+        if found.returncode == ENGINE_FAILED:
+            raise self._no_answer(found.stdout)
+        return found.returncode, found.stdout
+
     # Inside
 
     def _argv(self, *arguments: str) -> list[str]:
@@ -374,6 +399,8 @@ def _container(row: Mapping[str, Any]) -> Container:
         started_at=seconds(state.get("StartedAt") or ""),
         labels=labels,
         image=str(row["Config"].get("Image") or ""),
+        cut=not (row.get("NetworkSettings") or {}).get("Networks"),
+        restart_policy=str(((row.get("HostConfig") or {}).get("RestartPolicy") or {}).get("Name") or ""),
     )
 
 

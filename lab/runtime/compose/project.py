@@ -53,6 +53,10 @@ OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store, as on the local runtime."""
 
 
+TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", "LAB_WORKSPACE")
+"""What a lab takes over of the caller's variables, beside those of images."""
+
+
 def project_name(lab: str) -> str:
     """The Compose project of a lab."""
     return DEFAULT_LAB if lab == DEFAULT_LAB else f"raylab-{lab}"
@@ -96,7 +100,7 @@ def env(
 ) -> dict[str, str]:
     """The env file's variables. `chosen` are those of the caller's that the lab takes over."""
     spec = state.spec
-    taken = {"LAB_NODE_MEMORY": chosen.get("LAB_NODE_MEMORY"), "LAB_WORKSPACE": chosen.get("LAB_WORKSPACE")}
+    taken = {name: chosen.get(name) for name in TAKEN}
     if taken["LAB_WORKSPACE"]:
         taken["LAB_WORKSPACE"] = str(folder_path(taken["LAB_WORKSPACE"]))
     return {

@@ -91,6 +91,8 @@ def _not_running(container: Container) -> tuple[State, str] | None:
         return State.STARTING, f"it ended with exit code {container.exit_code} and is started again"
     if container.state != "running":
         return State.EXITED, ended(container)
+    if container.cut:
+        return State.RUNNING, "its container is cut off the lab's network"
     return None
 
 

@@ -21,12 +21,12 @@ from lab.errors import (
     SetupError,
 )
 from lab.home import home, lock, make_private
-from lab.runtime.base import Execution, OnProgress, Runtime, Usage, ignore_progress
-from lab.runtime.compose import project, readiness, reserve, state
+from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
+from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import START_SECONDS, Boot, Target
 from lab.runtime.compose.engine import Container, Engine
 from lab.runtime.compose.holdings import Holdings
-from lab.runtime.compose.images.model import ResolvedImages
+from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
 from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.http import http_status
@@ -41,6 +41,7 @@ from lab.topology import (
     LabStatus,
     Progress,
     State,
+    Vendor,
     is_node,
 )
 
@@ -102,6 +103,7 @@ class ComposeRuntime(Runtime):
         self._http, self._list_nodes = http, list_nodes
         self._clock, self._sleep = clock, sleep
         self._project = project.project_name(lab)
+        self._abilities: Mapping[Feature, str] | None = None
         self._holdings = Holdings(self._engine, self._project, self._folder, clock)
 
     # The whole lab
@@ -242,6 +244,30 @@ class ComposeRuntime(Runtime):
         measured = self._engine.cpu_percent(tuple(alive))
         return {alive[container]: Usage(cpu) for container, cpu in measured.items() if container in alive}
 
+    def missing(self, feature: Feature) -> str:
+        """See Runtime.missing. What can be done to a network is tried out. Raises EngineError."""
+        if feature in (Feature.MEMORY_LIMIT, Feature.SCRATCH_DISK):
+            return ""
+        if self._abilities is None:
+            self._abilities = network.abilities(self._engine, self._helper_image())
+        return self._abilities[feature]
+
+    def folder(self) -> Path:
+        """See Runtime.folder."""
+        return self._folder
+
+    def set_training_key(self, enabled: bool) -> None:
+        """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
+        from lab.objectstore.admin import MinioAdministration
+
+        self._running(STORE)
+        current, _ = self._up()
+        secrets, problem = self._secrets()
+        if secrets is None:
+            raise ServiceError(problem, "`labctl down`, then `labctl up` makes new ones")
+        admin = MinioAdministration(self._view_with(current, secrets).url(STORE), secrets.root)
+        admin.set_user_enabled(secrets.store.access_key, enabled)
+
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -282,11 +308,42 @@ class ComposeRuntime(Runtime):
         if container is not None and container.state == "paused":
             self._engine.act("unpause", [container.id])
 
+    def crash(self, service: str) -> None:
+        """See Runtime.crash: the engine starts the container again. `start` ends that for a node."""
+        crash.crash(self._engine, self._running(service))
+
+    def disconnect(self, service: str) -> None:
+        """See Runtime.disconnect."""
+        network.disconnect(self._engine, self._running(service), self._networks())
+
+    def reconnect(self, service: str) -> None:
+        """See Runtime.reconnect. A container that has ended is connected too."""
+        network.reconnect(self._engine, self._container(service), self._networks())
+
+    def impair(
+        self, service: str, *, delay_ms: float = 0.0, loss_percent: float = 0.0, rate_mbit: float = 0.0
+    ) -> None:
+        """See Runtime.impair."""
+        container = self._running(service)
+        network.impair(self._engine, self._helper_image(), container, delay_ms, loss_percent, rate_mbit)
+
+    def unimpair(self, service: str) -> None:
+        """See Runtime.unimpair. What was slow goes with a container that ends."""
+        container = self._container(service)
+        if container.alive:
+            network.unimpair(self._engine, self._helper_image(), container)
+
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start."""
         self._known(self._up()[0], service)
         with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
             current, containers = self._up()
+            container = containers.get(service)
+            if container is not None and is_node(service):
+                crash.calm(self._engine, container)
+            if container is not None and container.cut:
+                network.reconnect(self._engine, container, self._networks())
+                containers = self._holdings.containers()
             view = self._view(current)
             nodes, why = self._nodes(view, containers)
             found = readiness.service_status(view, service, containers.get(service), nodes, why)
@@ -406,6 +463,23 @@ class ComposeRuntime(Runtime):
         if container is None or not container.alive:
             raise LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
         return container
+
+    def _container(self, service: str) -> Container:
+        """The service's container, running or not."""
+        current, containers = self._up()
+        self._known(current, service)
+        if service not in containers:
+            raise LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
+        return containers[service]
+
+    def _networks(self) -> tuple[str, ...]:
+        return self._engine.networks(self._project)
+
+    def _helper_image(self) -> str:
+        """The lab's image: that of the lab that is up, else the one a lab without GPUs would have."""
+        current = state.load(self._folder)
+        chosen = current.images.get(LAB_IMAGE) if current is not None else None
+        return chosen or self._environment.get(LAB_IMAGE) or lab_image(Vendor.NONE)
 
     def _known(self, current: ComposeState, service: str) -> None:
         names = project.services(current)

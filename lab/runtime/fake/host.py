@@ -119,10 +119,9 @@ class LabState:
             return State.PAUSED
         if process.polls:
             return State.STARTING
-        if is_node(service):
-            self._bury_silent()
-            return State.HEALTHY if self._join(service, process) else State.RUNNING
-        return State.RUNNING if service in self.cut else State.HEALTHY
+        if service in self.cut or (is_node(service) and not self._join(service, process)):
+            return State.RUNNING
+        return State.HEALTHY
 
     def status(self, service: str) -> ServiceStatus:
         """The same with its reason, and the process id of what runs."""
@@ -132,7 +131,7 @@ class LabState:
             State.ABSENT: "not started",
             State.STARTING: "not ready yet",
             State.PAUSED: "its processes are frozen",
-            State.RUNNING: "its node is not alive in Ray" if is_node(service) else "it does not answer",
+            State.RUNNING: "cut off the network" if service in self.cut else "its node is not alive in Ray",
             State.EXITED: process.detail if process else "",
         }
         port = {STORE: "s3", HEAD: "dashboard", JUPYTER: "jupyter"}.get(service)

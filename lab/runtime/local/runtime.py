@@ -24,11 +24,12 @@ from lab.errors import (
     RefusedError,
     ServiceError,
     SetupError,
+    UnsupportedError,
     WaitTimeoutError,
 )
 from lab.home import home, lock, make_private
 from lab.runtime import ports
-from lab.runtime.base import Execution, OnProgress, Runtime, Usage, ignore_progress
+from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.kept import COMPOSE_FILE
 from lab.runtime.local import output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import START_SECONDS, Boot
@@ -59,6 +60,16 @@ LOCK_PATIENCE_SECONDS = START_SECONDS
 
 NODE_MEMORY_SHARE = 0.8
 """Share of the host's memory that all nodes together offer to Ray's scheduler."""
+
+_SHARED = "the nodes of the local runtime share the machine's"
+SHARED = {
+    Feature.NETWORK: f"{_SHARED} loopback network",
+    Feature.NETWORK_DELAY: f"{_SHARED} loopback network",
+    Feature.NETWORK_LOSS: f"{_SHARED} loopback network",
+    Feature.MEMORY_LIMIT: f"{_SHARED} memory",
+    Feature.SCRATCH_DISK: f"{_SHARED} disk",
+}
+"""Why a node that is a plain process has no such thing of its own."""
 
 NO_KEY = Credentials("", "")
 NO_SECRETS = Secrets(NO_KEY, "", "", NO_KEY, "", "")
@@ -224,6 +235,22 @@ class LocalRuntime(Runtime):
         measured = processes.usage(groups, self._clock, self._sleep)
         return {service: Usage(cpu, memory) for service, (cpu, memory) in measured.items()}
 
+    def missing(self, feature: Feature) -> str:
+        """See Runtime.missing."""
+        return SHARED[feature]
+
+    def folder(self) -> Path:
+        """See Runtime.folder."""
+        return self._folder
+
+    def set_training_key(self, enabled: bool) -> None:
+        """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
+        from lab.objectstore.admin import MinioAdministration
+
+        plan = self._plan(self._running(STORE))
+        admin = MinioAdministration(plan.url("s3"), plan.secrets.root)
+        admin.set_user_enabled(plan.secrets.store.access_key, enabled)
+
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
@@ -278,6 +305,11 @@ class LocalRuntime(Runtime):
         self._known(current, service)
         found = processes.members(current.leaders.get(service), self._layout.mark(service))
         processes.send(found, signal.SIGCONT)
+
+    def crash(self, service: str) -> None:
+        """See Runtime.crash: labctl is the supervisor, and starts it at once."""
+        self.kill(service)
+        self.start(service, wait=False)
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start."""
@@ -361,6 +393,9 @@ class LocalRuntime(Runtime):
         if not processes.members(current.leaders.get(service), self._layout.mark(service)):
             raise LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
         return current
+
+    def _cannot(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"cannot {what}: {SHARED[Feature.NETWORK]}", "use --runtime compose")
 
     def _known(self, current: LabState, service: str) -> None:
         names = self._plan(current, NO_SECRETS).services

@@ -23,6 +23,7 @@ from xml.sax.saxutils import escape
 from werkzeug.http import parse_range_header
 from werkzeug.wrappers import Request, Response
 
+from lab.runtime.local.s3_admin import STATUS_PATH, set_user_status
 from lab.runtime.local.s3_auth import authenticate, open_body
 from lab.runtime.local.s3_disk import Disk, StorageError
 from lab.runtime.local.s3_keys import COPY_SOURCE, Keyring, as_header, check_allowed, copied_from, only_bucket
@@ -98,6 +99,8 @@ class S3App:
         signature = authenticate(request.environ, raw_path, self._keys, self._now())
         bucket, _, key = unquote(raw_path)[1:].partition("/")
         query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
+        if raw_path == STATUS_PATH and request.method == "PUT":
+            return set_user_status(self._keys, signature.key, query)
         plain = {name for name in query if not name.lower().startswith("x-amz-")}
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])

@@ -34,17 +34,29 @@ class Keyring:
 
     def __init__(self, *keys: Key) -> None:
         self._keys = keys
+        self._disabled: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._keys)
 
     def find(self, access_key: str) -> Key | None:
-        """The key of this name. Takes the same time for every name that is none."""
+        """The key of this name, unless it is disabled. Takes the same time for every name that is none."""
         found = None
         for key in self._keys:
             if hmac.compare_digest(access_key.encode(), key.credentials.access_key.encode()):
                 found = key
-        return found
+        return None if found is None or found.credentials.access_key in self._disabled else found
+
+    def set_enabled(self, access_key: str, enabled: bool) -> bool:
+        """Refuse a key that is kept to a bucket, or accept it again; whether there is such a key.
+
+        Lasts until the process ends.
+        """
+        names = {key.credentials.access_key for key in self._keys if key.bucket}
+        if access_key not in names:
+            return False
+        self._disabled = self._disabled - {access_key} if enabled else self._disabled | {access_key}
+        return True
 
 
 def check_allowed(key: Key, method: str, bucket: str, name: str, query: set[str], source: str) -> None:

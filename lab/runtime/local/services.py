@@ -41,7 +41,7 @@ OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
 of the host's memory, would be counted once per node."""
 
-CALLBACKS = "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu"
+CALLBACKS = "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu,raylab_probe.intact.Intact"
 
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",

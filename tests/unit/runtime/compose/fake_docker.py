@@ -17,6 +17,7 @@ from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.fake import FakeClock
+from lab.runtime.streaming import OnLine
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -76,6 +77,10 @@ class FakeDocker:
     """(verb, service) -> what that fails with, each time."""
     never: set[str] = field(default_factory=set)
     """Services that run but never serve."""
+    pythonless: set[str] = field(default_factory=set)
+    """Services whose image has no Python."""
+    helped: tuple[int, str] = (0, '{"delay": "no netem", "loss": "", "rate": ""}\n')
+    """How a helper container ends: its exit code, and what it says."""
     ghosts: Sequence[Node] = ()
     """What Ray says instead of the truth."""
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -217,8 +222,40 @@ class FakeEngine(Engine):
         self, verb: str, names: Sequence[str], *options: str, grace: float = 0.0, gone: bool = False
     ) -> None:
         del grace
+        if verb.startswith("network ") and verb != "network rm":
+            network, name = names
+            assert network in self.fake.networks
+            service = self.fake.find_id(name).service
+            self.fake.journal.append((verb, service, *options))
+            self.fake.change(name, cut=verb == "network disconnect")
+            return
         for name in names:
             self._act(verb, name, options, gone)
+
+    def execute(
+        self, container: str, argv: Sequence[str], timeout: float, on_line: OnLine | None = None
+    ) -> tuple[int, str]:
+        del argv, timeout, on_line
+        found = self.fake.find_id(container)
+        self.fake.journal.append(("execute", found.service))
+        if found.service in self.fake.pythonless:
+            return 127, "python: executable file not found in $PATH\n"
+        restarts = found.restarts + 1
+        if found.restart_policy == "on-failure":
+            self.fake.change(container, started_at=self.fake.clock(), restarts=restarts)
+        else:
+            self.fake.change(container, state="exited", exit_code=137)
+        return 137, ""
+
+    def run_helper(
+        self, options: Sequence[str], image: str, argv: Sequence[str], timeout: float
+    ) -> tuple[int, str]:
+        del timeout
+        beside = next(o for o in options if o.startswith("--network=")).removeprefix("--network=")
+        if beside != "none":
+            beside = self.fake.find_id(beside.removeprefix("container:")).service
+        self.fake.journal.append(("helper", beside, image, *argv[3:]))
+        return self.fake.helped
 
     def _act(self, verb: str, name: str, options: tuple[str, ...], gone: bool) -> None:
         fake = self.fake
@@ -228,7 +265,8 @@ class FakeEngine(Engine):
             return
         service = next(c.service for c in fake.containers.values() if c.id == name)
         verb = "remove" if verb == "rm" else verb
-        fake.journal.append((verb, service, *(o.removeprefix("--time=") for o in options if verb == "stop")))
+        shown = [o.removeprefix("--time=") for o in options if verb in ("stop", "update")]
+        fake.journal.append((verb, service, *shown))
         if (verb, service) in fake.fails:
             raise fake.fails[verb, service]
         if verb == "remove":
@@ -236,6 +274,8 @@ class FakeEngine(Engine):
             fake.containers = {key: c for key, c in fake.containers.items() if c.id != name}
         elif verb == "start":
             self._start(name, service)
+        elif verb == "update":
+            fake.change(name, restart_policy=options[0].removeprefix("--restart="))
         elif verb in ("kill", "stop"):
             assert gone or fake.find_id(name).alive
             fake.change(name, state="exited", exit_code=137 if verb == "kill" else 0)

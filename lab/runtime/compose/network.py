@@ -1,0 +1,93 @@
+"""The network of one container: cut, connected again, slowed down.
+
+What slows it down is set from a helper container that shares the network namespace and has NET_ADMIN, so that
+no node ever has that right. The settings go with the namespace when the container is started anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from lab.errors import EngineError, UnsupportedError
+from lab.runtime.base import Feature
+from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.project import ROOT
+
+HELPER_SECONDS = 60.0
+"""Deadline of one helper container; it takes a second."""
+
+PROBE = ROOT / "lab" / "probe"
+PROGRAM = "/opt/raylab/probe/raylab_probe/network.py"
+
+
+def disconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> None:
+    """Take the container off its lab's networks. Raises EngineError."""
+    if not container.cut:
+        for network in networks:
+            engine.act("network disconnect", [network, container.id])
+
+
+def reconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> None:
+    """Give the container back what Compose gave it: a place on the lab's networks, and its name there.
+
+    Docker hands out the lowest free address, so it is the one it had, unless somebody else came meanwhile.
+    Raises EngineError.
+    """
+    if container.cut:
+        for network in networks:
+            engine.act("network connect", [network, container.id], f"--alias={container.service}")
+
+
+def impair(
+    engine: Engine, image: str, container: Container, delay_ms: float, loss_percent: float, rate_mbit: float
+) -> None:
+    """See Runtime.impair. Raises UnsupportedError, EngineError."""
+    options = (f"--delay-ms={delay_ms}", f"--loss-percent={loss_percent}", f"--rate-mbit={rate_mbit}")
+    code, said = _helper(engine, image, f"container:{container.id}", "impair", *options)
+    if code:
+        raise UnsupportedError(
+            f"the network of {container.service} cannot be slowed down so: {_last(said)}",
+            "take other values: labctl faults says what this machine can do",
+        )
+
+
+def unimpair(engine: Engine, image: str, container: Container) -> None:
+    """See Runtime.unimpair. Raises EngineError."""
+    code, said = _helper(engine, image, f"container:{container.id}", "clear")
+    if code:
+        raise EngineError(
+            f"the network of {container.service} is still slow: {_last(said)}",
+            f"`labctl restart {container.service}` gives it a new one",
+        )
+
+
+def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
+    """What this machine cannot do to a network, and why; empty where it can. Raises EngineError."""
+    code, said = _helper(engine, image, "none", "abilities")
+    if code:
+        raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}")
+    try:
+        found: Mapping[str, str] = json.loads(_last(said))
+        return {
+            Feature.NETWORK: found["rate"],
+            Feature.NETWORK_DELAY: found["delay"],
+            Feature.NETWORK_LOSS: found["loss"],
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}") from error
+
+
+def _helper(engine: Engine, image: str, network: str, *arguments: str) -> tuple[int, str]:
+    options = (
+        *("--rm", "--pull=never", f"--network={network}"),
+        *("--user=0", "--cap-drop=ALL", "--cap-add=NET_ADMIN", "--security-opt=no-new-privileges:true"),
+        *("--read-only", "--tmpfs=/run", "--memory=256m", "--pids-limit=32"),
+        f"--mount=type=bind,source={PROBE},target=/opt/raylab/probe,readonly",
+    )
+    return engine.run_helper(options, image, ("python", "-I", PROGRAM, *arguments), HELPER_SECONDS)
+
+
+def _last(said: str) -> str:
+    lines = said.strip().splitlines()
+    return lines[-1] if lines else "no reason given"
