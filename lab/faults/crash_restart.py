@@ -1,0 +1,50 @@
+"""`crash-restart`: a node crashes and its supervisor starts it again at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from lab.faults.base import Fault, FaultKind, Scene, Scope
+from lab.receipt.expected import Expected
+from lab.runtime.base import Runtime
+from lab.topology import State
+
+BACK_SECONDS = 60.0
+"""How long a crashed node may take to be back by itself; on 2 busy cores it is in the cluster after 16 s."""
+
+POLL_SECONDS = 0.5
+
+
+class CrashRestart(Fault):
+    """SIGKILL to every process of the node, which comes back by itself: as a new node, under its old name."""
+
+    kind = FaultKind(
+        name="crash-restart",
+        summary="every process of the node dies, and its supervisor starts it again at once",
+        scope=Scope.NODE,
+        parameters=(),
+        revert="the node is waited for; one that does not come back by itself is started",
+        expected=Expected.NODE_LOST,
+    )
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+
+    def inject(self, scene: Scene) -> None:
+        """See Fault.inject."""
+        scene.runtime.crash(scene.target)
+
+    def revert(self, scene: Scene) -> None:
+        """See Fault.revert. From then on the node has no supervisor again."""
+        deadline = self._clock() + BACK_SECONDS
+        while not _is_back(scene.runtime, scene.target) and self._clock() < deadline:
+            self._sleep(POLL_SECONDS)
+        scene.runtime.start(scene.target)
+
+
+def _is_back(runtime: Runtime, service: str) -> bool:
+    status = runtime.status().service(service)
+    return status is not None and status.state is State.HEALTHY

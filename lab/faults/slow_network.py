@@ -1,0 +1,63 @@
+"""`slow-network`: what a node sends and gets is slow, late or partly lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from lab.errors import UnsupportedError, UsageError
+from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, lasting
+from lab.faults.comeback import come_back
+from lab.receipt.expected import Expected
+from lab.runtime.base import Feature
+
+ALSO_NEEDED = {"delay": Feature.NETWORK_DELAY, "loss": Feature.NETWORK_LOSS}
+"""Parameter -> what it needs of the machine."""
+
+
+class SlowNetwork(Fault):
+    """Slows down the network of the node, both ways. The others keep theirs."""
+
+    kind = FaultKind(
+        name="slow-network",
+        summary="what the node sends and gets is slow, late or partly lost",
+        scope=Scope.NODE,
+        parameters=(
+            lasting("how long the network is slow", 20.0),
+            Parameter("rate", "Mbit/s", "the most that gets through each way; 0: no limit", 10.0, 0.0, 1e5),
+            Parameter("delay", "ms", "added to every packet, each way", 0.0, 0.0, 10_000.0),
+            Parameter("loss", "%", "packets that are lost, each way", 0.0, 0.0, 90.0),
+        ),
+        revert="the network is as before; a node that the cluster gave up is started again as a new one",
+        expected=Expected.SLOWED,
+        needs=(Feature.NETWORK,),
+    )
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+
+    def refuse(self, scene: Scene) -> None:
+        """See Fault.refuse. Raises UsageError when nothing would get slower."""
+        super().refuse(scene)
+        for name, feature in ALSO_NEEDED.items():
+            why = scene.runtime.missing(feature) if scene.parameters[name] else ""
+            if why:
+                raise UnsupportedError(f"{name} is not possible here: {why}", f"-p {name}=0 -p rate=10")
+        if not any(scene.parameters[name] for name in ("rate", "delay", "loss")):
+            raise UsageError("rate, delay and loss are 0: nothing would be slow", "-p rate=10")
+
+    def inject(self, scene: Scene) -> None:
+        """See Fault.inject."""
+        scene.runtime.impair(
+            scene.target,
+            delay_ms=scene.parameters["delay"],
+            loss_percent=scene.parameters["loss"],
+            rate_mbit=scene.parameters["rate"],
+        )
+
+    def revert(self, scene: Scene) -> None:
+        """See Fault.revert."""
+        scene.runtime.unimpair(scene.target)
+        come_back(scene.runtime, scene.target, self._clock, self._sleep)
