@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster import RayApi, infeasible
-from lab.errors import EngineError, RefusedError, UsageError
+from lab.errors import EngineError, RefusedError, UnsupportedError, UsageError
 from lab.jobs import Job, Jobs
 from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
@@ -143,8 +144,13 @@ class Lab:
 
         Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
         """
+        from lab.recovery.journal import Journal
+
         self.forget_connections()
-        return self.runtime.down(volumes=volumes, on_progress=on_progress)
+        stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
+        with contextlib.suppress(UnsupportedError):  # where labctl keeps no notes there is nothing to forget
+            Journal(self.runtime.folder()).clear()
+        return stopped
 
     def status(self) -> LabStatus:
         """The lab as it is now."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lab.lessons.model import Lesson, LessonResult
     from lab.lessons.run import OnStep
     from lab.recovery import FaultRequest, Moment, Outcome
+    from lab.recovery.heal import Healed
+    from lab.recovery.journal import Entry
     from lab.runtime.base import OnProgress
     from lab.runtime.compose.images import Archive, Built, ImageNeed
     from lab.topology import GpuPlan, LabSpec, Vendor
@@ -90,12 +92,33 @@ class Core:
         return catalogue()
 
     def inject(
-        self, lab: Lab, request: FaultRequest, on_moment: Callable[[Moment], None], *, wait: bool
+        self,
+        lab: Lab,
+        request: FaultRequest,
+        on_moment: Callable[[Moment], None],
+        *,
+        wait: bool,
+        control: bool = False,
     ) -> Outcome:
-        """Break something on purpose and, with `wait`, follow the recovery to its receipt."""
+        """Break something on purpose and, with `wait`, follow the recovery to its receipt.
+
+        With `control` the job is then repeated undisturbed, and compared.
+        """
         from lab.recovery import inject
 
-        return inject(lab, request, on_moment, wait=wait)
+        return inject(lab, request, on_moment, wait=wait, control=control)
+
+    def heal(self, lab: Lab, on_begin: Callable[[Entry], None]) -> tuple[Healed, ...]:
+        """Undo the faults that a labctl has left behind which died in the middle of them."""
+        from lab.recovery.heal import heal
+
+        return heal(lab, on_begin)
+
+    def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
+        """Those faults."""
+        from lab.recovery.heal import left_behind
+
+        return left_behind(lab)
 
     def demo(
         self,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lab.jobs import Job
     from lab.lab import Placement
     from lab.receipt import FaultRecord
+    from lab.recovery.heal import Healed
     from lab.runtime.compose.images import ImageNeed
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
     from lab.workloads import Workload
@@ -219,7 +220,21 @@ def fault_kind(item: FaultKind) -> Document:
     return {
         "name": item.name,
         "summary": item.summary,
-        "parameters": list(item.parameters),
+        "hits": item.scope.value,
+        "parameters": [
+            {
+                "name": p.name,
+                "unit": p.unit,
+                "default": p.default,
+                "minimum": p.low,
+                "maximum": p.high,
+                "required": p.required,
+                "help": p.summary,
+            }
+            for p in item.parameters
+        ],
+        "runtimes": list(item.runtimes),
+        "expected": {"outcome": item.expected.value, "text": item.expected.text},
         "revert": item.revert,
     }
 
@@ -227,6 +242,17 @@ def fault_kind(item: FaultKind) -> Document:
 def fault(item: FaultRecord) -> Document:
     """A fault that was injected. Times are seconds since the epoch."""
     return {"kind": item.kind, "target": item.target, "at": item.at, "reverted_at": item.reverted_at}
+
+
+def healed(item: Healed) -> Document:
+    """A fault that was left behind; `problem` is null when it was undone."""
+    return {
+        "kind": item.kind,
+        "target": item.target,
+        "job": item.job,
+        "at": item.at,
+        "problem": item.problem or None,
+    }
 
 
 def gpu(item: Gpu) -> Document:

@@ -134,6 +134,20 @@ def gpu_names(text: str | None) -> tuple[str, ...]:
     return names
 
 
+def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
+    """`("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
+    found = {}
+    for name, value in settings(pairs).items():
+        try:
+            number = float(value)
+        except ValueError:
+            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults") from None
+        if not math.isfinite(number):
+            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults")
+        found[name] = number
+    return found
+
+
 def settings(pairs: tuple[str, ...]) -> dict[str, str]:
     """`("epochs=3",)` as a mapping. Raises UsageError."""
     found: dict[str, str] = {}

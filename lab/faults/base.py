@@ -71,6 +71,11 @@ class FaultKind:
     needs: tuple[Feature, ...] = ()
     """What the node must have of its own."""
 
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """Where it can be."""
+        return ("compose",) if self.needs else ("local", "compose")
+
     def settle(self, given: Mapping[str, float]) -> dict[str, float]:
         """Every parameter that has a value: those given, checked, else the defaults. Raises UsageError."""
         known = {parameter.name: parameter for parameter in self.parameters}

@@ -150,6 +150,8 @@ class Receipt:
     problems: tuple[str, ...]
     world_size: tuple[tuple[float, int], ...] = ()
     """Seconds since the epoch, and how many ranks trained from then on."""
+    control: Mapping[str, Any] | None = None
+    """How the same job went undisturbed, and how far both ended the same; None where it was not asked for."""
 
     @property
     def survived(self) -> bool:
@@ -204,6 +206,7 @@ class Receipt:
             "run": self.run,
             "epoch_key": self.epoch_key,
             "problems": list(self.problems),
+            "control": None if self.control is None else dict(self.control),
         }
 
 

@@ -13,9 +13,11 @@ from dataclasses import replace
 from lab.errors import RefusedError
 from lab.faults import Scene, find_fault
 from lab.lab import Lab
+from lab.recovery.control import run_control
 from lab.recovery.injection import Injection
-from lab.recovery.proof import RECEIPTS_PREFIX, prove
+from lab.recovery.proof import RECEIPTS_PREFIX, keep, keep_samples, prove
 from lab.recovery.request import FaultRequest, Moment, OnMoment, Outcome
+from lab.recovery.samples import Sampler
 from lab.recovery.trigger import check_target, wait_for_the_moment
 from lab.recovery.watch import Watch
 
@@ -26,14 +28,16 @@ def inject(
     on_moment: OnMoment,
     *,
     wait: bool = True,
+    control: bool = False,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
 
-    The fault is reverted whatever happens, Ctrl-C included. Raises NotFoundError, UsageError, RefusedError,
+    With `control` the job is then repeated undisturbed and compared; the receipt has the result. The fault
+    is reverted whatever happens, Ctrl-C included. Raises NotFoundError, UsageError, RefusedError,
     UnsupportedError, LabDownError, WaitTimeoutError (the moment to inject never came; nothing was changed),
-    and what the revert raises.
+    what the revert raises, and what the control run raises.
     """
     fault = find_fault(request.kind)
     parameters = fault.kind.settle(request.given)
@@ -46,13 +50,24 @@ def inject(
     request = replace(request, target=target)
     aim = wait_for_the_moment(watch, request, fault.kind, on_moment, clock, sleep)
     injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
-    injection.run(to_the_end=wait)
     if not wait:
+        injection.run(to_the_end=False)
         injection.check()
         return Outcome(injection.record(), None)
-    receipt, problem = prove(lab, watch, injection.record(), injection.problems)
-    if problem:
-        injection.timeline.tell("problem", None, problem)
+    sampler = Sampler(lab)
+    sampler.start()
+    try:
+        injection.run(to_the_end=True)
+    finally:
+        samples = sampler.stop()
+    receipt = prove(lab, watch, injection.record(), injection.problems)
+    problems = [keep(lab, receipt), keep_samples(lab, receipt, samples)]
+    if control:
+        compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
+        receipt = replace(receipt, control=compared.to_json())
+        problems.append(keep(lab, receipt))
+    for number, problem in enumerate(filter(None, problems)):
+        injection.timeline.tell(f"problem {number}", None, problem)
     return Outcome(receipt.fault, receipt)
 
 

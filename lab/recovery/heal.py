@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.errors import LabError, StoreError
+from lab.errors import LabError, StoreError, UnsupportedError
 from lab.faults import Scene, find_fault
 from lab.lab import Lab
 from lab.recovery.faultlog import FaultLog, LoggedFault
@@ -27,8 +27,11 @@ class Healed:
 
 
 def left_behind(lab: Lab) -> tuple[Entry, ...]:
-    """The faults to heal, the oldest first."""
-    return Journal(lab.runtime.folder()).left()
+    """The faults to heal, the oldest first; none where labctl keeps no notes."""
+    try:
+        return Journal(lab.runtime.folder()).left()
+    except UnsupportedError:
+        return ()
 
 
 def heal(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import StoreError
 from lab.lab import Lab
+from lab.recovery.samples import Samples
 from lab.recovery.watch import Watch
 
 if TYPE_CHECKING:
@@ -22,14 +23,20 @@ def receipt_name(record: FaultRecord, job: str) -> str:
     return f"{RECEIPTS_PREFIX}/{job}-{int(record.at)}"
 
 
-def prove(lab: Lab, watch: Watch, record: FaultRecord, problems: Sequence[str] = ()) -> tuple[Receipt, str]:
-    """The receipt of a fault that a watched job went through, and why it could not be kept, if so."""
+def prove(
+    lab: Lab,
+    watch: Watch,
+    record: FaultRecord,
+    problems: Sequence[str] = (),
+    others: Sequence[FaultRecord] = (),
+) -> Receipt:
+    """The receipt of a fault that a watched job went through; `others` are further faults of that job."""
     from lab.receipt import Evidence, NodeRecord, judge
 
     found = [*watch.problems, *problems]
     stored = _stored(lab, watch, record, found)
     job = watch.job
-    receipt = judge(
+    return judge(
         Evidence(
             submission_id=watch.submission_id,
             job_status=job.status if job else "",
@@ -43,9 +50,9 @@ def prove(lab: Lab, watch: Watch, record: FaultRecord, problems: Sequence[str] =
             stored=stored,
             services=lab.status().services,
             problems=tuple(found),
+            others=tuple(others),
         )
     )
-    return receipt, keep(lab, receipt)
 
 
 def keep(lab: Lab, receipt: Receipt) -> str:
@@ -55,6 +62,15 @@ def keep(lab: Lab, receipt: Receipt) -> str:
         lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
     except StoreError as error:
         return f"the receipt could not be kept in the object store: {error.message}"
+    return ""
+
+
+def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
+    """Keep what services used beside the receipt; why it could not be, if so."""
+    try:
+        samples.keep(lab.store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
+    except StoreError as error:
+        return f"what services used could not be kept in the object store: {error.message}"
     return ""
 
 

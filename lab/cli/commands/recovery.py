@@ -14,7 +14,7 @@ from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines, Story
 from lab.cli.gpu_options import gpu_options
-from lab.errors import LabError, UsageError, VerdictError
+from lab.errors import LabError, ServiceError, UsageError, VerdictError
 from lab.topology import LabSpec
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.recovery import Outcome
 
-RECOVERED = "recovered"
+GOOD = ("recovered", "as-expected")
 WEIGHTS = {"equal": "identical, bit for bit"}
 DEFAULT_TIMEOUT = 120.0
 MAX_EPOCH = 10_000_000
@@ -39,7 +39,10 @@ def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 @click.command(cls=LabCommand)
 @pass_app
 def faults(app: App) -> None:
-    """List the faults, what each one takes, and how it is undone."""
+    """List the faults and what is right after each.
+
+    Parameters are given with -p NAME=NUMBER, in the unit that stands beside them; `for` also as --for TIME.
+    """
     kinds = app.core.faults()
     if app.out.json_wanted:
         app.out.document({"faults": [documents.fault_kind(kind) for kind in kinds]})
@@ -47,16 +50,27 @@ def faults(app: App) -> None:
     for kind in kinds:
         app.out.line(f"{kind.name}: {kind.summary}")
         for parameter in kind.parameters:
-            app.out.line(f"  {parameter}")
+            default = "" if parameter.default is None else f" (default: {parameter.default:g})"
+            needed = " (required)" if parameter.required else ""
+            app.out.line(f"  {parameter.name} [{parameter.unit}]: {parameter.summary}{default}{needed}")
+        app.out.line(f"  expected: {kind.expected.text}")
         app.out.line(f"  undone: {kind.revert}")
+        if kind.needs:
+            app.out.line(f"  only on the runtime {' and '.join(kind.runtimes)}")
 
 
 @click.command("fault-inject", cls=LabCommand)
-@click.argument("target", shell_complete=target_names, help="The service to break, such as ray-worker-0.")
+@click.argument(
+    "target", required=False, default="", shell_complete=target_names,
+    help="The service to break, such as ray-worker-0. [default: where rank 0 trains; the store; the head]",
+)  # fmt: skip
 @click.option(
     "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
-    help="What to do to it: kill, stop or pause; see `labctl faults`.",
+    help="What to do to it; see `labctl faults`.",
 )  # fmt: skip
+@click.option(
+    "-p", "pairs", multiple=True, metavar="NAME=NUMBER", help="A parameter of the fault; see `labctl faults`."
+)
 @click.option(
     "--job", "job_id", default="", metavar="ID", help="Which job to watch. [default: the one that runs]"
 )
@@ -75,27 +89,37 @@ def faults(app: App) -> None:
 @click.option(
     "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
 )
+@click.option(
+    "--control/--no-control", default=False,
+    help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
+)  # fmt: skip
 @pass_app
 def fault_inject(
     app: App,
     target: str,
     kind: str,
+    pairs: tuple[str, ...],
     job_id: str,
     after_epoch: int | None,
     after: float | None,
     duration: float | None,
     timeout: float,
     wait: bool,
+    control: bool,
 ) -> None:
-    """Break a service and follow the recovery to its receipt.
+    """Break something and follow the recovery to its receipt.
 
-    Exits with 0 only when the verdict is `recovered`, else with 10. With --no-wait it exits with 0 once the
-    fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
+    A node, a training process, a checkpoint, the object store, or the head.
+
+    Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --no-wait it exits
+    with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
     """
     from lab.recovery import FaultRequest
 
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
+    if control and not wait:
+        raise UsageError("--control and --no-wait exclude each other", "a control run follows the receipt")
     request = FaultRequest(
         target=target,
         kind=kind,
@@ -104,14 +128,45 @@ def fault_inject(
         after_seconds=after,
         duration=duration,
         timeout=timeout,
+        parameters=values.numbers(pairs),
     )
     lab = app.open().lab
     with Story(app.out) as story:
-        outcome = app.core.inject(lab, request, story.moment, wait=wait)
+        outcome = app.core.inject(lab, request, story.moment, wait=wait, control=control)
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return
     _finish(app, outcome.receipt.to_json())
+
+
+@click.command(cls=LabCommand)
+@pass_app
+def heal(app: App) -> None:
+    """Undo what a labctl that died has broken.
+
+    Frozen or cut-off nodes, a store that is down, a damaged checkpoint: what was being done on purpose is
+    undone. Exits with 8 when something could not be undone; it can be called again.
+    """
+    lab = app.open().lab
+    done = app.core.heal(
+        lab, lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {text.clock(entry.at)}")
+    )
+    if app.out.json_wanted:
+        app.out.document({"healed": [documents.healed(item) for item in done]})
+    elif not done:
+        app.out.line("nothing to heal")
+    else:
+        for item in done:
+            state = f"NOT undone: {item.problem}" if item.problem else "undone"
+            app.out.line(f"{item.kind} {item.target}: {state}")
+    problem = next((item for item in done if item.problem), None)
+    if problem is not None:
+        error = ServiceError(
+            f"{problem.kind} of {problem.target} could not be undone: {problem.problem}",
+            f"labctl status; labctl restart {problem.target}; labctl heal again",
+        )
+        app.out.complain(error, document=False)
+        raise click.exceptions.Exit(error.exit_code)
 
 
 def _not_waited(app: App, outcome: Outcome) -> None:
@@ -130,7 +185,7 @@ def _not_waited(app: App, outcome: Outcome) -> None:
 
 
 def _finish(app: App, document: Mapping[str, Any], *, compact: bool = False) -> None:
-    """Print the receipt, and exit with 10 unless it says `recovered`."""
+    """Print the receipt, and exit with 10 unless it says what should have happened."""
     if app.out.json_wanted:
         app.out.document(document, compact=compact)
     else:
@@ -140,7 +195,7 @@ def _finish(app: App, document: Mapping[str, Any], *, compact: bool = False) -> 
 
 def _judge(app: App, document: Mapping[str, Any]) -> None:
     verdict = document["verdict"]
-    if verdict == RECOVERED:
+    if verdict in GOOD:
         return
     error = VerdictError(
         f"recovery was not proven: {verdict}",
@@ -154,7 +209,7 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
 @gpu_options
 @click.option(
     "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
-    help="What happens to the node that trains: kill, stop or pause.",
+    help="What happens; a fault of a node or a training process. See `labctl faults`.",
 )  # fmt: skip
 @click.option(
     "--workers", type=values.WholeNumber(1, 2), default=1, show_default=True, metavar="N",
@@ -247,4 +302,4 @@ def dashboard(lab: Lab) -> str:
         return ""
 
 
-COMMANDS = (faults, fault_inject, demo)
+COMMANDS = (faults, fault_inject, heal, demo)

@@ -186,6 +186,11 @@ def status(app: App, check: bool) -> None:
     lab = app.open().lab
     seen = lab.status()
     nodes, running, problems = cluster(lab, seen)
+    left = app.core.left_behind(lab) if seen.up else ()
+    problems += tuple(
+        f"the fault {entry.kind} of {entry.target} was left by a labctl that died: `labctl heal` undoes it"
+        for entry in left
+    )
     if app.out.json_wanted:
         app.out.document(documents.lab(seen, nodes, running, problems))
     else:

@@ -35,6 +35,8 @@ from lab.receipt import (
     Verdict,
 )
 from lab.recovery import FaultRequest, Moment, OnMoment, Outcome
+from lab.recovery.heal import Healed
+from lab.recovery.journal import Entry
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
 from lab.submission import Submission
 from lab.topology import (
@@ -347,6 +349,9 @@ class FakeCore(Core):
     """Raised instead of planning GPUs."""
     detections: tuple[Detection, ...] = ()
     views: tuple[WorkerView, ...] = ()
+    left: tuple[Entry, ...] = ()
+    """Faults that a labctl left behind."""
+    heal_problem: str = ""
 
     def __post_init__(self) -> None:
         self.lab = FakeLab(self.runtime, self.jobs, self.api)
@@ -371,14 +376,24 @@ class FakeCore(Core):
     def resource_warnings(self, workers: int) -> tuple[Check, ...]:
         return self.warnings
 
-    def inject(self, lab: Lab, request: FaultRequest, on_moment: OnMoment, *, wait: bool) -> Outcome:
-        self.requests.append((request, wait))
+    def inject(
+        self, lab: Lab, request: FaultRequest, on_moment: OnMoment, *, wait: bool, control: bool = False
+    ) -> Outcome:
+        self.requests.append((request, wait, control) if control else (request, wait))
         for moment in MOMENTS[: 3 if self.fail else None]:
             on_moment(moment)
         if self.fail is not None:
             raise self.fail
         result = receipt(self.verdict)
         return Outcome(result.fault, result if wait else None)
+
+    def heal(self, lab: Lab, on_begin: Callable[[Entry], None]) -> tuple[Healed, ...]:
+        for entry in self.left:
+            on_begin(entry)
+        return tuple(Healed(e.kind, e.target, e.job, e.at, self.heal_problem) for e in self.left)
+
+    def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
+        return self.left
 
     def demo(
         self,

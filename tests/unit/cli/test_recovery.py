@@ -8,26 +8,34 @@ import pytest
 
 from lab.demo import DemoRequest
 from lab.errors import INTERRUPTED, NotFoundError, RefusedError, WaitTimeoutError
+from lab.faults import FAULTS
 from lab.recovery import FaultRequest
+from lab.recovery.journal import Entry
 from tests.unit.cli.fakes import AT, DASHBOARD, Labctl, receipt
 
-VERDICTS = [("recovered", 0), ("restarted-from-scratch", 10), ("failed", 10), ("not-verified", 10)]
+VERDICTS = [
+    ("recovered", 0),
+    ("as-expected", 0),
+    ("restarted-from-scratch", 10),
+    ("failed", 10),
+    ("not-verified", 10),
+]
 
 
 def test_faults_are_listed(labctl: Labctl) -> None:
     shown = labctl.ok("faults")
-    assert [line.partition(":")[0] for line in shown.splitlines() if not line.startswith(" ")] == [
-        "kill",
-        "stop",
-        "pause",
-    ]
-    assert "  --for TIME" in shown
+    assert [line.partition(":")[0] for line in shown.splitlines() if not line.startswith(" ")] == list(FAULTS)
+    assert "  for [s]: how long the node is frozen (default: 10)" in shown
+    assert "  expected: training resumes from its newest checkpoint" in shown
 
 
 def test_faults_as_json(labctl: Labctl) -> None:
     document = labctl.json("faults")
-    assert [fault["name"] for fault in document["faults"]] == ["kill", "stop", "pause"]
-    assert set(document["faults"][0]) == {"name", "summary", "parameters", "revert"}
+    assert [fault["name"] for fault in document["faults"]] == list(FAULTS)
+    assert set(document["faults"][0]) == {
+        "name", "summary", "hits", "parameters", "runtimes", "expected", "revert"
+    }  # fmt: skip
+    assert document["faults"][2]["parameters"][0]["unit"] == "s"
     assert labctl.core.opened == []
 
 
@@ -37,9 +45,11 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl) -> None:
         "--for", "20s", "--timeout", "1m",
     )  # fmt: skip
     labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--no-wait")
+    labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
     assert labctl.core.requests == [
         (FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), True),
         (FaultRequest("ray-worker-1", "kill", "", None, 0.5, None, 120.0), False),
+        (FaultRequest("", "s3-slow", parameters={"delay": 0.25}), True, True),
     ]
 
 
@@ -55,7 +65,7 @@ def test_the_timeline_is_on_stderr_and_the_receipt_on_stdout(labctl: Labctl) -> 
 
 
 @pytest.mark.parametrize(("verdict", "code"), VERDICTS)
-def test_only_recovered_is_success(labctl: Labctl, verdict: str, code: int) -> None:
+def test_only_what_should_happen_is_success(labctl: Labctl, verdict: str, code: int) -> None:
     labctl.core.verdict = verdict
     for command in (["fault-inject", "ray-worker-0"], ["demo"]):
         result = labctl(*command)
@@ -94,6 +104,10 @@ def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
         ["--after-epoch", "-1"],
         ["--after-epoch", "1.5"],
         ["--after-epoch", "1", "--after", "1s"],
+        ["-p", "delay=much"],
+        ["-p", "delay=nan"],
+        ["-p", "delay"],
+        ["--control", "--no-wait"],
     ],
 )
 def test_absurd_faults_are_refused_before_anything_is_opened(labctl: Labctl, arguments: list[str]) -> None:
@@ -194,3 +208,35 @@ def test_an_absurd_demo_is_refused_before_anything_is_opened(
 ) -> None:
     assert labctl("demo", *arguments).exit_code == code
     assert labctl.core.opened == []
+
+
+# What a labctl that died has left behind
+
+LEFT = Entry("pause", "ray-worker-0", "job-1", AT, 4711, 1.0)
+
+
+def test_nothing_to_heal(labctl: Labctl) -> None:
+    assert labctl.ok("heal") == "nothing to heal\n"
+    assert labctl.json("heal") == {"healed": []}
+
+
+def test_what_was_left_behind_is_undone(labctl: Labctl) -> None:
+    labctl.core.left = (LEFT,)
+    assert labctl.ok("heal") == "pause ray-worker-0: undone\n"
+    assert labctl.json("heal")["healed"] == [
+        {"kind": "pause", "target": "ray-worker-0", "job": "job-1", "at": AT, "problem": None}
+    ]
+
+
+def test_what_cannot_be_undone_is_an_error(labctl: Labctl) -> None:
+    labctl.core.left, labctl.core.heal_problem = (LEFT,), "it does not start"
+    result = labctl("heal")
+    assert result.exit_code == 8
+    assert "pause ray-worker-0: NOT undone: it does not start" in result.stdout
+    assert "labctl restart ray-worker-0" in result.stderr
+
+
+def test_status_says_that_there_is_something_to_heal(labctl: Labctl) -> None:
+    labctl.ok("up")
+    labctl.core.left = (LEFT,)
+    assert "`labctl heal` undoes it" in labctl.ok("status")

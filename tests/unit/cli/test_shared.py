@@ -15,7 +15,8 @@ from tests.unit.cli.fakes import FakeCore, Labctl
 
 EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
-    "checkpoints", "top", "workloads", "faults", "fault-inject", "restart", "gpus", "doctor", "demo", "test",
+    "checkpoints", "top", "workloads", "faults", "fault-inject", "heal", "restart", "gpus", "doctor",
+    "demo", "test",
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
@@ -127,7 +128,7 @@ def test_an_unknown_shell_is_refused(labctl: Labctl) -> None:
         ("labctl fault", {"fault-inject", "faults"}),
         ("labctl logs ray-w", {"ray-worker-0", "ray-worker-1"}),
         ("labctl fault-inject ray", {"ray-worker-0", "ray-worker-1"}),
-        ("labctl fault-inject --fault p", {"pause"}),
+        ("labctl fault-inject --fault pau", {"pause"}),
         ("labctl submit dig", {"digits"}),
         ("labctl submit digits -p batch", {"batch-size="}),
         ("labctl up --gpu si", {"simulated"}),

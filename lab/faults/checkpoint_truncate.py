@@ -1,0 +1,32 @@
+"""`checkpoint-truncate`: the newest checkpoint was written half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.faults.base import FaultKind, Scope
+from lab.faults.damage import Damage, largest
+from lab.objectstore.base import Store, StoredObject
+from lab.receipt.expected import Expected
+
+
+class CheckpointTruncate(Damage):
+    """Leaves the first half of the largest file."""
+
+    kind = FaultKind(
+        name="checkpoint-truncate",
+        summary="the newest checkpoint's largest file loses its second half, and a rank is ended",
+        scope=Scope.CHECKPOINT,
+        parameters=(),
+        revert="the file gets its content back",
+        expected=Expected.CHECKPOINT_DAMAGED,
+    )
+
+    def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
+        """See Damage.choose."""
+        return largest(entries)
+
+    def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
+        """See Damage.damage."""
+        for entry in entries:
+            store.put(entry.key, store.get(entry.key)[: entry.size // 2])

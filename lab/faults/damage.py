@@ -1,0 +1,126 @@
+"""What the faults of checkpoints share: the newest one is damaged, and a rank is ended so that one is loaded.
+
+The rank that saves checkpoints is frozen first: else it could save another one meanwhile, and training would
+resume from that. What is damaged is copied beforehand to another place in the store, where the revert of
+another labctl finds it too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lab.errors import RefusedError, ServiceError
+from lab.faults.base import Fault, Scene
+from lab.faults.inside import tell
+from lab.objectstore.base import MissingObjectError, Store, StoredObject
+
+KEPT_PREFIX = ".raylab/kept"
+"""Where in the bucket the copies lie while the fault lasts."""
+
+MAX_BYTES = 2 * 1024**3
+"""Largest checkpoint that is copied: it passes through labctl's memory file by file."""
+
+QUIET_SECONDS = 1.0
+"""How long Ray Train gets to register what was saved before the rank was frozen."""
+
+
+class Damage(Fault):
+    """A fault of the newest checkpoint."""
+
+    patience = 60.0
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+
+    def inject(self, scene: Scene) -> None:
+        """See Fault.inject. Raises RefusedError when there is nothing to damage or it is too large."""
+        store = _store(scene)
+        saver = min(scene.ranks, key=lambda rank: rank.rank, default=None)
+        if saver is None:
+            raise RefusedError(f"job {scene.job} trains nowhere now", "wait until it trains")
+        at_saver = replace(scene, target=saver.service)
+        tell(at_saver, "rank", "hang", saver.pid)
+        try:
+            self._sleep(QUIET_SECONDS)
+            uri = newest(store, scene)
+            bucket, prefix = split(uri)
+            holder = store.in_bucket(bucket)
+            entries = [entry for entry in holder.list(prefix) if not entry.key.endswith("/")]
+            hit = self.choose(entries)
+            if not hit:
+                raise RefusedError(f"{uri} has no file that could be damaged", "another checkpoint")
+            if sum(entry.size for entry in hit) > MAX_BYTES:
+                raise RefusedError(
+                    f"{uri} is larger than {MAX_BYTES >> 30} GiB and would not be copied",
+                    "a training with smaller checkpoints",
+                )
+            kept = f"{KEPT_PREFIX}/{scene.job}/{prefix.rstrip('/').rsplit('/', 1)[-1]}"
+            scene.memo.update(
+                damaged=[uri], bucket=bucket, kept=kept, keys=[entry.key for entry in hit],
+                rank=[saver.service, saver.pid],
+            )  # fmt: skip
+            for number, entry in enumerate(hit):
+                store.put(f"{kept}/{number}", holder.get(entry.key))
+            scene.remember()
+            self.damage(holder, hit)
+        except BaseException:
+            tell(at_saver, "rank", "thaw", saver.pid)
+            raise
+        tell(at_saver, "rank", "kill", saver.pid)
+
+    def revert(self, scene: Scene) -> None:
+        """See Fault.revert. What was damaged is as it was; the rank that was ended stays so."""
+        memo, store = scene.memo, _store(scene)
+        if "keys" not in memo:
+            return
+        holder = store.in_bucket(memo["bucket"])
+        for number, key in enumerate(memo["keys"]):
+            try:
+                data = store.get(f"{memo['kept']}/{number}")
+            except MissingObjectError:  # the revert was done before
+                continue
+            holder.put(key, data)
+        store.delete_prefix(f"{memo['kept']}/")
+
+    @abstractmethod
+    def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
+        """Which files of the checkpoint are to be damaged."""
+
+    @abstractmethod
+    def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
+        """Damage these files."""
+
+
+def largest(entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
+    """The largest file that is not empty, as a rule the one with the weights."""
+    return [max(entries, key=lambda entry: (entry.size, entry.key))] if any(e.size for e in entries) else []
+
+
+def newest(store: Store, scene: Scene) -> str:
+    """URI of the newest committed checkpoint of the run that trains, by the ledger as it is now."""
+    from lab.checkpoints import JobLedger
+
+    known = set(scene.checkpoints)
+    for run in reversed(JobLedger(store, scene.job).poll().runs):
+        uris = [checkpoint.uri for checkpoint in run.checkpoints]
+        if uris and (not known or known & set(uris)):
+            return uris[-1]
+    raise RefusedError(f"job {scene.job} has no checkpoint yet", "wait for one: --after-epoch 1")
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Bucket, and the prefix of a checkpoint's objects. Raises RefusedError for one that is elsewhere."""
+    match = re.fullmatch(r"s3://([^/]+)/(.+?)/*", uri)
+    if match is None:
+        raise RefusedError(f"{uri} does not lie in the lab's object store", "a job that stores in s3://ray")
+    return match[1], f"{match[2]}/"
+
+
+def _store(scene: Scene) -> Store:
+    if scene.store is None:
+        raise ServiceError("the object store of the lab is not known", "labctl status")
+    return scene.store

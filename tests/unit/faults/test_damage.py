@@ -1,0 +1,139 @@
+"""The faults of checkpoints over a fake lab: what is damaged, and that it is put back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from lab.errors import RefusedError, ServiceError
+from lab.faults import RankProcess, Scene, find_fault
+from lab.faults.damage import KEPT_PREFIX, Damage
+from lab.objectstore import FakeObjectStore
+from lab.runtime.base import Execution
+from lab.runtime.fake import FakeRuntime
+from lab.topology import LEDGER_PREFIX, STORE, LabSpec, worker
+
+JOB, W0 = "j1", worker(0)
+FAULTS = ["checkpoint-corrupt", "checkpoint-delete", "checkpoint-truncate"]
+WEIGHTS = bytes(range(256)) * 4
+
+
+class World(FakeRuntime):
+    """A lab whose training has two checkpoints; commands of the probe succeed unless told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__("raylab")
+        self.up(LabSpec(workers=2))
+        self.store = FakeObjectStore(clock=self.clock)
+        self.signals: list[tuple[str, ...]] = []
+        self.refuse = ""
+        for number in (1, 2):
+            self.store.put(f"run/checkpoint_{number}/model.pt", WEIGHTS + bytes([number]))
+            self.store.put(f"run/checkpoint_{number}/.metadata.json", b"{}")
+            self.commit(number)
+
+    def commit(self, number: int) -> None:
+        uri = f"s3://ray/run/checkpoint_{number}"
+        line = {
+            "schema": "ledger/1", "event": "checkpoint_committed", "at": float(number), "job": JOB,
+            "run": "run", "attempt": 1, "uri": uri, "metrics": {"epoch": number},
+        }  # fmt: skip
+        self.store.put(f"{LEDGER_PREFIX}/{JOB}/c-{number}.jsonl", json.dumps(line).encode())
+
+    def execute(self, service: str, argv: Sequence[str], **_: object) -> Execution:
+        self.signals.append((service, *argv[2:]))
+        if self.refuse and self.refuse in argv:
+            return Execution(4, json.dumps({"problem": "no such rank"}))
+        return Execution(0, json.dumps({"done": True}))
+
+    def scene(self) -> Scene:
+        ranks = (RankProcess(1, worker(1), 12), RankProcess(0, W0, 11))
+        known = ("s3://ray/run/checkpoint_1",)
+        return Scene(self, STORE, JOB, store=self.store, ranks=ranks, checkpoints=known)
+
+    def files(self) -> dict[str, bytes]:
+        return {key: data for key, (data, _) in self.store.buckets["ray"].items() if key.startswith("run/")}
+
+
+def fault(name: str, sleeps: list[float] | None = None) -> Damage:
+    made = find_fault(name)
+    assert isinstance(made, Damage)
+    made._sleep = (sleeps if sleeps is not None else []).append
+    return made
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_newest_checkpoint_is_damaged_and_put_back(name: str) -> None:
+    world = World()
+    before, scene = world.files(), world.scene()
+
+    fault(name).inject(scene)
+
+    after = world.files()
+    changed = {key for key in before if after.get(key) != before[key]}
+    assert "run/checkpoint_2/model.pt" in changed
+    assert all(key.startswith("run/checkpoint_2/") for key in changed)
+    assert scene.memo["damaged"] == ["s3://ray/run/checkpoint_2"]
+    fault(name).revert(Scene(world, STORE, JOB, store=world.store, memo=json.loads(json.dumps(scene.memo))))
+    assert world.files() == before
+    assert not world.store.list(KEPT_PREFIX)
+    fault(name).revert(scene)
+    assert world.files() == before
+
+
+def test_each_damage_is_what_it_says() -> None:
+    found = {}
+    for name in FAULTS:
+        world = World()
+        fault(name).inject(world.scene())
+        found[name] = world.files().get("run/checkpoint_2/model.pt")
+    corrupt = found["checkpoint-corrupt"]
+    assert corrupt is not None
+    assert len(corrupt) == len(WEIGHTS) + 1
+    assert sum(a != b for a, b in zip(corrupt, WEIGHTS, strict=False)) == 64
+    assert found["checkpoint-truncate"] == WEIGHTS[: (len(WEIGHTS) + 1) // 2]
+    assert found["checkpoint-delete"] is None
+
+
+def test_the_rank_that_saves_is_frozen_before_and_ended_after() -> None:
+    world, sleeps = World(), list[float]()
+    fault("checkpoint-delete", sleeps).inject(world.scene())
+    assert world.signals == [
+        (W0, "raylab_probe.rank", "hang", "11"), (W0, "raylab_probe.rank", "kill", "11")
+    ]  # fmt: skip
+    assert sleeps == [1.0]
+
+
+def test_the_memo_is_kept_before_anything_is_damaged() -> None:
+    world = World()
+    before = world.files()
+    seen: list[bool] = []
+    scene = world.scene()
+    kept = Scene(**{**vars(scene), "remember": lambda: seen.append(world.files() == before)})
+    fault("checkpoint-delete").inject(kept)
+    assert seen == [True]
+
+
+def test_a_rank_that_cannot_be_frozen_leaves_everything_as_it_was() -> None:
+    world = World()
+    world.refuse = "hang"
+    before = world.files()
+    with pytest.raises(ServiceError, match="no such rank"):
+        fault("checkpoint-corrupt").inject(world.scene())
+    assert world.files() == before
+
+
+def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr("lab.faults.damage.MAX_BYTES", 10)
+    with pytest.raises(RefusedError, match="would not be copied"):
+        fault("checkpoint-delete").inject(world.scene())
+    assert world.signals[-1] == (W0, "raylab_probe.rank", "thaw", "11")
+
+
+def test_a_job_that_trains_nowhere_is_refused() -> None:
+    world = World()
+    with pytest.raises(RefusedError, match="trains nowhere now"):
+        fault("checkpoint-delete").inject(Scene(world, STORE, JOB, store=world.store))
