@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import tempfile
 from typing import Any
@@ -86,12 +87,23 @@ def weights_sha256(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def check_finite(metrics: dict[str, Any]) -> None:
+    """Stop before broken weights are saved: a checkpoint with NaN in it is of no use to resume from.
+
+    NaN ("not a number") is the result of, for example, 0/0. Once one weight is NaN, all soon are.
+    """
+    if not math.isfinite(metrics["loss"]):
+        epoch, loss = metrics["epoch"], metrics["loss"]
+        raise FloatingPointError(f"the loss of epoch {epoch} is {loss}: nothing is saved")
+
+
 class ReportEveryEpoch(pl.Callback):
     """Saves a checkpoint at the end of each epoch and reports it to Ray Train with the metrics."""
 
     def on_train_epoch_end(self, trainer: pl.Trainer, model: pl.LightningModule) -> None:
         metrics: dict[str, Any] = {k: v.item() for k, v in trainer.callback_metrics.items()}
         metrics["epoch"] = trainer.current_epoch + 1
+        check_finite(metrics)
         metrics["weights_sha256"] = weights_sha256(model)
         with tempfile.TemporaryDirectory() as folder:
             trainer.save_checkpoint(os.path.join(folder, CHECKPOINT_FILE))  # rank 0 writes, all ranks wait

@@ -19,6 +19,8 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
 | report | rank | `ray.train.report` returned: metrics, and the checkpoint's URI if there was one |
+| fault_armed | rank | it was told to fail on purpose at an epoch (armed.py) |
+| fault_fired | rank | it did so: the epoch, and for NaN the parameter |
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
+from raylab_probe.armed import Armed
 from raylab_probe.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_probe.versions import environment
 
@@ -194,6 +197,7 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None
     imported those. A worker process serves one attempt, so nothing needs to be undone.
     """
     saved = threading.local()
+    armed = Armed(record, flush)
 
     upload = train_context.TrainContext._upload_checkpoint
 
@@ -217,8 +221,10 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None
     @functools.wraps(report)
     def watched_report(self: Any, metrics: Any, *args: Any, **kwargs: Any) -> None:
         saved.uri = None
+        armed.before_report(metrics)
         report(self, metrics, *args, **kwargs)
         record("report", metrics=plain(metrics), checkpoint=saved.uri)
+        armed.after_report(metrics)
 
     DistributedTrainFnUtils.report = watched_report
 

@@ -1,0 +1,36 @@
+"""`rank-hang`: the process of one rank freezes, as in a deadlock; its node lives on and answers."""
+
+from __future__ import annotations
+
+from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting, rank_on_target
+from lab.faults.inside import tell, tell_if_up
+from lab.faults.rank_kill import RANK
+from lab.receipt.expected import Expected
+
+
+class RankHang(Fault):
+    """SIGSTOP to one training process. No connection breaks: only Ray Train can notice, by its silence."""
+
+    kind = FaultKind(
+        name="rank-hang",
+        summary="the process of one rank freezes, as in a deadlock; its node lives on",
+        scope=Scope.RANK,
+        parameters=(RANK, lasting("how long it is frozen (default: until training goes on without it)")),
+        revert="the process is thawed, if Ray Train has not ended it",
+        expected=Expected.RANK_LOST,
+    )
+    patience = 120.0
+    """Ray Train gives a silent rank up after 30 s, and waits 5 s more for it to end in order."""
+
+    def inject(self, scene: Scene) -> None:
+        """See Fault.inject."""
+        pid = rank_on_target(scene).pid
+        scene.memo["pid"] = pid
+        scene.remember()
+        tell(scene, "rank", "hang", pid)
+
+    def revert(self, scene: Scene) -> None:
+        """See Fault.revert. A process with the same id that is no rank of this node is left alone."""
+        pid = scene.memo.get("pid")
+        if pid is not None:
+            tell_if_up(scene, "rank", "thaw", pid)

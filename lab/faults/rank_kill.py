@@ -1,0 +1,29 @@
+"""`rank-kill`: the process of one rank is gone; its node lives on."""
+
+from __future__ import annotations
+
+from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, rank_on_target
+from lab.faults.inside import tell
+from lab.receipt.expected import Expected
+
+RANK = Parameter("rank", "rank", "which rank (default: the lowest on the target)", low=0, high=100_000)
+
+
+class RankKill(Fault):
+    """SIGKILL to one training process, as by the kernel when memory runs out, or after a bug in a library."""
+
+    kind = FaultKind(
+        name="rank-kill",
+        summary="SIGKILL to the process of one rank; its node lives on",
+        scope=Scope.RANK,
+        parameters=(RANK,),
+        revert="nothing is left to undo",
+        expected=Expected.RANK_LOST,
+    )
+
+    def inject(self, scene: Scene) -> None:
+        """See Fault.inject."""
+        tell(scene, "rank", "kill", rank_on_target(scene).pid)
+
+    def revert(self, scene: Scene) -> None:
+        """See Fault.revert."""
