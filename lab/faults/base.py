@@ -142,12 +142,7 @@ class Fault(ABC):
 
     def refuse(self, scene: Scene) -> None:
         """Raises UnsupportedError or RefusedError where the fault cannot be; changes nothing."""
-        for feature in self.kind.needs:
-            why = scene.runtime.missing(feature)
-            if why:
-                raise UnsupportedError(
-                    f"{self.kind.name} is not possible here: {why}", "use --runtime compose"
-                )
+        check_runtime(self.kind, scene.runtime)
 
     @abstractmethod
     def inject(self, scene: Scene) -> None:
@@ -159,6 +154,14 @@ class Fault(ABC):
 
         Raises ServiceError, WaitTimeoutError.
         """
+
+
+def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
+    """Raises UnsupportedError where the nodes of this runtime lack what the fault needs."""
+    for feature in kind.needs:
+        why = runtime.missing(feature)
+        if why:
+            raise UnsupportedError(f"{kind.name} is not possible here: {why}", "use --runtime compose")
 
 
 def rank_on_target(scene: Scene) -> RankProcess:

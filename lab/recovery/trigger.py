@@ -87,7 +87,7 @@ def wait_for_the_moment(
             on_moment(
                 Moment("progress", None, f"checkpoint of {progress_name(watch.run)} {shown} is complete")
             )
-        aim = _aim(watch, request.target, kind)
+        aim = take_aim(watch, request.target, kind)
         if aim is not None and _triggered(request, watch, clock() - begin):
             return aim
         if clock() >= deadline:
@@ -101,7 +101,7 @@ def wait_for_the_moment(
         sleep(POLL_SECONDS)
 
 
-def _aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
+def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
     """What the fault would hit now; None while the job does not train. Raises RefusedError."""
     attempt = watch.live_attempt
     if attempt is None or watch.job is None or not watch.nodes or watch.run is None:

@@ -1,0 +1,102 @@
+"""When which fault hits what: a plan, made of a seed or written down, is the same every time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.errors import RefusedError, UsageError
+from lab.faults import Scope, find_fault
+
+MAX_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One fault of a plan."""
+
+    at: float
+    """Seconds after the job began to train. It comes later where the fault before it is not over yet."""
+    kind: str
+    target: str = ""
+    """The service; empty: `share` decides."""
+    share: float = 0.0
+    """From 0 to 1: which of the job's ranks is hit, where the fault is one of a node or a rank."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A chaos run as it is asked for."""
+
+    kinds: tuple[str, ...] = ()
+    """Faults to draw from; not used where `written` holds steps."""
+    every: float = 30.0
+    """Seconds from one fault to the next."""
+    seed: int = 0
+    limit: int | None = None
+    """How many faults at most; None: until the job ends."""
+    seconds: float | None = None
+    """How long to go on injecting; None: until the job ends."""
+    parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Fault -> what it is given."""
+    written: tuple[Step, ...] = ()
+    below_one: bool = False
+    """Whether a fault may take the last healthy worker."""
+
+    def steps(self) -> Iterator[Step]:
+        """The steps, in order."""
+        for number, step in enumerate(self.written or self._drawn()):
+            if self.limit is not None and number >= self.limit:
+                return
+            if self.seconds is not None and step.at > self.seconds:
+                return
+            yield step
+
+    def _drawn(self) -> Iterator[Step]:
+        """Every kind once in a random order, then again in another one: the same for the same seed."""
+        draw = random.Random(self.seed)
+        number = 0
+        while number < MAX_STEPS:
+            bag = list(self.kinds)
+            draw.shuffle(bag)
+            for kind in bag:
+                number += 1
+                yield Step(
+                    number * self.every, kind, share=draw.random(), parameters=self.parameters.get(kind, {})
+                )
+
+
+def random_plan(
+    kinds: Sequence[str],
+    *,
+    every: float = 30.0,
+    seed: int = 0,
+    limit: int | None = None,
+    seconds: float | None = None,
+    parameters: Mapping[str, Mapping[str, float]] | None = None,
+    below_one: bool = False,
+) -> Plan:
+    """A plan that draws from these faults. Raises NotFoundError, UsageError, RefusedError."""
+    if not kinds:
+        raise UsageError("no fault to draw from", "for example --faults kill,pause; all: labctl faults")
+    if every <= 0:
+        raise UsageError(f"every {every:g} s: must be more than zero")
+    for kind in kinds:
+        check_step(Step(0.0, kind, parameters=(parameters or {}).get(kind, {})))
+    return Plan(tuple(kinds), every, seed, limit, seconds, parameters or {}, below_one=below_one)
+
+
+def check_step(step: Step) -> None:
+    """Raises NotFoundError, UsageError, RefusedError for a fault that makes no sense in a chaos run."""
+    kind = find_fault(step.kind).kind
+    if kind.scope is Scope.CLUSTER:
+        raise RefusedError(
+            f"{step.kind} ends the job in most labs, so nothing could follow it",
+            "labctl fault-inject ray-head",
+        )
+    given = dict(step.parameters)
+    if any(p.name == "epoch" and p.required for p in kind.parameters):
+        given.setdefault("epoch", 1.0)  # a chaos run names the next ones itself
+    kind.settle(given)
