@@ -32,6 +32,9 @@ from raylab_probe.train import quietly, submission_id, uri_of
 KEPT_IN = "raylab_checkpoint_files.json"
 """Object in the run's folder: name of a checkpoint -> `job`, and `files`: path -> [size, tag]."""
 
+RANKS_APART_NS = 60 * 10**9
+"""How much earlier than the last rank the first one may have recorded the same checkpoint."""
+
 Files = Mapping[str, Sequence[Any]]
 """Path relative to the checkpoint -> [size in bytes, tag]: a tag that stays means content that stays."""
 
@@ -270,12 +273,16 @@ def saved_sums(job: str, uri: str) -> dict[str, str]:
     infos = filesystem.get_file_info(fs.FileSelector(f"{path}/{job}", allow_not_found=True))
     ranks = [info for info in infos if info.base_name.startswith("rank") and info.extension == "jsonl"]
     found: dict[str, set[str]] = {}
+    oldest = 0
     for info in sorted(ranks, key=lambda info: info.mtime_ns, reverse=True):
+        if info.mtime_ns < oldest:
+            break
         with filesystem.open_input_stream(info.path) as stream:
             lines = stream.read().splitlines()
         for line in lines:
             event = json.loads(line)
             if event.get("event") == "checkpoint_saved" and event.get("uri") == uri:
+                oldest = info.mtime_ns - RANKS_APART_NS  # the other ranks saved at about that time
                 for name, entry in (event.get("files") or {}).items():
                     found.setdefault(name, set()).add(entry["sha256"])
     return {name: next(iter(sums)) for name, sums in found.items() if len(sums) == 1}

@@ -1,0 +1,25 @@
+"""`disk-full`: the disk for temporary files of a node is full."""
+
+from __future__ import annotations
+
+from lab.faults.base import FaultKind, Scope
+from lab.faults.hogging import HoggingFault
+from lab.receipt.expected import Expected
+from lab.runtime.base import Feature
+
+
+class DiskFull(HoggingFault):
+    """A file fills the node's TMPDIR: a training that writes its checkpoint there first cannot save it."""
+
+    kind = FaultKind(
+        name="disk-full",
+        summary="the node's disk for temporary files is full, so that no checkpoint can be written there",
+        scope=Scope.NODE,
+        parameters=(),
+        revert="the file is deleted, once the rank is gone",
+        expected=Expected.RANK_LOST,
+        needs=(Feature.SCRATCH_DISK,),
+    )
+    word = "disk"
+    patience = 120.0
+    """Nothing happens before the next checkpoint is saved."""
