@@ -111,8 +111,23 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
         ),
         furthest=max(reached, default=None),
         pids=next((_pids(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
+        launched_at={
+            e.rank: at
+            for e in events
+            if e.event == "rank_ready" and e.rank is not None and (at := number(e.fields.get("launched_at")))
+        },
+        ready_at=_first_by_rank(events, "rank_ready"),
+        function_started_at=_first_by_rank(events, "function_started"),
         last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
     )
+
+
+def _first_by_rank(events: Iterable[Event], name: str) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for event in events:
+        if event.event == name and event.rank is not None:
+            found.setdefault(event.rank, event.at)
+    return found
 
 
 def _report(event: Event, key: str | None) -> Report:

@@ -85,6 +85,12 @@ class RunAttempt:
     """Rank -> its newest report."""
     pids: Mapping[int, int] = field(default_factory=dict)
     """Rank -> id of its process on its node."""
+    launched_at: Mapping[int, float] = field(default_factory=dict)
+    """Rank -> when Ray began to start its process: before the attempt, if that one stood by."""
+    ready_at: Mapping[int, float] = field(default_factory=dict)
+    """Rank -> when its process belonged to Ray Train."""
+    function_started_at: Mapping[int, float] = field(default_factory=dict)
+    """Rank -> when its training function began, with its imports done."""
 
     @property
     def first(self) -> Report | None:

@@ -15,6 +15,8 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | attempt_ended | controller | the worker group was shut down or aborted |
 | checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
 | run_finished | controller | error or none |
+| rank_ready | rank | its process has its Train context; when Ray began to start that process |
+| function_started | rank | the training function begins, its imports are done |
 | get_checkpoint | rank | the script asked for a checkpoint, which one it was given |
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -45,6 +48,7 @@ from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUt
 from raylab_probe.armed import Armed
 from raylab_probe.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_probe.versions import environment
+from raylab_probe.warm import argument
 
 FLUSH_SECONDS = 2.0
 """How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
@@ -184,10 +188,30 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
         self._recorder = open_recorder(self.job, f"rank{common['rank']}", common)
         if self._recorder is not None:
             watch_worker(self._record, self._flush)
+            watch_start(context.execution_context.training_thread_runner, self._record)
+            self._record("rank_ready", launched_at=launched_at())
 
     @quietly
     def before_worker_shutdown(self) -> None:
         self._flush()
+
+
+def launched_at() -> float | None:
+    """When Ray began to start this process (seconds since the epoch); None where it does not say so."""
+    milliseconds = argument("--worker-launch-time-ms", sys.argv)
+    return int(milliseconds) / 1000 if milliseconds.isdigit() else None
+
+
+def watch_start(runner: Any, record: Callable[..., None]) -> None:
+    """Record when the training function of this process begins: it is unpickled, with all its imports."""
+    run = runner.run
+
+    @functools.wraps(run)
+    def watched_run(target: Callable[[], Any]) -> None:
+        record("function_started")
+        run(target)
+
+    runner.run = watched_run
 
 
 def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None:

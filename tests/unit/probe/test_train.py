@@ -50,3 +50,22 @@ def test_so_is_one_that_uses_rays_client_and_is_no_process_of_the_cluster(
 
     monkeypatch.delattr(worker.global_worker, "core_worker", raising=False)
     assert submission_id() == "interactive-07000000"
+
+
+def test_a_process_says_when_it_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raylab_probe import train
+
+    monkeypatch.setattr("sys.argv", ["default_worker.py", "--worker-launch-time-ms=1500"])
+    assert train.launched_at() == 1.5
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    assert train.launched_at() is None
+
+
+def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
+    from raylab_probe.train import watch_start
+
+    told: list[str] = []
+    runner = SimpleNamespace(run=lambda target: target())
+    watch_start(runner, lambda event, **fields: told.append(event))
+    runner.run(lambda: told.append("the function"))
+    assert told == ["function_started", "the function"]
