@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lab.recovery import FaultRequest, Moment, Outcome
     from lab.recovery.heal import Healed
     from lab.recovery.journal import Entry
+    from lab.report import Tale, Written
     from lab.runtime.base import OnProgress
     from lab.runtime.compose.images import Archive, Built, ImageNeed
     from lab.topology import GpuPlan, LabSpec, Vendor
@@ -132,6 +133,20 @@ class Core:
         from lab.demo import run_demo
 
         return run_demo(lab, spec, request, on_progress, on_moment)
+
+    def report(
+        self, lab: Lab, what: str, folder: Path | None, say: Callable[[str], None]
+    ) -> tuple[Tale, Written]:
+        """Tell what became of a receipt or job, and write it down; `say` hears what is installed for that.
+
+        Raises NotFoundError, UsageError, LabDownError, StoreError, SetupError.
+        """
+        from lab import environment, report
+
+        subject = report.find_subject(lab, what)
+        tale = report.tell(report.read_evidence(lab, subject))
+        environment.ensure("report", say)
+        return tale, report.write_report(tale, folder or Path(f"raylab-report-{subject.job}"))
 
     def image_vendor(self, choice: str) -> Vendor:
         """For which GPUs images are meant: `auto` is what `up` would choose here. Raises nothing."""

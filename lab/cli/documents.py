@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lab.lab import Placement
     from lab.receipt import FaultRecord
     from lab.recovery.heal import Healed
+    from lab.report import Tale, Written
     from lab.runtime.compose.images import ImageNeed
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
     from lab.workloads import Workload
@@ -294,3 +295,16 @@ def worker_view(view: WorkerView) -> Document:
 def check(item: Check) -> Document:
     """One answer of `doctor`."""
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
+
+
+def report(tale: Tale, written: Written) -> Document:
+    """A report that was written."""
+    return {
+        "job": tale.job,
+        "verdict": tale.verdict or None,
+        "folder": str(written.folder),
+        "page": str(written.page),
+        "pictures": [str(picture) for picture in written.pictures],
+        "control": tale.control_job or None,
+        "missing": list(written.missing),
+    }

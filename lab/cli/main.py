@@ -13,7 +13,19 @@ from typing import Any
 import click
 
 from lab import __version__
-from lab.cli.commands import data, gpus, images, jobs, lessons, machine, recovery, services, submit, top
+from lab.cli.commands import (
+    data,
+    gpus,
+    images,
+    jobs,
+    lessons,
+    machine,
+    recovery,
+    report,
+    services,
+    submit,
+    top,
+)
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
 from lab.cli.core import Core
@@ -70,7 +82,7 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    for module in (services, submit, jobs, top, recovery, lessons, data, gpus, images, machine):
+    for module in (services, submit, jobs, top, recovery, report, lessons, data, gpus, images, machine):
         for command in module.COMMANDS:
             cli.add_command(command)
             inner = command.commands.values() if isinstance(command, click.Group) else ()

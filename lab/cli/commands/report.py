@@ -1,0 +1,42 @@
+"""report: what happened to a training, as a page and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lab.cli import documents
+from lab.cli.context import App, LabCommand, pass_app
+
+
+@click.command(cls=LabCommand)
+@click.argument(
+    "what", default="", metavar="[RECEIPT|JOB]",
+    help="A receipt (a file, or its name in the store) or a job. [default: the newest receipt]",
+)  # fmt: skip
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Where to. [default: raylab-report-JOB in the current folder]",
+)  # fmt: skip
+@pass_app
+def report(app: App, what: str, output: Path | None) -> None:
+    """Write what became of a fault or a job: a page with pictures.
+
+    The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
+    a file makes a report without curves.
+    """
+    lab = app.open().lab
+    tale, written = app.core.report(lab, what, output, app.out.note)
+    if app.out.json_wanted:
+        app.out.document({"report": documents.report(tale, written)})
+        return
+    for line in written.missing:
+        app.out.warn(line)
+    app.out.line(f"{tale.title}: job {tale.job}")
+    app.out.line(f"  {written.page}")
+    for picture in written.pictures:
+        app.out.line(f"  {picture}")
+
+
+COMMANDS = (report,)

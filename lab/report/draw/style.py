@@ -1,0 +1,108 @@
+"""How pictures look: colours for the colour-blind (Okabe and Ito), and shapes that tell the same."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+WIDTH = 7.2
+"""Inches: the width of the text on an A4 page."""
+
+DOTS = 200
+"""Dots per inch of a PNG."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8C6D1F")
+"""The palette of Okabe and Ito, the most distinct first, without its yellow, which is too light on white."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+HATCHES = ("", "///", "\\\\\\", "xxx", "---", "+++", "|||")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+FAULT = "#B00020"
+INK = "#222222"
+QUIET = "#6B6B6B"
+PALE = "#C9CED6"
+GRID = "#E6E8EC"
+
+RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "hatch.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "raylab",
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+}
+
+
+def of(values: tuple[Any, ...], place: int) -> Any:
+    """The entry for the thing with this place, counted from 0; they begin again when there are more."""
+    return values[place % len(values)]
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """matplotlib draws in this style meanwhile."""
+    import matplotlib
+
+    with matplotlib.rc_context(RC):
+        yield
+
+
+def figure(height: float) -> Any:
+    """An empty picture of the page's width and this height, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def render(drawn: Any, form: str) -> bytes:
+    """A picture as `svg` or `png`, the same bytes every time."""
+    out = io.BytesIO()
+    # Without what changes from call to call, and without addresses in it.
+    metadata: dict[str, Any] = {"Software": None}
+    if form == "svg":
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    drawn.savefig(out, format=form, dpi=DOTS, metadata=metadata)
+    return out.getvalue()
+
+
+def legend(drawn: Any, axes: Iterable[Any], place: str, columns: int = 4) -> None:
+    """One legend for these axes, each label once; `place` is such as `upper left`, outside of them."""
+    handles: dict[str, Any] = {}
+    for each in axes:
+        for handle, label in zip(*each.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    drawn.legend(handles.values(), handles.keys(), loc=f"outside {place}", ncols=columns, columnspacing=1.6)
+
+
+def fault_line(axes: Any, at: float = 0.0, *, label: str = "") -> None:
+    """A vertical line where the fault was, labelled at its top."""
+    axes.axvline(at, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)), zorder=5)
+    if label:
+        axes.annotate(
+            label, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(3, 2), textcoords="offset points",
+            color=FAULT, fontsize=8.5, va="bottom", ha="left", annotation_clip=False,
+        )  # fmt: skip
