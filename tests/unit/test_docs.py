@@ -32,6 +32,7 @@ PAGES = (
     "metrics",
     "python",
     "recovery",
+    "report",
     "store",
     "troubleshooting",
 )
