@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from lab.errors import LabDownError
 from lab.runtime.base import Runtime
@@ -50,15 +51,14 @@ def spec_of(
         cpus_per_worker=usual.cpus_per_worker if cpus_per_worker is None else cpus_per_worker,
         ports=tuple((ports or {}).items()),
         stock_ray=usual.stock_ray,
+        gcs_ft=usual.gcs_ft,
     )
     kept = current is not None and count == current.workers and gpu in (None, current.gpu.vendor.value)
     if current is not None and kept and not gpus and not share_gpu:
         plan = current.gpu
     else:
         plan = gpu_plan(gpu or "auto", count, runtime.kind, chosen=gpus, share=share_gpu)
-    return LabSpec(
-        settings.name, plan, settings.workers, settings.cpus_per_worker, settings.ports, settings.stock_ray
-    )
+    return replace(settings, gpu=plan)
 
 
 def _current(runtime: Runtime) -> LabSpec | None:

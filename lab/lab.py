@@ -164,12 +164,12 @@ class Lab:
         """Stop a service, if it runs, and start it again. Raises what Runtime.stop and .start raise.
 
         The workers belong to the cluster of their head: with `ray-head` they are restarted too, and every
-        running job ends. The first step that `on_progress` gets says so. Nothing is stopped where the calling
-        process runs in one of them (RefusedError).
+        running job ends, unless the head's state is in Redis. The first step that `on_progress` gets says so.
+        Nothing is stopped where the calling process runs in one of them (RefusedError).
         """
         status = self.status()
         restarted = [service]
-        if service == HEAD and status.up:
+        if service == HEAD and status.up and not self.runtime.spec().gcs_ft:
             restarted += [s.service for s in status.services if is_worker(s.service)]
         self.runtime.refuse_own(*restarted)
         if len(restarted) > 1:

@@ -34,6 +34,8 @@ class Secrets:
     grafana_password: str = field(repr=False)
     s3_metrics_token: str = field(repr=False)
     """What Prometheus shows to MinIO, made of the root key."""
+    redis_password: str = field(default="", repr=False)
+    """Of the Redis that keeps the state of Ray's head, in a lab that has one."""
 
 
 STORE_FILE = "s3.json"
@@ -46,6 +48,9 @@ METRICS_FILE = "s3-metrics.token"
 RAY_FILE = "ray.token"
 JUPYTER_FILE = "jupyter.token"
 GRAFANA_FILE = "grafana.password"
+REDIS_FILE = "redis.password"
+REDIS_SETTINGS_FILE = "redis.conf"
+"""The password as Redis' own settings say it."""
 
 METRICS_EXPIRY = 4_891_363_200
 """Seconds since the epoch, 2125-01-01: `mc admin prometheus generate` gives its tokens 100 years, too."""
@@ -56,6 +61,7 @@ _GENERATED = {
     ROOT_USER_FILE: 10,
     ROOT_PASSWORD_FILE: 20,  # MinIO takes at most 20 characters of access key and 40 of secret key
     GRAFANA_FILE: 16,
+    REDIS_FILE: 24,
 }
 """File -> random bytes in it, written as hexadecimal digits."""
 
@@ -63,8 +69,8 @@ _GENERATED = {
 def load_or_make(folder: Path) -> Secrets:
     """The secrets in `folder`; what is missing is generated. Raises ServiceError when a file is damaged.
 
-    The files that follow from others (`aws.ini`, `s3-metrics.token`) are brought up to date. A folder that
-    knew only one key of the store keeps it as its training key.
+    The files that follow from others (`aws.ini`, `s3-metrics.token`, `redis.conf`) are brought up to date. A
+    folder that knew only one key of the store keeps it as its training key.
     """
     store = folder / STORE_FILE
     if not store.exists():
@@ -85,6 +91,7 @@ def load_or_make(folder: Path) -> Secrets:
     metrics_token = minio_metrics_token(root)
     _keep(folder / METRICS_FILE, metrics_token)
     _keep(folder / AWS_FILE, aws_credentials_file(training))
+    _keep(folder / REDIS_SETTINGS_FILE, f"requirepass {texts[REDIS_FILE]}\n")
     return Secrets(
         store=training,
         ray_token=texts[RAY_FILE],
@@ -92,13 +99,15 @@ def load_or_make(folder: Path) -> Secrets:
         root=root,
         grafana_password=texts[GRAFANA_FILE],
         s3_metrics_token=metrics_token,
+        redis_password=texts[REDIS_FILE],
     )
 
 
 def hand_over(folder: Path, uid: int, gid: int) -> None:
     """Make another user the owner of the secret files: containers run as that user. Raises SetupError."""
     try:
-        for file in (folder / name for name in (STORE_FILE, AWS_FILE, METRICS_FILE, *_GENERATED)):
+        names = (STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED)
+        for file in (folder / name for name in names):
             if file.stat().st_uid != uid or file.stat().st_gid != gid:
                 os.chown(file, uid, gid)
     except OSError as error:

@@ -17,6 +17,8 @@ PROMETHEUS = "prometheus"
 GRAFANA = "grafana"
 JUPYTER = "jupyter"
 METRICS = "metrics"
+REDIS = "redis"
+"""Holds the state of Ray's head in a lab with `gcs_ft`."""
 
 BUCKET = "ray"
 """The bucket that training writes to: `s3://ray`."""
@@ -124,6 +126,8 @@ class LabSpec:
     """Ports the user chose: (port name, number). Every other port is a free one."""
     stock_ray: bool = False
     """Leave Ray's own health-check settings, to compare (see lab.knobs)."""
+    gcs_ft: bool = False
+    """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
 
     def __post_init__(self) -> None:
         check_lab_name(self.name)
@@ -144,7 +148,7 @@ class LabSpec:
 
         def essence(spec: LabSpec) -> tuple[object, ...]:
             gpu = (spec.gpu.vendor, spec.gpu.assignments)
-            return (gpu, spec.workers, spec.cpus_per_worker, spec.stock_ray)
+            return (gpu, spec.workers, spec.cpus_per_worker, spec.stock_ray, spec.gcs_ft)
 
         return essence(self) == essence(other)
 
@@ -158,13 +162,16 @@ class LabSpec:
             cpus_per_worker=int(document["cpus_per_worker"]),
             ports=tuple((str(name), int(port)) for name, port in document["ports"]),
             stock_ray=bool(document.get("stock_ray", False)),
+            gcs_ft=bool(document.get("gcs_ft", False)),
         )
 
     @property
     def settings(self) -> str:
         """What was asked for, in a few words."""
         stock = ", stock Ray settings" if self.stock_ray else ""
-        return f"{self.workers} workers, {self.cpus_per_worker} CPUs each, GPU {self.gpu.vendor.value}{stock}"
+        kept = ", head's state in Redis" if self.gcs_ft else ""
+        gpu = f"GPU {self.gpu.vendor.value}"
+        return f"{self.workers} workers, {self.cpus_per_worker} CPUs each, {gpu}{stock}{kept}"
 
     @property
     def worker_services(self) -> tuple[str, ...]:

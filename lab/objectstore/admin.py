@@ -93,7 +93,7 @@ class MinioAdministration:
             yield
         except MinioAdminException as error:
             status, body = str(error._code), str(error._body)
-            if status in NOT_THERE or body.lstrip().startswith("<"):
+            if not body.lstrip().startswith("{") and (status in NOT_THERE or body.lstrip().startswith("<")):
                 raise NoAdminApiError(
                     f"{where} has no admin API of MinIO's kind (HTTP {status})",
                     "make the training key by hand with the rights that docs/store.md names",

@@ -24,6 +24,7 @@ USUAL = {
     "autoscaler-metrics": 44217,
     "dashboard-metrics": 44227,
     "grafana": 3000,
+    "redis": 6380,
 }
 """The port that people expect of each service; used when it is free."""
 

@@ -10,7 +10,7 @@ import pytest
 from lab.errors import ClusterError, LabDownError, PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeClock, FakeHost, FakeRuntime
-from lab.topology import HEAD, JUPYTER, STORE, LabSpec, Progress, State
+from lab.topology import HEAD, JUPYTER, REDIS, STORE, LabSpec, Progress, State
 
 SPEC = LabSpec()
 WORKER = "ray-worker-0"
@@ -301,3 +301,16 @@ def test_its_folder_is_the_same_for_every_shell_and_goes_with_the_host() -> None
     del host
     gc.collect()
     assert not folder.exists()
+
+
+def test_with_its_state_kept_the_cluster_outlives_its_head() -> None:
+    runtime = FakeRuntime("raylab")
+    runtime.up(LabSpec(gcs_ft=True))
+    workers = [node.node_id for node in runtime.nodes() if node.service != HEAD]
+    runtime.kill(HEAD)
+    with pytest.raises(ClusterError):
+        runtime.nodes()
+    runtime.start(HEAD)
+    assert [node.node_id for node in runtime.nodes() if node.service != HEAD and node.alive] == workers
+    assert runtime.status().healthy
+    assert REDIS in {service.service for service in runtime.status().services}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lab.errors import UsageError
+from lab.errors import StoreError, UsageError
+from lab.objectstore.admin import MinioAdministration
 from lab.runtime.local import s3server
 from lab.runtime.local.s3_keys import Key, Keyring
 from lab.topology import Credentials
-from tests.unit.s3_wsgi import CREDENTIALS, TRAINING, Server
+from tests.unit.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool
 
 
 @pytest.fixture
@@ -166,3 +168,42 @@ def test_a_root_key_that_is_none_is_told(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         s3server.read_keys(s3server.parser().parse_args([*arguments, *options(tmp_path, **files)]))
+
+
+# The key that is switched off
+
+
+def status(server: Server, name: str, to: str, **options: Any) -> Any:
+    path = f"/minio/admin/v3/set-user-status?accessKey={name}&status={to}"
+    return server("PUT", path, **options)
+
+
+def test_a_training_key_that_is_disabled_is_refused_until_it_is_enabled(server: Server) -> None:
+    assert status(server, TRAINING.access_key, "disabled").status_code == 200
+    refused = server("GET", "/ray?list-type=2", credentials=TRAINING)
+    assert (refused.status_code, "<Code>InvalidAccessKeyId</Code>" in refused.text) == (403, True)
+    assert server("GET", "/ray?list-type=2").status_code == 200
+    assert status(server, TRAINING.access_key, "enabled").status_code == 200
+    assert server("GET", "/ray?list-type=2", credentials=TRAINING).status_code == 200
+
+
+def test_only_the_root_key_switches_a_key_and_only_one_that_is_kept_to_a_bucket(server: Server) -> None:
+    for name, to, options, code in (
+        (TRAINING.access_key, "enabled", {"credentials": TRAINING}, 403),
+        (CREDENTIALS.access_key, "disabled", {}, 404),
+        ("nobody", "disabled", {}, 404),
+        (TRAINING.access_key, "gone", {}, 400),
+    ):
+        answer = status(server, name, to, **options)
+        assert (answer.status_code, answer.json is not None) == (code, True)
+    assert server("GET", "/ray?list-type=2", credentials=TRAINING).status_code == 200
+
+
+def test_minios_own_client_switches_the_key(server: Server) -> None:
+    root = MinioAdministration(HOST, CREDENTIALS, http=WsgiPool(server))
+    root.set_user_enabled(TRAINING.access_key, False)
+    assert server("GET", "/ray?list-type=2", credentials=TRAINING).status_code == 403
+    root.set_user_enabled(TRAINING.access_key, True)
+    assert server("GET", "/ray?list-type=2", credentials=TRAINING).status_code == 200
+    with pytest.raises(StoreError, match="did not disable the training key: XMinioAdminNoSuchUser"):
+        root.set_user_enabled("nobody", False)

@@ -18,6 +18,8 @@ from lab.secrets import (
     JUPYTER_FILE,
     METRICS_FILE,
     RAY_FILE,
+    REDIS_FILE,
+    REDIS_SETTINGS_FILE,
     ROOT_PASSWORD_FILE,
     ROOT_USER_FILE,
     STORE_FILE,
@@ -32,6 +34,8 @@ FILES = {
     JUPYTER_FILE,
     METRICS_FILE,
     RAY_FILE,
+    REDIS_FILE,
+    REDIS_SETTINGS_FILE,
     ROOT_PASSWORD_FILE,
     ROOT_USER_FILE,
     STORE_FILE,
@@ -47,6 +51,7 @@ def values(secrets: Secrets) -> tuple[str, ...]:
             secrets.root.secret_key,
         ),
         *(secrets.ray_token, secrets.jupyter_token, secrets.grafana_password, secrets.s3_metrics_token),
+        secrets.redis_password,
     )
 
 
@@ -56,7 +61,7 @@ def test_secrets_are_made_once_and_are_different_for_every_lab(tmp_path: Path) -
     assert load_or_make(tmp_path / "a") == first
     other = load_or_make(tmp_path / "b")
     made = {*values(first), *values(other)}
-    assert len(made) == 16
+    assert len(made) == 18
     assert min(map(len, made)) >= 20
 
 
@@ -189,3 +194,12 @@ def test_a_damaged_file_is_a_service_error_that_names_the_folder(
     with pytest.raises(ServiceError, match=str(tmp_path)) as caught:
         load_or_make(tmp_path)
     assert caught.value.hint
+
+
+def test_the_settings_of_redis_follow_from_its_password(tmp_path: Path) -> None:
+    first = load_or_make(tmp_path)
+    assert (tmp_path / REDIS_SETTINGS_FILE).read_text() == f"requirepass {first.redis_password}\n"
+    (tmp_path / REDIS_FILE).unlink()
+    second = load_or_make(tmp_path)
+    assert second.redis_password != first.redis_password
+    assert (tmp_path / REDIS_SETTINGS_FILE).read_text() == f"requirepass {second.redis_password}\n"

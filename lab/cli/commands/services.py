@@ -25,6 +25,7 @@ from lab.topology import (
     METRICS,
     PORT_NAMES,
     PROMETHEUS,
+    REDIS,
     STORE,
     Endpoints,
     LabSpec,
@@ -48,6 +49,7 @@ WHAT = {
     GRAFANA: "charts of the metrics",
     JUPYTER: "notebooks",
     METRICS: "the lab's own metrics, for Prometheus",
+    REDIS: "the state of Ray's head, which outlives it",
 }
 
 
@@ -63,6 +65,11 @@ WHAT = {
     help=f"A fixed port instead of a free one, repeatable. Names: {', '.join(PORT_NAMES)}.",
 )  # fmt: skip
 @click.option(
+    "--gcs-ft",
+    is_flag=True,
+    help="Keep the state of Ray's head in Redis: a head that was killed comes back as the same cluster.",
+)
+@click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
 )  # fmt: skip
@@ -73,13 +80,14 @@ def up(
     workers: int,
     cpus_per_worker: int,
     ports: tuple[str, ...],
+    gcs_ft: bool,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
 
     A lab that is up stays as it is. Ctrl-C leaves nothing running that this call started.
     """
-    lab, spec = prepare(app, request, workers, cpus_per_worker, values.ports(ports))
+    lab, spec = prepare(app, request, workers, cpus_per_worker, values.ports(ports), gcs_ft=gcs_ft)
     if dry_run:
         command = lab.runtime.prepare(spec)
         if app.out.json_wanted:
@@ -101,12 +109,16 @@ def prepare(
     workers: int,
     cpus_per_worker: int,
     ports: tuple[tuple[str, int], ...] = (),
+    *,
+    gcs_ft: bool = False,
 ) -> tuple[Lab, LabSpec]:
     """The lab and what to start in it, with a warning for each resource that is scarce. Nothing is started.
 
     Raises UsageError, UnsupportedError, GpuError.
     """
-    spec = LabSpec(app.settings.name, workers=workers, cpus_per_worker=cpus_per_worker, ports=ports)
+    spec = LabSpec(
+        app.settings.name, workers=workers, cpus_per_worker=cpus_per_worker, ports=ports, gcs_ft=gcs_ft
+    )
     opened = app.open(announce=True)
     plan = app.core.gpu_plan(request, workers, opened.runtime)
     lab = opened.lab

@@ -16,6 +16,7 @@ the folder in which the job's driver, and its workers on other nodes, run. So ev
 from __future__ import annotations
 
 import os
+import sys
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Environment of every process of a loopback cluster, the clients' included."""
@@ -25,9 +26,12 @@ def main() -> None:
     from ray._private import ray_constants, services
     from ray.scripts import scripts
 
+    from raylab_probe import external
+
     ray_constants.ENABLE_RAY_CLUSTER = True
     ray_constants.DEFAULT_RUNTIME_ENV_DIR_NAME = f"runtime_resources_{os.getpid()}"
     services.resolve_ip_for_localhost = lambda host: host
+    sys.argv = external.prepare(sys.argv, services)
     scripts.main()
 
 

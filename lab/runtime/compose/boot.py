@@ -27,6 +27,7 @@ from lab.topology import (
     JUPYTER,
     METRICS,
     PROMETHEUS,
+    REDIS,
     STORE,
     Progress,
     State,
@@ -89,7 +90,7 @@ class Boot:
         workers = [name for name in services if is_worker(name) and name in todo]
         groups = [workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE)]
         stages = (
-            ([STORE, PROMETHEUS, GRAFANA], [STORE]),
+            ([STORE, REDIS, PROMETHEUS, GRAFANA], [STORE, REDIS]),
             ([HEAD, METRICS, JUPYTER], [HEAD]),
             *((group, group) for group in groups),
             ([], list(services)),

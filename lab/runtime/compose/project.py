@@ -18,6 +18,7 @@ from lab.topology import (
     JUPYTER,
     METRICS,
     PROMETHEUS,
+    REDIS,
     STORE,
     LabSpec,
     worker,
@@ -66,7 +67,8 @@ def services(state: ComposeState) -> tuple[str, ...]:
     """The services that stay, in the order of starting."""
     beside = (PROMETHEUS, GRAFANA, HEAD, METRICS, JUPYTER)
     kept = (name for name in beside if name not in state.left_out)
-    return (STORE, *kept, *state.spec.worker_services)
+    redis = (REDIS,) if state.spec.gcs_ft else ()
+    return (STORE, *redis, *kept, *state.spec.worker_services)
 
 
 def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
@@ -75,6 +77,7 @@ def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
         "lab.yaml",
         *compose_gpu(spec.gpu, spec.workers).files,
         *(["stock-ray.yaml"] if spec.stock_ray else []),
+        *(["gcs-ft.yaml"] if spec.gcs_ft else []),
         *added,
     )
 

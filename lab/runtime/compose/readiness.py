@@ -12,7 +12,18 @@ from lab.runtime.compose.project import PORT_OF
 from lab.runtime.http import http_status
 from lab.runtime.ports import LOOPBACK
 from lab.secrets import Secrets
-from lab.topology import GRAFANA, HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_node
+from lab.topology import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PROMETHEUS,
+    REDIS,
+    STORE,
+    ServiceStatus,
+    State,
+    is_node,
+)
 
 START_TOLERANCE_SECONDS = 1.0
 """The engine may lie in a virtual machine whose clock is a little off."""
@@ -115,7 +126,7 @@ def _serves(view: View, service: str, container: Container, nodes: Sequence[Node
         if problem:
             return problem
         return "" if _node(service, container, nodes) else "its node is not alive in Ray"
-    if service == METRICS:
+    if service in (METRICS, REDIS):
         said = f": {container.health_output}" if container.health_output else ""
         return (
             "" if container.health in ("healthy", "") else f"its health check says {container.health}{said}"

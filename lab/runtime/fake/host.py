@@ -15,7 +15,7 @@ from pathlib import Path
 from lab.cluster import Node
 from lab.errors import PortTakenError
 from lab.runtime.base import Execution, Feature
-from lab.topology import HEAD, JUPYTER, STORE, LabSpec, ServiceStatus, State, is_node, is_worker
+from lab.topology import HEAD, JUPYTER, REDIS, STORE, LabSpec, ServiceStatus, State, is_node, is_worker
 
 NODE_SECONDS = 1.0
 """Time from a node's falling silent (killed, frozen or cut off) to the cluster's declaring it dead."""
@@ -90,7 +90,7 @@ class LabState:
     clock: FakeClock
     processes: dict[str, Process] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
-    """Node id -> node, oldest first. Lost with the head, which keeps it."""
+    """Node id -> node, oldest first. Lost with the head, which keeps it, but for a lab with `gcs_ft`."""
     cut: set[str] = field(default_factory=set)
     """Services that are cut off the network."""
     impaired: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -101,7 +101,8 @@ class LabState:
     @property
     def services(self) -> tuple[str, ...]:
         """What the lab consists of, in the order of starting."""
-        return (STORE, HEAD, *self.spec.worker_services, JUPYTER)
+        redis = (REDIS,) if self.spec.gcs_ft else ()
+        return (STORE, *redis, HEAD, *self.spec.worker_services, JUPYTER)
 
     @property
     def up(self) -> bool:
@@ -154,7 +155,7 @@ class LabState:
             return
         process.alive, process.detail = False, detail
         process.paused_at, process.silent_since = None, process.silent_since or self.clock()
-        if service == HEAD:
+        if service == HEAD and not self.spec.gcs_ft:
             self.nodes.clear()
         elif goodbye:
             self._bury(process, "the node was stopped")

@@ -370,4 +370,4 @@ class FakeRuntime(Runtime):
 
 
 def _settings(spec: LabSpec) -> tuple[object, ...]:
-    return spec.gpu.vendor, spec.gpu.assignments, spec.workers, spec.cpus_per_worker
+    return spec.gpu.vendor, spec.gpu.assignments, spec.workers, spec.cpus_per_worker, spec.gcs_ft

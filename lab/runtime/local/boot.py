@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -14,7 +15,7 @@ from lab.runtime.local import causes, output, processes, readiness, services, st
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
-from lab.topology import HEAD, Progress, State, is_node
+from lab.topology import HEAD, REDIS, Progress, State, is_node
 
 START_SECONDS = 120.0
 """Deadline for one service to become healthy. Measured on 2 cores: head 8 s, worker 5 s, JupyterLab 4 s."""
@@ -44,9 +45,14 @@ class Boot:
         """
         begin = self._clock()
         started: list[str] = []
-        if HEAD in todo:
+        fresh = not current.leaders
+        if fresh:
+            shutil.rmtree(self._layout.redis, ignore_errors=True)
+        if HEAD in todo and (fresh or not self._plan.spec.gcs_ft):  # with Redis the workers live on in it
             temporary.remove(self._layout.ray_temporary)
         try:
+            if self._plan.spec.gcs_ft:
+                make_private(self._layout.redis)
             make_private(self._layout.objects(self._plan.store))
             temporary.make(self._layout.ray_temporary)
             if self._plan.prometheus:
@@ -60,6 +66,8 @@ class Boot:
                 if is_node(name):  # raylets that start at the same instant on one host race for ports
                     others = {each: current.leaders[each] for each in waiting}
                     current = self.join(current, name, on_progress, begin, others)
+                elif name == REDIS:  # the head needs it
+                    self.wait(name, current.leaders[name], on_progress, begin)
                 else:
                     waiting.append(name)
             for name in waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,8 @@ from lab.runtime.http import TIMEOUT_SECONDS, http_status
 from lab.runtime.local import processes
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
-from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, ServiceStatus, State, is_worker
+from lab.runtime.ports import LOOPBACK
+from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, REDIS, STORE, ServiceStatus, State, is_worker
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ def probe(plan: Plan, service: str, *, after: float, nodes: Sequence[Node] | Non
     if service == JUPYTER:
         authorization = {"Authorization": f"token {plan.secrets.jupyter_token}"}
         return _http(plan.url("jupyter") + "/api/status", {200}, authorization)
+    if service == REDIS:
+        return _redis(plan.ports["redis"])
     assert service == HEAD or is_worker(service), service
     if nodes is None:
         api = RayApi(plan.url("dashboard"), plan.secrets.ray_token)
@@ -69,7 +73,7 @@ def service_status(
         return ServiceStatus(service, State.EXITED, "its process has ended", url)
     if processes.frozen([process]):
         return ServiceStatus(service, State.PAUSED, "its processes are frozen", url, identity.pid)
-    if not secrets and service not in (STORE, PROMETHEUS, METRICS):
+    if not secrets and service not in (STORE, PROMETHEUS, METRICS, REDIS):
         detail = "it cannot be asked: the lab's secrets cannot be read"
         return ServiceStatus(service, State.RUNNING, detail, url, identity.pid)
     ready = probe(plan, service, after=identity.spawned_at, nodes=nodes)
@@ -77,6 +81,18 @@ def service_status(
     if service == STORE and ready.ready:
         detail = "MinIO" if plan.store == "minio" else "moto stands in for MinIO"
     return ServiceStatus(service, State.HEALTHY if ready.ready else State.RUNNING, detail, url, identity.pid)
+
+
+def _redis(port: int) -> Readiness:
+    """Whether Redis answers; that it wants a password is an answer, too."""
+    try:
+        with socket.create_connection((LOOPBACK, port), TIMEOUT_SECONDS) as connection:
+            connection.sendall(b"PING\r\n")
+            answer = connection.recv(64)
+    except OSError as error:
+        return Readiness(False, f"{LOOPBACK}:{port} does not answer ({error})")
+    ready = answer.startswith((b"+PONG", b"-NOAUTH"))
+    return Readiness(ready, "" if ready else f"{LOOPBACK}:{port} answers {answer!r}")
 
 
 def _http(url: str, accepted: set[int], headers: Mapping[str, str] | None = None) -> Readiness:

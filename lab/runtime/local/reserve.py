@@ -29,9 +29,16 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
     Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError,
     UnsupportedError, SetupError, ServiceError.
     """
+    if spec.gcs_ft and not find_redis():
+        raise UnsupportedError(
+            "--gcs-ft needs Redis, and there is no `redis-server` or `valkey-server` on PATH",
+            "install it (on Debian: sudo apt-get install --no-install-recommends redis-server), or "
+            "use --runtime compose, whose image has it",
+        )
     wanted = dict(spec.ports)
     prometheus = shutil.which("prometheus")
     names = ["dashboard", "gcs", "client", "s3", "jupyter"]
+    names += ["redis"] if spec.gcs_ft else []
     names += ["prometheus", "metrics", "autoscaler-metrics", "dashboard-metrics"] if prometheus else []
     for name in wanted:
         if name not in names:
@@ -58,6 +65,11 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         current = LabState(spec, chosen, psutil.boot_time(), processes.boot_id(), store, notes=tuple(notes))
         state.save(layout.folder, current)
     return current
+
+
+def find_redis() -> str:
+    """The path of a Redis server on this machine; empty when there is none."""
+    return shutil.which("redis-server") or shutil.which("valkey-server") or ""
 
 
 def check_same(current: LabState, spec: LabSpec) -> None:

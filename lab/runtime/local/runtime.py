@@ -42,6 +42,7 @@ from lab.topology import (
     JUPYTER,
     METRICS,
     PROMETHEUS,
+    REDIS,
     STORE,
     Credentials,
     Endpoints,
@@ -140,7 +141,9 @@ class LocalRuntime(Runtime):
             leaders = dict(current.leaders) if current else {}
             names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, METRICS, *self._marked()}
             # Clients first, then the nodes that depend on the head, then the head, the store last.
-            order = sorted(names, key=lambda name: (name == STORE, name == HEAD, is_node(name), name))
+            order = sorted(
+                names, key=lambda name: (name == STORE, name == REDIS, name == HEAD, is_node(name), name)
+            )
             begin = self._clock()
             stopped = []
             for name in order:
@@ -153,6 +156,7 @@ class LocalRuntime(Runtime):
                 stopped.append(name)
                 on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
             temporary.remove(self._layout.ray_temporary)
+            shutil.rmtree(self._layout.redis, ignore_errors=True)
             (self._folder / state.FILE).unlink(missing_ok=True)
             if volumes:
                 self._delete(keep="lock")
@@ -421,6 +425,7 @@ class LocalRuntime(Runtime):
             store=current.store,
             minio=shutil.which("minio") or "minio",
             prometheus=(shutil.which("prometheus") or "prometheus") if "prometheus" in current.ports else "",
+            redis=(reserve.find_redis() or "redis-server") if current.spec.gcs_ft else "",
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),
         )
 

@@ -13,7 +13,16 @@ from lab import knobs
 from lab.home import HOME_VARIABLE, data_folder
 from lab.runtime.local.processes import MARK
 from lab.runtime.ports import LOOPBACK, USUAL
-from lab.secrets import JUPYTER_FILE, RAY_FILE, ROOT_PASSWORD_FILE, ROOT_USER_FILE, STORE_FILE, Secrets
+from lab.secrets import (
+    JUPYTER_FILE,
+    RAY_FILE,
+    REDIS_FILE,
+    REDIS_SETTINGS_FILE,
+    ROOT_PASSWORD_FILE,
+    ROOT_USER_FILE,
+    STORE_FILE,
+    Secrets,
+)
 from lab.topology import (
     BUCKET,
     FOOD11,
@@ -22,6 +31,7 @@ from lab.topology import (
     LEDGER_PREFIX,
     METRICS,
     PROMETHEUS,
+    REDIS,
     REGION,
     STORE,
     LabSpec,
@@ -41,7 +51,10 @@ OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
 of the host's memory, would be counted once per node."""
 
-CALLBACKS = "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu,raylab_probe.intact.Intact"
+CALLBACKS = (
+    "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu,raylab_probe.intact.Intact"
+    ",raylab_probe.standby.Standby"
+)
 
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
@@ -92,6 +105,11 @@ class Layout:
         return self.folder / "objects" / store
 
     @property
+    def redis(self) -> Path:
+        """What Redis keeps: the state of one cluster, which ends with it."""
+        return self.folder / "redis"
+
+    @property
     def data(self) -> Path:
         """The data sets of all labs."""
         return data_folder(self.folder.parent)
@@ -127,6 +145,8 @@ class Plan:
     """Path of the minio binary, when `store` is `minio`."""
     prometheus: str = ""
     """Path of the prometheus binary; empty when there is none."""
+    redis: str = ""
+    """Path of the redis-server binary, in a lab with `gcs_ft`."""
     memory_bytes: int = 0
     """Memory that each node offers to Ray's scheduler."""
 
@@ -134,7 +154,8 @@ class Plan:
     def services(self) -> tuple[str, ...]:
         """What is started, in this order."""
         charts = (name for name in (PROMETHEUS, METRICS) if self.prometheus and name in self.ports)
-        return (STORE, *charts, JUPYTER, HEAD, *self.spec.worker_services)
+        redis = (REDIS,) if self.spec.gcs_ft else ()
+        return (STORE, *charts, JUPYTER, *redis, HEAD, *self.spec.worker_services)
 
     def url(self, port: str, scheme: str = "http") -> str:
         """The loopback URL of a named port."""
@@ -147,6 +168,8 @@ class Plan:
             return self._store(environment)
         if service == PROMETHEUS:
             return Command(self._prometheus_argv(), environment, self.layout.folder)
+        if service == REDIS:
+            return Command(self._redis_argv(), environment, self.layout.folder)
         environment.update(client_environment(self))
         if service == METRICS:
             argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
@@ -194,6 +217,14 @@ class Plan:
             f"--config.file={self.layout.folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self.layout.folder / 'prometheus'}",
             f"--web.listen-address={LOOPBACK}:{self.ports['prometheus']}",
+        )
+
+    def _redis_argv(self) -> tuple[str, ...]:
+        """The password is in the file, where nobody else can read it."""
+        return (
+            *(self.redis, str(self.layout.secrets / REDIS_SETTINGS_FILE)),
+            *("--bind", LOOPBACK, "--port", str(self.ports["redis"])),
+            *("--dir", str(self.layout.redis), "--appendonly", "yes", "--save", ""),
         )
 
     def _jupyter_argv(self) -> tuple[str, ...]:
@@ -263,6 +294,10 @@ class Plan:
         }
         if self.spec.gpu.shared:
             environment["RAYLAB_GPU_SHARED"] = "1"
+        if self.spec.gcs_ft and service == HEAD:
+            environment["RAY_REDIS_ADDRESS"] = f"{LOOPBACK}:{self.ports['redis']}"
+            environment["RAY_external_storage_namespace"] = self.spec.name
+            environment["RAYLAB_REDIS_PASSWORD_FILE"] = str(self.layout.secrets / REDIS_FILE)
         for variable, port in METRICS_PORTS.items():
             if port in self.ports:
                 environment[variable] = str(self.ports[port])

@@ -20,7 +20,19 @@ from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.local.services import CALLBACKS
-from lab.topology import GRAFANA, HEAD, JUPYTER, MAX_WORKERS, STORE, GpuPlan, LabSpec, Vendor, is_node, worker
+from lab.topology import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    MAX_WORKERS,
+    REDIS,
+    STORE,
+    GpuPlan,
+    LabSpec,
+    Vendor,
+    is_node,
+    worker,
+)
 from tests.docker import needs_docker
 from tests.unit.runtime.compose.fake_docker import lab_state, spec
 
@@ -58,6 +70,13 @@ def test_more_workers_are_like_the_first_but_for_their_name(stock: bool) -> None
     assert "--num-gpus=1" in third["command"]
     assert third["environment"]["RAYLAB_SERVICE_NAME"] == worker(2)
     assert ("RAY_health_check_period_ms" in third["environment"]) is stock
+
+
+def test_the_heads_state_in_redis_is_one_more_file_and_service() -> None:
+    kept = made(replace(spec(), gcs_ft=True))
+    assert kept.files[-1] == "gcs-ft.yaml"
+    assert project.services(kept).index(REDIS) < project.services(kept).index(HEAD)
+    assert REDIS not in project.services(made(spec()))
 
 
 def test_an_env_file_keeps_values_as_they_are() -> None:
@@ -254,3 +273,20 @@ def test_offline_has_no_grafana(config: Any) -> None:
 def test_the_least_compose_version_is_stated_in_the_docs() -> None:
     least = ".".join(map(str, LEAST_COMPOSE))
     assert f"Compose {least} or newer" in (project.ROOT / "docs" / "commands.md").read_text()
+
+
+def test_redis_is_kept_to_the_labs_network_and_its_password_to_files(config: Any) -> None:
+    services = config(made(replace(spec(), gcs_ft=True)))["services"]
+    redis, head = services[REDIS], services[HEAD]
+    assert "ports" not in redis
+    assert (redis["cap_drop"], redis["user"]) == (["ALL"], services[STORE]["user"])
+    assert {s["source"] for s in redis["secrets"]} == {"redis.conf"}
+    holders = {
+        name
+        for name, s in services.items()
+        if {"redis.password"} & {x["source"] for x in s.get("secrets", ())}
+    }
+    assert holders == {HEAD}
+    assert head["entrypoint"] == ["python", "-m", "raylab_probe.external"]
+    assert head["command"][:2] == ["ray", "start"]
+    assert head["depends_on"][REDIS]["condition"] == "service_healthy"
