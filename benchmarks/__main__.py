@@ -16,7 +16,8 @@ def main() -> None:
     )
     parser.add_argument("what", choices=["cli", "up", "submit", "recovery", "false-deaths"])
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--faults", default="kill,stop", help="for recovery, of kill, stop and pause")
+    parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
+    parser.add_argument("--runtime", choices=["local", "compose"], default="local", help="for recovery")
     parser.add_argument("--minutes", type=float, default=10, help="for false-deaths")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -24,10 +25,18 @@ def main() -> None:
         false_deaths.main(args.minutes)
         return
     if args.what == "recovery":
-        rows = recovery.run(args.runs, args.faults.split(","))
+        names = [case.name for case in recovery.CASES]
+        possible = [name for name in names if args.runtime == "compose" or name != "partition"]
+        rows = recovery.run(args.runs, args.cases.split(",") if args.cases else possible, args.runtime)
     else:
         rows = {"cli": startup.cli, "up": startup.up, "submit": startup.submit}[args.what](args.runs)
-    print(json.dumps([row.document() for row in rows], indent=1) if args.json else table(rows))
+    if args.json:
+        print(json.dumps([row.document() for row in rows], indent=1))
+    else:
+        print(table(rows))
+        if args.what == "recovery":
+            print()
+            print(recovery.stage_table(rows))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab import gpus
 from lab.lab import Lab
-from lab.runtime.local.runtime import LocalRuntime
+from lab.runtime.select import choose
 from lab.topology import LabSpec
 
 
@@ -68,20 +68,20 @@ def timed(action: Callable[[], object]) -> float:
 
 
 @contextlib.contextmanager
-def own_lab(name: str, *, stock_ray: bool = False) -> Iterator[Lab]:
-    """A lab with simulated GPUs, up; taken down with everything at the end."""
+def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: str = "local") -> Iterator[Lab]:
+    """A lab with simulated GPUs, up on `local` or `compose`; taken down with everything at the end."""
     with tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
-        lab = Lab(LocalRuntime(name, Path(folder) / name))
+        lab = Lab(choose(runtime, name, folder=Path(folder) / name).runtime)
         try:
-            lab.up(spec(name, stock_ray=stock_ray))
+            lab.up(spec(name, stock_ray=stock_ray, workers=workers))
             yield lab
         finally:
             lab.down(volumes=True)
 
 
-def spec(name: str, *, stock_ray: bool = False) -> LabSpec:
+def spec(name: str, *, stock_ray: bool = False, workers: int = 2) -> LabSpec:
     """The settings every benchmark uses."""
-    return LabSpec(name, gpus.plan("simulated", 2), stock_ray=stock_ray)
+    return LabSpec(name, gpus.plan("simulated", workers), workers=workers, stock_ray=stock_ray)
 
 
 def _spread(seconds: Sequence[float]) -> str:

@@ -1,55 +1,186 @@
-"""From a fault to the first new epoch: the lab's settings against stock Ray's, one-worker `digits`."""
+"""From a fault to the first new epoch: the lab's settings against stock Ray's, stage by stage.
+
+Three nodes, so that a job of two ranks has somewhere to go; the faults of one kind of job all hit the same
+job, one after the other, each once the lab is whole and quiet again.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from benchmarks.measure import Row, own_lab, say
+from lab.errors import ClusterError
+from lab.faults import Scene, find_fault
 from lab.lab import Lab
-from lab.recovery import FaultRequest, inject
+from lab.ledger import Run, RunAttempt
+from lab.receipt.breakdown import Breakdown, breakdown
+
+NODES = 3
+SETTLE_SECONDS = 15.0
+"""How long the job trains in a lab that is whole before the next fault: processes get ready meanwhile."""
+
+REPORTS = 3
+"""How many epochs an attempt reports before it is hit."""
+
+DEADLINE_SECONDS = 300.0
+POLL_SECONDS = 0.25
 
 
-def run(runs: int, kinds: Sequence[str]) -> list[Row]:
-    """One row per kind of fault. The stock lab is measured first; both labs serve all their runs."""
-    measured: dict[bool, dict[str, list[float]]] = {}
-    for stock in (True, False):
-        measured[stock] = {kind: [] for kind in kinds}
-        name = "bench-stock" if stock else "bench-tuned"
-        say(f"starting {name}")
-        with own_lab(name, stock_ray=stock) as lab:
-            for kind in kinds:
-                for number in range(runs):
-                    seconds = once(lab, kind)
-                    say(f"{name} {kind} {number + 1}/{runs}: first new epoch after {seconds:.1f} s")
-                    measured[stock][kind].append(seconds)
+@dataclass(frozen=True)
+class Case:
+    """One row: a fault, and how many ranks the job has."""
+
+    name: str
+    kind: str
+    ranks: int = 1
+
+
+CASES = (
+    Case("one-worker kill", "kill"),
+    Case("stop", "stop"),
+    Case("pause", "pause"),
+    Case("partition", "partition"),
+    Case("two-worker kill", "kill", 2),
+)
+
+
+@dataclass(frozen=True)
+class Recovery(Row):
+    """A row with the median seconds of each stage of the recovery (lab.receipt.breakdown), here and there."""
+
+    stages: Mapping[str, float] = field(default_factory=dict)
+    peer_stages: Mapping[str, float] = field(default_factory=dict)
+
+
+def run(runs: int, names: Sequence[str], runtime: str = "local") -> list[Row]:
+    """One row per case. The stock lab is measured first; each lab serves all its runs."""
+    known = {case.name: case for case in CASES}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+    cases = sorted((known[name] for name in names), key=lambda case: case.ranks)
+    stock = measure(cases, runs, runtime, stock_ray=True)
+    ours = measure(cases, runs, runtime, stock_ray=False)
     return [
-        Row(
-            f"{kind}: fault to first new epoch",
-            tuple(measured[False][kind]),
+        Recovery(
+            f"{case.name}: fault to first new epoch",
+            tuple(each.total for each in ours[case]),
             "stock Ray settings",
-            tuple(measured[True][kind]),
+            tuple(each.total for each in stock[case]),
+            stages(ours[case]),
+            stages(stock[case]),
         )
-        for kind in kinds
+        for case in cases
     ]
 
 
-def once(lab: Lab, kind: str) -> float:
-    """Train, break the node that trains, and return the seconds until an epoch was reported again."""
-    job = lab.submit_workload("digits", {"epochs": "12"}).submission_id
-    while not (workers := lab.placement(job).workers):
-        time.sleep(0.5)
-    duration = (
-        120.0 if kind == "pause" else None
-    )  # stock Ray needs more than a minute to give a frozen node up
-    request = FaultRequest(workers[0][1], kind, job, after_epoch=3, duration=duration, timeout=240.0)
-    first: list[float] = []
+def measure(
+    cases: Sequence[Case], runs: int, runtime: str, *, stock_ray: bool
+) -> dict[Case, list[Breakdown]]:
+    """Every recovery of these cases in one lab, told as it happens."""
+    name = "bench-stock" if stock_ray else "bench-tuned"
+    measured: dict[Case, list[Breakdown]] = {}
+    say(f"starting {name} on the {runtime} runtime")
+    with own_lab(name, stock_ray=stock_ray, workers=NODES, runtime=runtime) as lab:
+        for ranks in dict.fromkeys(case.ranks for case in cases):
+            settings = {"epochs": "10000", "workers": str(ranks), "max-failures": "1000"}
+            job = lab.submit_workload("digits", settings).submission_id
+            for case in (case for case in cases if case.ranks == ranks):
+                for number in range(runs):
+                    found = once(lab, job, case.kind)
+                    measured.setdefault(case, []).append(found)
+                    parts = "  ".join(f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
+                    say(f"{name}  {case.name} {number + 1}/{runs}: {found.total:.2f} s   {parts}")
+            lab.jobs.stop(job)
+    return measured
 
-    def on_moment(moment: object) -> None:
-        if getattr(moment, "key", "") == "first_report":
-            first.append(getattr(moment, "seconds", 0.0))
 
-    receipt = inject(lab, request, on_moment).receipt
-    if receipt is None or receipt.verdict != "recovered" or not first:
-        raise SystemExit(f"{kind}: not recovered: {receipt.reason if receipt else 'no receipt'}")
-    return first[0]
+def once(lab: Lab, job: str, kind: str) -> Breakdown:
+    """Break the node of the job's last rank, wait until it trains again, and make the lab whole."""
+    wait_for("a job that trains", lambda: trains(lab, job))
+    wait_for("a lab that is whole", lambda: whole(lab))
+    time.sleep(SETTLE_SECONDS)
+    hit = latest(lab, job)[1]
+    target = service_of(lab, hit.nodes[max(hit.nodes)])
+    fault = find_fault(kind)
+    scene = Scene(lab.runtime, target, job=job, parameters=fault.kind.settle({}))
+    fault.refuse(scene)
+    at = time.time()
+    try:
+        fault.inject(scene)
+        found: Breakdown = wait_for("the first new epoch", lambda: recovered(lab, job, hit, at))
+    finally:
+        fault.revert(scene)
+    return found
+
+
+def latest(lab: Lab, job: str) -> tuple[Run, RunAttempt]:
+    """The job's run and its newest attempt; there must be one."""
+    run = lab.history(job).runs[-1]
+    return run, run.attempts[-1]
+
+
+def trains(lab: Lab, job: str) -> bool:
+    """Whether the newest attempt has reported some epochs and saved a checkpoint."""
+    ended = lab.jobs.get(job)
+    if ended.final:
+        raise SystemExit(f"job {job}: {ended.status}: {ended.message}")
+    runs = lab.history(job).runs
+    attempts = runs[-1].attempts if runs else ()
+    return bool(attempts and len(attempts[-1].reports) >= REPORTS and runs[-1].checkpoints)
+
+
+def whole(lab: Lab) -> bool:
+    """Whether every service is healthy and every node is in the cluster."""
+    return lab.status().healthy and sum(node.alive for node in lab.api.nodes()) == NODES + 1
+
+
+def recovered(lab: Lab, job: str, hit: RunAttempt, at: float) -> Breakdown | None:
+    """The recovery from a fault at `at`, once there is a new epoch."""
+    run, newest = latest(lab, job)
+    before = next(attempt for attempt in run.attempts if attempt.number == hit.number)
+    return breakdown(run, before, newest, at) if newest.number > hit.number else None
+
+
+def service_of(lab: Lab, node_id: str) -> str:
+    """The service that this node is."""
+    return next(node.service for node in lab.api.nodes() if node.node_id == node_id)
+
+
+def wait_for(what: str, look: Callable[[], Any]) -> Any:
+    """What `look` gives once that is something; a cluster that does not answer meanwhile is asked again."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(ClusterError):
+            found = look()
+            if found:
+                return found
+        time.sleep(POLL_SECONDS)
+    raise SystemExit(f"no sign of {what} after {DEADLINE_SECONDS:g} s")
+
+
+def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
+    """The median seconds of each stage, of the recoveries in which it is known."""
+    medians = {}
+    for name in (each.name for each in fields(Breakdown)):
+        known = [seconds for each in recoveries if (seconds := getattr(each, name)) is not None]
+        if known:
+            medians[name.rstrip("_")] = statistics.median(known)
+    return medians
+
+
+def stage_table(rows: Sequence[Row]) -> str:
+    """The stages of these rows as a Markdown table of median seconds."""
+    names = [each.name.rstrip("_") for each in fields(Breakdown)]
+    lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
+    for row in rows:
+        if isinstance(row, Recovery):
+            for label, found in (("", row.stages), (f", {row.peer}", row.peer_stages)):
+                cells = [f"{found[name]:.2f}" if name in found else "" for name in names]
+                lines.append(f"| {row.what.partition(':')[0]}{label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
