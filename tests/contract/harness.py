@@ -22,6 +22,7 @@ from lab.checks import gather_lab, running_checks
 from lab.cluster import Node, RayApi
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeHost, FakeRuntime
+from lab.secrets import load_or_make
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor, worker
 from tests.waiting import eventually
 
@@ -70,6 +71,10 @@ class Harness(ABC):
     @abstractmethod
     def check_access(self) -> None:
         """Assert that dashboard and store serve whoever has the secret, and nobody else."""
+
+    @abstractmethod
+    def refused(self) -> tuple[str, str]:
+        """The store's error codes for the training key and for the root key; empty for one that it serves."""
 
     def scripted(self, service: str, argv: list[str], output: str) -> None:
         """Tell a runtime that has no real services what a command in one prints."""
@@ -145,6 +150,9 @@ class FakeHarness(Harness):
         assert endpoints.credentials.access_key
         assert endpoints.credentials.secret_key
 
+    def refused(self) -> tuple[str, str]:
+        return ("" if self.runtime().training_key else "InvalidAccessKeyId"), ""
+
     def leftovers(self) -> Callable[[], list[str]]:
         return lambda: [name for name in self.host.labs if name == self.name]
 
@@ -174,6 +182,11 @@ class ServingHarness(Harness):
         endpoints = self.runtime().endpoints()
         store = ObjectStore(endpoints.s3, endpoints.credentials, REGION)
         return store.get(key) if store.exists(key) else None
+
+    def refused(self) -> tuple[str, str]:
+        endpoints = self.runtime().endpoints()
+        root = load_or_make(self.runtime().folder() / "secrets").root
+        return s3_error(endpoints.s3, endpoints.credentials), s3_error(endpoints.s3, root)
 
     def check_access(self) -> None:
         endpoints = self.runtime().endpoints()

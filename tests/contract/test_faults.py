@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.errors import LabDownError
+from lab.errors import LabDownError, UnsupportedError
+from lab.runtime.base import Feature
 from lab.topology import HEAD, STORE, Progress, State
 from tests.contract.harness import Harness
 
@@ -13,6 +14,9 @@ OTHER = "ray-worker-1"
 
 SHORT_SECONDS = 1.0
 """A node is given up after 1.2 s of silence at the earliest: see lab.knobs."""
+
+SHORT_CUT_SECONDS = 2.5
+"""What is sent to a node that is cut off is lost, not refused: each of four checks runs into its timeout."""
 
 TRIES = 5
 
@@ -147,3 +151,97 @@ def test_up_repairs_what_is_broken_and_leaves_the_rest(lab: Harness) -> None:
     assert {name: who for name, who in lab.identities().items() if name not in (WORKER, OTHER)} == kept
     alive = [node.service for node in lab.nodes() if node.alive]
     assert sorted(alive) == [HEAD, WORKER, OTHER]
+
+
+def test_a_crashed_node_comes_back_by_itself_as_a_new_one_and_stays_down_when_it_is_killed_later(
+    lab: Harness,
+) -> None:
+    before, bystander = lab.node_of(WORKER), lab.node_of(OTHER)
+    lab.runtime().crash(WORKER)
+
+    def back() -> bool:
+        node = lab.node(WORKER)
+        return node is not None and node.node_id != before.node_id and lab.state(WORKER) is State.HEALTHY
+
+    lab.eventually(back, f"{WORKER} is back as a new node")
+    assert lab.node_of(OTHER).node_id == bystander.node_id
+
+    lab.runtime().start(WORKER)
+    lab.runtime().kill(WORKER)
+    lab.eventually(lambda: lab.node(WORKER) is None, f"Ray declares the node of {WORKER} dead")
+    assert lab.state(WORKER) is State.EXITED
+    lab.runtime().start(WORKER)
+    assert lab.runtime().status().healthy
+
+
+def test_a_node_that_is_cut_off_for_long_is_dead_for_the_cluster_and_comes_back_as_a_new_one(
+    lab: Harness,
+) -> None:
+    if refuses_network(lab):
+        return
+    before = lab.node_of(WORKER)
+    lab.runtime().disconnect(WORKER)
+    lab.runtime().disconnect(WORKER)
+    assert lab.state(WORKER) is State.RUNNING
+    lab.eventually(lambda: lab.node(WORKER) is None, f"Ray declares the node of {WORKER} dead")
+    assert lab.state(OTHER) is State.HEALTHY
+
+    lab.runtime().reconnect(WORKER)
+    lab.runtime().reconnect(WORKER)
+    lab.runtime().start(WORKER)
+    assert lab.state(WORKER) is State.HEALTHY
+    assert lab.node_of(WORKER).node_id != before.node_id
+    assert lab.runtime().status().healthy
+
+
+def test_a_short_cut_is_survived(lab: Harness) -> None:
+    if refuses_network(lab):
+        return
+    for _ in range(TRIES):
+        node, began = lab.node_of(WORKER), lab.now()
+        lab.runtime().disconnect(WORKER)
+        lab.runtime().reconnect(WORKER)
+        took = lab.now() - began
+        if took < SHORT_CUT_SECONDS:
+            break
+        lab.runtime().start(WORKER)
+    else:
+        raise AssertionError(
+            f"the last of {TRIES} cuts took {took:.1f} s; one of {SHORT_CUT_SECONDS:g} s is short"
+        )
+    lab.eventually(lambda: lab.state(WORKER) is State.HEALTHY, f"{WORKER} is healthy")
+    assert lab.node_of(WORKER).node_id == node.node_id
+
+
+def test_a_network_is_slowed_down_and_is_as_before_afterwards(lab: Harness) -> None:
+    if refuses_network(lab):
+        return
+    lab.runtime().impair(WORKER, rate_mbit=50)
+    lab.runtime().impair(WORKER, rate_mbit=100)
+    lab.runtime().unimpair(WORKER)
+    lab.runtime().unimpair(WORKER)
+    lab.eventually(lambda: lab.state(WORKER) is State.HEALTHY, f"{WORKER} is healthy")
+
+
+def test_a_training_key_without_rights_is_refused_and_the_root_key_is_not(lab: Harness) -> None:
+    assert lab.refused() == ("", "")
+    for _ in range(2):
+        lab.runtime().set_training_key(False)
+        assert lab.refused() == ("InvalidAccessKeyId", "")
+    for _ in range(2):
+        lab.runtime().set_training_key(True)
+        assert lab.refused() == ("", "")
+
+
+def refuses_network(lab: Harness) -> bool:
+    """Whether nodes of this runtime have no network of their own; then asserts that nothing is done to it."""
+    why = lab.runtime().missing(Feature.NETWORK)
+    if not why:
+        return False
+    node = lab.node_of(WORKER)
+    for act in ("disconnect", "reconnect", "impair", "unimpair"):
+        with pytest.raises(UnsupportedError) as caught:
+            getattr(lab.runtime(), act)(WORKER)
+        assert why in caught.value.message
+    assert lab.node_of(WORKER).node_id == node.node_id
+    return True
