@@ -10,9 +10,11 @@ from lab.faults.checkpoint_corrupt import CheckpointCorrupt
 from lab.faults.checkpoint_delete import CheckpointDelete
 from lab.faults.checkpoint_truncate import CheckpointTruncate
 from lab.faults.crash_restart import CrashRestart
+from lab.faults.disk_full import DiskFull
 from lab.faults.exception_at_epoch import ExceptionAtEpoch
 from lab.faults.kill import Kill
 from lab.faults.nan_at_epoch import NanAtEpoch
+from lab.faults.oom import Oom
 from lab.faults.partition import Partition
 from lab.faults.pause import Pause
 from lab.faults.rank_hang import RankHang
@@ -30,6 +32,8 @@ FAULTS: Mapping[str, Callable[[], Fault]] = {
     "crash-restart": CrashRestart,
     "partition": Partition,
     "slow-network": SlowNetwork,
+    "oom": Oom,
+    "disk-full": DiskFull,
     "rank-kill": RankKill,
     "rank-hang": RankHang,
     "exception-at-epoch": ExceptionAtEpoch,

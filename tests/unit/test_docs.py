@@ -183,7 +183,7 @@ def test_every_error_and_exit_code_is_in_the_table() -> None:
 
 
 def test_the_settings_of_ray_are_those_of_the_lab() -> None:
-    table = [row for row in rows("docs/recovery.md") if re.fullmatch(r"`(RAY|TORCH)_\w+`", row[0])]
+    table = [row for row in rows("docs/recovery.md") if re.fullmatch(r"`(RAY|RAYLAB|TORCH)_\w+`", row[0])]
     assert table == [[f"`{k.name}`", k.stock, k.value, k.reason] for k in knobs.KNOBS]
 
 
@@ -203,7 +203,7 @@ def test_every_check_and_verdict_is_named() -> None:
 
 
 def test_every_event_of_the_ledger_is_described() -> None:
-    source = read("lab/probe/raylab_probe/train.py")
+    source = "".join(f.read_text(encoding="utf-8") for f in (ROOT / "lab/probe/raylab_probe").glob("*.py"))
     recorded = set(re.findall(r"\b_?record\(\s*\"(\w+)\"", source))
     table = sections("docs/recovery.md", "##")["The ledger"]
     assert len(recorded) > 8

@@ -8,7 +8,8 @@ checkpoint back.
 The resume is exact. Model, optimizer and epoch come from the checkpoint; the order of the data and the
 random numbers of a step depend only on the seed, the epoch or step, and the rank. A run that lost a worker
 therefore ends with the same weights, bit for bit, as one that did not (same seed and number of workers,
-on CPU).
+on CPU). With --min-workers it goes on with fewer workers meanwhile, and grows back; then the weights differ
+in their last digits.
 
     ray job submit --working-dir . -- python train.py --epochs 20 --workers 2
 """
@@ -134,9 +135,13 @@ def train_func(config: dict[str, Any]) -> None:
 
     train_set, val_set = datasets()
     context = ray.train.get_context()
+    # With --min-workers the number of workers can change from attempt to attempt. Together they always take
+    # the same images in the same order: fewer workers take more images each, so that a step stays a step.
+    world_size = context.get_world_size()
+    batch_size = max(1, config["batch_size"] * config["workers"] // world_size)
     sampler = DistributedSampler(
         train_set,
-        num_replicas=context.get_world_size(),
+        num_replicas=world_size,
         rank=context.get_world_rank(),
         seed=config["seed"],  # Lightning calls set_epoch, which fixes the order for each epoch
     )
@@ -157,7 +162,7 @@ def train_func(config: dict[str, Any]) -> None:
     trainer = ray.train.lightning.prepare_trainer(trainer)
     model = DigitsModel(config["lr"], config["dropout"], config["seed"])
     loaders = (
-        DataLoader(train_set, batch_size=config["batch_size"], sampler=sampler),
+        DataLoader(train_set, batch_size=batch_size, sampler=sampler),
         DataLoader(val_set, batch_size=256),
     )
 
@@ -173,6 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a digit classifier on a Ray cluster.")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--workers", type=int, default=1, help="Ray Train workers (ranks)")
+    parser.add_argument("--min-workers", type=int, default=None, help="go on with as few as these (elastic)")
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs per worker")
     parser.add_argument(
         "--gpus", type=float, default=None, help="GPUs per worker (default: 1 where there are)"
@@ -195,12 +201,17 @@ def main() -> None:
         train_loop_config={
             "epochs": args.epochs,
             "batch_size": args.batch_size,
+            "workers": args.workers,
             "lr": args.lr,
             "dropout": args.dropout,
             "seed": args.seed,
         },
         scaling_config=ScalingConfig(
-            num_workers=args.workers, use_gpu=bool(gpus), resources_per_worker=resources
+            # A pair (least, most) makes the training elastic; every few seconds Ray looks whether it can grow.
+            num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers,
+            elastic_resize_monitor_interval_s=5,
+            use_gpu=bool(gpus),
+            resources_per_worker=resources,
         ),
         run_config=RunConfig(
             name=os.environ.get("RAYLAB_RUN_NAME"),

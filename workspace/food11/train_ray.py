@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import math
 import os
 import socket
 import sys
@@ -155,8 +154,8 @@ class EveryEpoch(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, model: pl.LightningModule) -> None:
         metrics: dict[str, Any] = {k: v.item() for k, v in trainer.callback_metrics.items()}
-        if not math.isfinite(metrics["loss"]):  # NaN: never save weights that are broken
-            raise FloatingPointError(f"the loss of epoch {trainer.current_epoch + 1} is not finite")
+        if not np.isfinite(metrics["loss"]):  # NaN or infinite: never save weights that are broken
+            raise FloatingPointError(f"the loss of epoch {trainer.current_epoch + 1} is {metrics['loss']}")
         metrics["seconds"] = time.monotonic() - self.started
         line = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         metrics["epoch"] = trainer.current_epoch + 1
