@@ -43,6 +43,10 @@ class ChaosResult:
     lost: tuple[str, ...]
     """URIs of checkpoints that are gone or changed, those not counted that training itself deleted."""
     control: Mapping[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+    """What went wrong beside the faults: something could not be read, kept, or compared."""
+    interrupt: KeyboardInterrupt | None = None
+    """What ended the chaos before the job did. Its receipts cannot be final then."""
 
     @property
     def injected(self) -> tuple[StepResult, ...]:
@@ -73,6 +77,7 @@ class ChaosResult:
     def good(self) -> bool:
         """Whether the job finished, every fault was survived, nothing was lost and the control run agrees."""
         whole = self.status == "SUCCEEDED" and not self.lost and self.weights in (None, "equal")
+        whole = whole and not self.problems and self.interrupt is None
         return whole and self.survived == len(self.injected) > 0
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +85,7 @@ class ChaosResult:
         return {
             "schema": SCHEMA,
             "good": self.good,
+            "interrupted": self.interrupt is not None,
             "job": {"submission_id": self.job, "status": self.status},
             "began": round(self.began, 3),
             "ended": round(self.ended, 3),
@@ -93,6 +99,7 @@ class ChaosResult:
             "repeated": self.repeated,
             "checkpoints": {"committed": self.checkpoints, "lost": list(self.lost)},
             "control": None if self.control is None else dict(self.control),
+            "problems": list(self.problems),
             "steps": [
                 {
                     "at": step.step.at,

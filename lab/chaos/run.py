@@ -3,51 +3,41 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from itertools import islice
 
 from lab.chaos.plan import Plan, Step
-from lab.chaos.result import ChaosResult, StepResult
-from lab.errors import RefusedError, ServiceError, StoreError, UnsupportedError
+from lab.chaos.result import ChaosResult
+from lab.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
+from lab.chaos.waiting import Waiting
+from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
 from lab.faults import Fault, Scene, Scope, find_fault
-from lab.faults.base import check_runtime
 from lab.lab import Lab
 from lab.recovery.control import run_control
-from lab.recovery.injection import SETTLE_POLLS, Injection
-from lab.recovery.proof import keep, prove
+from lab.recovery.injection import Injection
 from lab.recovery.request import FaultRequest, Moment, OnMoment
 from lab.recovery.trigger import Aim, check_target, take_aim
-from lab.recovery.watch import POLL_SECONDS, Watch
+from lab.recovery.watch import Watch
 from lab.topology import State, is_worker
-
-if TYPE_CHECKING:
-    from lab.ledger import Run
-    from lab.receipt import FaultRecord
 
 CHAOS_PREFIX = ".raylab/chaos"
 """Where in the bucket results are kept."""
 
-STEADY_SECONDS = 180.0
-"""How long a step waits for the training, and every service, to be well again before it is left out."""
-
-END_SECONDS = 24 * 3600.0
-"""Deadline for the job to end after the last fault."""
+SUBMIT = "labctl submit digits -p epochs=200 -p max-failures=-1 --detach"
+"""A job that lasts, and that outlives any number of faults."""
 
 AHEAD_EPOCHS = 4
-"""A fault that comes with an epoch comes so many after the last one that was reported."""
+AHEAD_SECONDS = 8.0
+"""A fault that has an epoch comes so far after the last one reported: the rank must hear of it first."""
 
+END_SECONDS = 10.0
+"""A job that will have ended after so long is left in peace: a fault needs some time to be felt."""
 
-@dataclass
-class _Done:
-    """A step that was carried out, before it is judged: that is possible when the job has ended."""
-
-    step: Step
-    target: str
-    record: FaultRecord | None = None
-    problems: tuple[str, ...] = ()
-    skipped: str = ""
+COUNTED = 1000
+"""Steps of a plan that are counted to compare them with what a job survives."""
 
 
 class Chaos:
@@ -65,60 +55,109 @@ class Chaos:
         self._lab, self._plan, self._on_moment = lab, plan, on_moment
         self._clock, self._sleep = clock, sleep
         self._watch = Watch(lab, job, clock)
-        self._done: list[_Done] = []
+        self._waiting = Waiting(lab, self._watch, clock, sleep)
+        self._done: list[Done] = []
+        self._problems: list[str] = []
 
     def run(self, control: bool) -> ChaosResult:
-        """Carry the plan out, wait for the job's end, judge each fault, and sum up."""
-        watch = self._watch
-        self._tell("waiting", f"waiting for job {watch.submission_id} to train")
-        self._wait_steady(0.0, STEADY_SECONDS)
-        began = self._clock()
-        for number, step in enumerate(self._plan.steps(), 1):
-            if not self._wait_until(began + step.at):
-                break
-            done = self._step(number, step)
-            if self._over():
-                break
-            self._done.append(done)
-            if done.skipped:
-                self._tell("skipped", f"{number}. {step.kind}: left out: {done.skipped}")
-        self._wait_for_the_end()
-        result = self._sum_up(began)
-        if control:
-            compared = run_control(
-                self._lab, watch.submission_id, self._on_moment, clock=self._clock, sleep=self._sleep
-            )
-            result = replace(result, control=compared.to_json())
-        self._keep(result)
-        return result
+        """Carry the plan out, wait for the job's end, judge each fault, and sum up.
 
-    # One step
-
-    def _step(self, number: int, step: Step) -> _Done:
-        """Inject the fault when the lab is well, and wait until training goes on."""
+        An interrupt ends the chaos, not the judging. Raises WaitTimeoutError when the job does not train.
+        """
+        self._tell("waiting", f"waiting for job {self._watch.submission_id} to train")
+        self._wait_for_the_training()
+        self._say_what_it_survives()
+        began, interrupt = self._clock(), None
         try:
-            after = self._done[-1].record.at if self._done and self._done[-1].record else 0.0
-            if not self._wait_steady(after, STEADY_SECONDS):
-                return _Done(step, step.target, skipped="training, or a service, was not well in time")
-            return self._inject(number, step)
-        except (RefusedError, UnsupportedError, ServiceError) as error:
-            return _Done(step, step.target, skipped=error.message)
+            self._carry_out(began)
+            self._tell("to the end", f"waiting for job {self._watch.submission_id} to end")
+            self._problem(self._waiting.to_the_end())
+        except KeyboardInterrupt as error:
+            interrupt = error
+            self._watch.poll()
+        result = replace(self._sum_up(began), interrupt=interrupt)
+        self._keep(result)
+        if control and interrupt is None and result.status == "SUCCEEDED":
+            result = self._compared(result)
+            self._keep(result)
+        return replace(result, problems=tuple(self._problems))
 
-    def _inject(self, number: int, step: Step) -> _Done:
+    # Before the first fault
+
+    def _wait_for_the_training(self) -> None:
+        why = self._waiting.steady(0.0)
+        job = self._watch.job
+        if self._waiting.over and job is not None:
+            raise RefusedError(f"job {job.submission_id} has ended ({job.status}) before any fault", SUBMIT)
+        if why:
+            state = f"it is {job.status}" if job else "Ray does not say how it stands"
+            raise WaitTimeoutError(
+                f"job {self._watch.submission_id} is no place for chaos: {why}; {state}",
+                f"labctl job logs {self._watch.submission_id}",
+            )
+
+    def _say_what_it_survives(self) -> None:
+        run = self._watch.run
+        most = run.plan.max_failures if run and run.plan else None
+        steps = sum(1 for _ in islice(self._plan.steps(), COUNTED))
+        if most is not None and 0 <= most < steps:
+            may = f"{steps} faults" if steps < COUNTED else "more"
+            self._tell(
+                "note",
+                f"job {self._watch.submission_id} gives up after {most} failures, and {may} may come: "
+                "submit it with -p max-failures=-1",
+            )
+
+    # The faults
+
+    def _carry_out(self, began: float) -> None:
+        for number, step in enumerate(self._plan.steps(), 1):
+            self._waiting.until(began + step.at)
+            why = self._waiting.steady(self._last_over())
+            if self._waiting.over:
+                return
+            if why:
+                self._problem(f"no more faults from number {number} on: {why}")
+                return
+            try:
+                self._inject(number, step)
+            except LabError as error:
+                self._watch.poll()
+                if self._waiting.over:
+                    return
+                self._done.append(Done(step, step.target, skipped=error.message))
+                self._tell("left out", f"{number}. {step.kind}: {error.message}")
+
+    def _last_over(self) -> float:
+        """When the fault before was undone; 0 before the first one."""
+        records = [done.record for done in self._done if done.record is not None]
+        return (records[-1].reverted_at or records[-1].at) if records else 0.0
+
+    def _inject(self, number: int, step: Step) -> None:
+        """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
         fault = find_fault(step.kind)
         aim = self._take_aim(fault, step)
         parameters = fault.kind.settle(self._given(fault, step))
-        scene = Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters)
-        fault.refuse(scene)
+        fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
         self._refuse_the_last(fault, aim)
+        self._refuse_the_end()
         self._watch.target = aim.target if is_worker(aim.target) else ""
         self._tell("step", f"{number}. {step.kind} {aim.target}")
         request = FaultRequest(aim.target, step.kind, self._watch.submission_id)
         injection = Injection(
             self._lab, fault, request, parameters, self._watch, aim, self._on_moment, self._clock, self._sleep
         )
-        injection.run(to_the_end=False)
-        return _Done(step, aim.target, injection.record(), injection.problems)
+        try:
+            injection.run(to_the_end=False)
+        except BaseException as error:
+            if "fault" not in injection.timeline.told:
+                raise
+            why = (f"chaos was disturbed in the middle of it: {error!r}",)
+            self._done.append(Done(step, aim.target, injection.record(), (*injection.problems, *why)))
+            if not isinstance(error, LabError):
+                raise
+        else:
+            self._done.append(Done(step, aim.target, injection.record(), injection.problems))
 
     def _take_aim(self, fault: Fault, step: Step) -> Aim:
         """What the step hits: the target it names, else the node of the rank that its share falls on."""
@@ -126,7 +165,8 @@ class Chaos:
         attempt = self._watch.live_attempt
         if not target and attempt is not None and attempt.nodes:
             ranks = sorted(attempt.nodes)
-            node = attempt.nodes[ranks[min(int(step.share * len(ranks)), len(ranks) - 1)]]
+            drawn = ranks[min(int(step.share * len(ranks)), len(ranks) - 1)]
+            node = attempt.nodes.get(int(step.parameters.get("rank", drawn)), "")
             target = next((n.service for n in self._watch.nodes if n.node_id == node), "")
         aim = take_aim(self._watch, target, fault.kind)
         if aim is None:
@@ -136,10 +176,10 @@ class Chaos:
     def _given(self, fault: Fault, step: Step) -> dict[str, float]:
         given = dict(step.parameters)
         if "epoch" not in given and any(p.name == "epoch" and p.required for p in fault.kind.parameters):
-            last = self._watch.run.last if self._watch.run else None
-            given["epoch"] = float(
-                (last.progress if last and last.progress is not None else 0) + AHEAD_EPOCHS
-            )
+            run, pace = self._watch.run, self._waiting.pace()
+            reached = run.last.progress if run and run.last and run.last.progress is not None else 0
+            ahead = AHEAD_EPOCHS if not pace else max(AHEAD_EPOCHS, math.ceil(AHEAD_SECONDS / pace))
+            given["epoch"] = float(reached + ahead)
         return given
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
@@ -153,113 +193,56 @@ class Chaos:
                 f"{aim.target} is the last healthy worker", "--below-one-worker lets a fault take it"
             )
 
-    # Waiting
-
-    def _over(self) -> bool:
-        job = self._watch.job
-        return job is not None and job.final
-
-    def _wait_until(self, at: float) -> bool:
-        """Wait until then; False when the job ended before."""
-        while self._clock() < at:
-            self._watch.poll()
-            if self._over():
-                return False
-            self._sleep(min(POLL_SECONDS, max(0.0, at - self._clock())))
-        return True
-
-    def _wait_steady(self, after: float, seconds: float) -> bool:
-        """Wait until the job has reported progress after `after` and every service is well; False in vain."""
-        deadline = self._clock() + seconds
-        while self._clock() < deadline:
-            self._watch.poll()
-            job = self._watch.job
-            if job is not None and job.final:
-                raise RefusedError(
-                    f"job {job.submission_id} has ended ({job.status})",
-                    "submit a longer one: labctl submit digits -p epochs=300 -p max-failures=-1 --detach",
-                )
-            attempt = self._watch.live_attempt
-            reports = attempt.reports if attempt else ()
-            run = self._watch.run
-            trains = bool(run and run.checkpoints and reports and reports[-1].at > after)
-            if trains and not self._watch.problems and self._lab.status().healthy:
-                return True
-            self._sleep(POLL_SECONDS)
-        return False
-
-    def _wait_for_the_end(self) -> None:
-        self._tell("to the end", f"waiting for job {self._watch.submission_id} to end")
-        deadline = self._clock() + END_SECONDS
-        settle = SETTLE_POLLS
-        while self._clock() < deadline and settle:
-            self._watch.poll()
-            settle -= self._over()
-            self._sleep(POLL_SECONDS)
+    def _refuse_the_end(self) -> None:
+        left = self._waiting.left()
+        if left is not None and left < END_SECONDS:
+            raise RefusedError(f"the job ends in about {left:.0f} s", "a longer job")
 
     # The result
 
     def _sum_up(self, began: float) -> ChaosResult:
-        watch = self._watch
-        records = [done.record for done in self._done if done.record is not None]
-        steps = []
-        for done in self._done:
-            if done.record is None:
-                steps.append(StepResult(done.step, done.target, skipped=done.skipped))
-                continue
-            others = [record for record in records if record is not done.record]
-            receipt = prove(self._lab, watch, done.record, done.problems, others)
-            problem = keep(self._lab, receipt)
-            if problem:
-                self._tell("problem", problem)
-            steps.append(
-                StepResult(done.step, done.target, receipt, downtime=downtime(watch.run, done.record.at))
-            )
-        job = watch.job
+        watch, stored = self._watch, Stored()
+        self._tell("judging", f"{sum(done.record is not None for done in self._done)} faults are judged")
+        steps = judge_steps(self._lab, watch, self._done, stored, self._problem)
         return ChaosResult(
             job=watch.submission_id,
-            status=job.status if job else "",
+            status=watch.job.status if watch.job else "",
             plan=self._plan,
             began=began,
             ended=self._clock(),
             steps=tuple(steps),
             checkpoints=sum(len(run.checkpoints) for run in watch.history.runs),
-            lost=self._lost(),
+            lost=tuple(lost_checkpoints(self._lab, watch, self._done, stored, self._problem)),
         )
 
-    def _lost(self) -> tuple[str, ...]:
-        """Committed checkpoints that are changed, or gone although an older one is kept."""
-        from lab.checkpoints import stored_manifest
-
-        lost = []
-        for run in self._watch.history.runs:
-            kept_one = False
-            for checkpoint in run.checkpoints:
-                files = stored_manifest(self._lab.store, checkpoint.uri)
-                wrong = bool(files) and checkpoint.files is not None and not checkpoint.accepts(files)
-                if wrong or (not files and kept_one):
-                    lost.append(checkpoint.uri)
-                kept_one = kept_one or bool(files)
-            if run.checkpoints and not kept_one:
-                lost.append(run.checkpoints[-1].uri)
-        return tuple(lost)
+    def _compared(self, result: ChaosResult) -> ChaosResult:
+        """With the control run. What keeps it from being done is a problem: the rest is kept all the same."""
+        try:
+            compared = run_control(
+                self._lab, result.job, self._on_moment, clock=self._clock, sleep=self._sleep
+            )
+        except LabError as error:
+            self._problem(f"there is no control run to compare with: {error.message}")
+            return result
+        except KeyboardInterrupt as error:
+            return replace(result, interrupt=error)
+        return replace(result, control=compared.to_json())
 
     def _keep(self, result: ChaosResult) -> None:
         key = f"{CHAOS_PREFIX}/{result.job}-{int(result.began)}.json"
+        document = replace(result, problems=tuple(self._problems)).to_json()
         try:
-            self._lab.store.put(key, json.dumps(result.to_json(), indent=1).encode())
+            self._lab.store.put(key, json.dumps(document, indent=1).encode())
         except StoreError as error:
-            self._tell("problem", f"the result could not be kept in the object store: {error.message}")
+            self._problem(f"the result could not be kept in the object store: {error.message}")
+
+    def _problem(self, text: str) -> None:
+        if text and text not in self._problems:
+            self._problems.append(text)
+            self._tell("problem", text)
 
     def _tell(self, key: str, text: str) -> None:
         self._on_moment(Moment(key, None, text))
-
-
-def downtime(run: Run | None, at: float) -> float | None:
-    """Seconds from `at` to the next report of the run's rank 0; None where none came."""
-    reports = [report.at for attempt in (run.attempts if run else ()) for report in attempt.reports]
-    later = [report for report in reports if report > at]
-    return min(later) - at if later else None
 
 
 def run_chaos(
@@ -275,12 +258,28 @@ def run_chaos(
     """Inject the plan's faults one after another while `job` trains (empty: the one that runs), to its end.
 
     Each is undone before the next comes, whatever happens. With `control` the job is then repeated
-    undisturbed, and compared. Raises NotFoundError, RefusedError, LabDownError, and what a revert raises that
-    is no finding.
+    undisturbed, and compared. After an interrupt what was done so far is judged, as far as it can be, and
+    `interrupt` of the result is set. Raises before anything is done: NotFoundError, RefusedError,
+    UnsupportedError, UsageError, LabDownError, WaitTimeoutError; later LabDownError alone.
     """
+    check_plan(lab, plan)
+    running = [found for found in lab.jobs.list() if not found.final]
+    if not running and not job:
+        raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
     found = lab.jobs.get(job) if job else lab.running_job()
     if found.final:
-        raise RefusedError(f"job {found.submission_id} has ended ({found.status})", "submit another one")
-    for kind in dict.fromkeys((*plan.kinds, *(step.kind for step in plan.written))):
-        check_runtime(find_fault(kind).kind, lab.runtime)
+        raise RefusedError(f"job {found.submission_id} has ended ({found.status})", f"another one: {SUBMIT}")
     return Chaos(lab, plan, found.submission_id, on_moment, clock, sleep).run(control)
+
+
+def check_plan(lab: Lab, plan: Plan) -> None:
+    """Raises what keeps a fault of the plan from being injected in this lab: UnsupportedError, NotFoundError,
+    RefusedError, UsageError, LabDownError."""
+    drawn = (Step(0.0, kind, parameters=plan.parameters.get(kind, {})) for kind in plan.kinds)
+    for step in plan.written or drawn:
+        fault = find_fault(step.kind)
+        target = check_target(lab, step.target, fault.kind)
+        given = dict(step.parameters)
+        if any(p.name == "epoch" and p.required for p in fault.kind.parameters):
+            given.setdefault("epoch", 1.0)
+        fault.refuse(Scene(lab.runtime, target, parameters=fault.kind.settle(given)))

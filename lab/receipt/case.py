@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -37,6 +37,20 @@ class Case:
         return self.run.attempts if self.run else ()
 
     @cached_property
+    def until(self) -> float:
+        """When the next fault of the job came: what happens from then on is that one's doing."""
+        return min((other.at for other in self.evidence.others if other.at > self.fault.at), default=inf)
+
+    @cached_property
+    def overtaken(self) -> bool:
+        """Whether another fault came later, when training had gone on from this one."""
+        reports = (r.at for a in self.attempts for r in a.reports)
+        return self.until < inf and any(self.fault.at < at < self.until for at in reports)
+
+    def _mine(self, at: float | None) -> float | None:
+        return at if at is not None and at < self.until else None
+
+    @cached_property
     def current(self) -> RunAttempt | None:
         """The attempt that had last started when the fault came."""
         started = [a for a in self.attempts if a.started_at is not None and a.started_at <= self.fault.at]
@@ -48,9 +62,10 @@ class Case:
         current = self.current
         anywhere = self.fault.expected not in (Expected.NODE_LOST, Expected.RANK_LOST)
         on_node = current is not None and (anywhere or self.fault.node_id in current.nodes.values())
-        return (
-            current if current is not None and on_node and self._over_at(current) >= self.fault.at else None
-        )
+        if current is None or not on_node or self._over_at(current) < self.fault.at:
+            return None
+        failed, ended = self._mine(current.failure_detected_at), self._mine(current.ended_at)
+        return replace(current, failure_detected_at=failed, ended_at=ended)
 
     def _over_at(self, attempt: RunAttempt) -> float:
         """When the attempt was over at the latest, by any sign of it."""
@@ -61,9 +76,15 @@ class Case:
 
     @cached_property
     def after(self) -> tuple[RunAttempt, ...]:
-        """Every attempt after the one that was hit."""
+        """Every attempt after the one that was hit, but for those after the next fault."""
         hit = self.hit
-        return tuple(a for a in self.attempts if a.number > hit.number) if hit else ()
+        found = (a for a in self.attempts if hit and a.number > hit.number)
+        return tuple(a for a in found if self.until == inf or self._began(a) < self.until)
+
+    @staticmethod
+    def _began(attempt: RunAttempt) -> float:
+        times = (attempt.scheduled_at, attempt.started_at)
+        return min((at for at in times if at is not None), default=inf)
 
     @cached_property
     def new(self) -> RunAttempt | None:
@@ -157,7 +178,10 @@ class Case:
         return int(count) if count == int(count) else count
 
     def node(self, node_id: str) -> NodeRecord | None:
-        return next((n for n in self.evidence.nodes if n.node_id == node_id), None)
+        """The node, as it was before the next fault."""
+        found = next((n for n in self.evidence.nodes if n.node_id == node_id), None)
+        later = found is not None and found.ended_at is not None and found.ended_at >= self.until
+        return replace(found, alive=True, ended_at=None, reason="") if found and later else found
 
     def service(self, node_id: str) -> str:
         """The name of the service that this node is; its id when Ray does not list it."""
@@ -170,6 +194,8 @@ class Case:
         back = [
             (n.started_at, n)
             for n in self.evidence.nodes
-            if n.service == self.fault.target and n.started_at is not None and n.started_at > self.fault.at
+            if n.service == self.fault.target
+            and n.started_at is not None
+            and self.fault.at < n.started_at < self.until
         ]
         return min(back, key=lambda pair: pair[0])[1] if back else None

@@ -27,6 +27,8 @@ RESUMED = "resumed, not restarted"
 NO_LEDGER = "there is no ledger of what the job did"
 NO_TAKEOVER = "no new attempt has started"
 
+OVERTAKEN = "the job FAILED later, after another fault: training had gone on from this one"
+
 Answer = tuple[bool | None, str]
 """Passed, failed, or None for not known; and the detail."""
 
@@ -36,6 +38,8 @@ def job_finished(case: Case) -> Answer:
     status, message = case.evidence.job_status, case.evidence.job_message.strip()
     if status not in OVER:
         return None, f"the job is {status}" if status else "Ray did not say how the job stands"
+    if status == "FAILED" and case.overtaken:
+        return True, OVERTAKEN
     if status != "SUCCEEDED":
         return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")
     run = case.run

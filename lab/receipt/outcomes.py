@@ -33,7 +33,7 @@ def run_checks(case: Case) -> tuple[CheckResult, ...]:
 def finished_or_clear(case: Case) -> Answer:
     """The job finished; or it failed, with an error that leads to what was broken."""
     yes, detail = checks.job_finished(case)
-    if case.evidence.job_status != "FAILED":
+    if case.evidence.job_status != "FAILED" or case.overtaken:
         return yes, detail
     said = " ".join((case.evidence.job_message, (case.run.error if case.run else "") or ""))
     if case.fault.expected is Expected.HEAD_LOST:
@@ -177,12 +177,15 @@ def went_on(case: Case) -> Answer:
     """Training reported progress after the fault, and began nothing again; or the job failed, as it may."""
     if case.run is None:
         return None, NO_LEDGER
-    if case.evidence.job_status == "FAILED":
+    if case.evidence.job_status == "FAILED" and not case.overtaken:
         newest = case.run.checkpoints[-1] if case.run.checkpoints else None
         place = f"; a new run could resume from {checks.place(case, newest)}" if newest else ""
         return True, f"the job failed{place}"
     since = case.fault.reverted_at if case.fault.reverted_at is not None else case.fault.at
-    reports = [r for a in case.attempts for r in a.reports if r.at > since]
+    finished = case.run.finished_at
+    if finished is not None and case.fault.at < finished <= since and not case.run.error:
+        return True, f"training went on to its end, {finished - case.fault.at:.1f} s after the fault"
+    reports = [r for a in case.attempts for r in a.reports if since < r.at < case.until]
     if case.after and any(a.first for a in case.after):
         return checks.resumed(case)
     if not reports:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import StoreError
 from lab.lab import Lab
+from lab.ledger import Files
 from lab.recovery.samples import Samples
 from lab.recovery.watch import Watch
 
@@ -29,12 +30,16 @@ def prove(
     record: FaultRecord,
     problems: Sequence[str] = (),
     others: Sequence[FaultRecord] = (),
+    read: dict[str, Files] | None = None,
 ) -> Receipt:
-    """The receipt of a fault that a watched job went through; `others` are further faults of that job."""
+    """The receipt of a fault that a watched job went through; `others` are further faults of that job.
+
+    `read` holds what has just been read of checkpoints, and takes up what is read now; see `_stored`.
+    """
     from lab.receipt import Evidence, NodeRecord, judge
 
     found = [*watch.problems, *problems]
-    stored = _stored(lab, watch, record, found)
+    stored = _stored(lab, watch, record, found, {} if read is None else read)
     job = watch.job
     return judge(
         Evidence(
@@ -42,14 +47,15 @@ def prove(
             job_status=job.status if job else "",
             job_message=job.message if job else "",
             fault=record,
-            events=tuple(watch.events),
+            events=events,
             nodes=tuple(
                 NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason)
-                for n in watch.nodes
+                for n in last.nodes
             ),
             stored=stored,
             services=lab.status().services,
             problems=tuple(found),
+            resubmitted_as=second.submission_id if second else "",
             others=tuple(others),
         )
     )
@@ -74,23 +80,23 @@ def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
     return ""
 
 
-def _stored(lab: Lab, watch: Watch, record: FaultRecord, problems: list[str]) -> dict[str, dict[str, str]]:
-    """What lies in the object store now: URI -> path -> SHA-256.
+def _stored(
+    lab: Lab, watch: Watch, record: FaultRecord, problems: list[str], read: dict[str, Files]
+) -> dict[str, Files]:
+    """What lies in the object store now: URI -> path -> SHA-256. `read` has what needs no second look.
 
     Of every checkpoint that was loaded, and of those that were committed before the fault.
     """
     from lab.checkpoints import stored_manifest
 
-    runs = watch.history.runs
+    runs = history.runs
     uris = [load.uri for run in runs for attempt in run.attempts for load in attempt.loads]
     uris += [c.uri for run in runs for c in run.checkpoints if c.at <= record.at]
-    stored: dict[str, dict[str, str]] = {}
     for uri in dict.fromkeys(uris):
+        if uri in read:
+            continue
         try:
-            manifest = stored_manifest(lab.store, uri)
+            read[uri] = stored_manifest(lab.store, uri)
         except StoreError as error:
             problems.append(f"{uri} could not be read back: {error.message}")
-            continue
-        if manifest:
-            stored[uri] = dict(manifest)
-    return stored
+    return {uri: read[uri] for uri in uris if read.get(uri)}
