@@ -19,12 +19,12 @@ p { margin: .4rem 0 .8rem; }
 .verdict p { margin: .25rem 0 0; }
 .good { --tone: var(--good); } .bad { --tone: var(--bad); } .open { --tone: var(--open); }
 .plain { --tone: var(--accent); }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.2rem, 1fr)); gap: .7rem;
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.4rem, 1fr)); gap: .7rem;
   margin: 1rem 0; }
 .facts div { background: var(--pale); border: 1px solid var(--line); border-radius: .4rem;
   padding: .6rem .8rem; }
 .facts dt { color: var(--quiet); font-size: .85rem; }
-.facts dd { margin: 0; font-size: 1.3rem; font-weight: 600; line-height: 1.3; overflow-wrap: anywhere; }
+.facts dd { margin: 0; font-size: 1.2rem; font-weight: 600; line-height: 1.3; overflow-wrap: anywhere; }
 .facts small { display: block; color: var(--quiet); font-size: .8rem; font-weight: 400; }
 figure { margin: .6rem 0 1rem; }
 figure img { display: block; width: 100%; height: auto; }
@@ -38,6 +38,7 @@ td.mark { white-space: nowrap; font-weight: 600; }
 td.mark.yes { color: var(--good); } td.mark.no { color: var(--bad); }
 code { font: .9em ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace;
   overflow-wrap: anywhere; }
+.missing li { white-space: pre-line; overflow-wrap: anywhere; }
 .missing { background: #fff8e6; border: 1px solid #e3c98b; border-radius: .4rem; padding: .5rem 1rem; }
 footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--line); color: var(--quiet);
   font-size: .85rem; }
@@ -45,10 +46,13 @@ footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--lin
 @media print {
   body { max-width: none; padding: 0; font-size: 10.5pt; }
   h1 { font-size: 20pt; }
-  h2 { break-after: avoid; margin-top: 0; }
-  section { break-before: page; }
-  section.flows { break-before: auto; margin-top: 1.4rem; }
-  figure, tr, .verdict, .facts div, .missing { break-inside: avoid; }
+  h2 { break-after: avoid; margin-top: 1.2rem; }
+  section, figure, tr, .verdict, .facts div, .missing { break-inside: avoid; }
+  .facts { grid-template-columns: repeat(5, 1fr); gap: .4rem; }
+  .facts div { padding: .4rem .5rem; }
+  .facts dd { font-size: 1.05rem; }
+  td, th { padding: .25rem .5rem; }
+  footer { break-before: avoid; margin-top: 1.2rem; }
   thead { display: table-header-group; }
   .scroll { overflow: visible; }
   .verdict .mark, .facts div, thead th, .missing {

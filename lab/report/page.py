@@ -181,14 +181,14 @@ def _breakdown(tale: Tale, shown: dict[str, Picture]) -> str:
     ]
     table = _table(("part", "took", "share", "what it is"), rows, numbers=(1, 2))
     text = "The time from the fault to the next report, cut into its parts."
-    return _section("Where the seconds went", text, _figure(shown["breakdown"]), table, flows=True)
+    return _section("Where the seconds went", text, _figure(shown["breakdown"]), table)
 
 
 def _ranks(shown: dict[str, Picture]) -> str:
     if "ranks" not in shown:
         return ""
     text = "An elastic training goes on with fewer ranks while a node is gone, and grows when it is back."
-    return _section("How many ranks trained", text, _figure(shown["ranks"]), flows=True)
+    return _section("How many ranks trained", text, _figure(shown["ranks"]))
 
 
 def _usage(shown: dict[str, Picture]) -> str:
@@ -225,30 +225,26 @@ def _checkpoint(tale: Tale) -> str:
         ("SHA-256 as loaded", proof["loaded_sha256"] or "nothing was loaded"),
     ]
     text = "What training had to go on from. Equal SHA-256 mean: not one bit differs."
-    return _section("Checkpoint", text, _pairs(rows, code=True), flows=True)
+    return _section("Checkpoint", text, _pairs(rows, code=True))
 
 
 def _environment(tale: Tale) -> str:
     if not tale.environment:
         return ""
     text = "What it ran on. Times depend on the machine: compare only reports of the same one."
-    return _section("Environment", text, _pairs(tale.environment), flows=True)
+    return _section("Environment", text, _pairs(tale.environment))
 
 
 def _missing(tale: Tale) -> str:
     if not tale.missing:
         return ""
     rows = "".join(f"<li>{escape(_sentence(line))}</li>" for line in tale.missing)
-    return f'<section class="flows"><h2>What is missing</h2><ul class="missing">{rows}</ul></section>'
+    return f'<section><h2>What is missing</h2><ul class="missing">{rows}</ul></section>'
 
 
-def _section(title: str, text: str, *parts: str, flows: bool = False) -> str:
-    """`flows`: on paper it may stand on the same page as what is before it."""
-    kind = ' class="flows"' if flows else ""
+def _section(title: str, text: str, *parts: str) -> str:
     inner = "\n".join(part for part in parts if part)
-    return (
-        f'<section{kind}>\n<h2>{escape(title)}</h2>\n<p class="lead">{escape(text)}</p>\n{inner}\n</section>'
-    )
+    return f'<section>\n<h2>{escape(title)}</h2>\n<p class="lead">{escape(text)}</p>\n{inner}\n</section>'
 
 
 def _figure(picture: Picture | None) -> str:

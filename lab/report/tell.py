@@ -40,6 +40,8 @@ def tell(evidence: Evidence) -> Tale:
     verdict = str(receipt["verdict"]) if receipt else ""
     title, meaning = words.VERDICTS.get(verdict, (verdict, "")) if receipt else words.UNDISTURBED
     job = (receipt or {}).get("job") or {}
+    if verdict == "failed" and job.get("status") == "SUCCEEDED" and receipt and _went_on(receipt):
+        title = words.WENT_ON
     return Tale(
         title=title,
         verdict=verdict,
@@ -68,8 +70,18 @@ def tell(evidence: Evidence) -> Tale:
         lost=number((receipt or {}).get("lost_epochs")),
         expected=str(((receipt or {}).get("expected") or {}).get("text") or ""),
         environment=_environment(evidence),
-        missing=(*evidence.missing, *((receipt or {}).get("problems") or ())),
+        missing=tuple(_brief(text) for text in (*evidence.missing, *((receipt or {}).get("problems") or ()))),
     )
+
+
+def _went_on(receipt: Mapping[str, Any]) -> bool:
+    return (receipt.get("timeline") or {}).get("first_report") is not None
+
+
+def _brief(text: str) -> str:
+    """A text of many lines, such as one with a traceback: its first line and its last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return text if len(lines) <= 2 else f"{lines[0]} … {lines[-1]}"
 
 
 def _run(evidence: Evidence) -> Run | None:

@@ -20,6 +20,9 @@ VERDICTS = {
 }
 """Verdict -> headline, and what it means."""
 
+WENT_ON = "Training went on, but not everything is right"
+"""The headline where the job succeeded after the fault, and a check has not passed."""
+
 UNDISTURBED = ("Training without a fault", "No fault is on record for this job.")
 
 MARKS = {

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from lab.report import words
-from lab.report.draw.style import COLOURS, DASHES, FAULT, MARKERS, PALE, fault_line, figure, legend, of
+from lab.report.draw.style import COLOURS, MARKERS, PALE, fault_line, figure, legend, of
 from lab.report.model import Metric, Tale
 
 COLUMNS = 2
@@ -23,14 +23,14 @@ def draw(tale: Tale) -> Any:
     drawn = figure(0.55 + 2.15 * rows)
     grid = drawn.subplots(rows, columns, squeeze=False)
     for place, metric in enumerate(tale.metrics):
-        _metric(grid[place // columns][place % columns], tale, metric, first=place == 0)
+        _metric(grid[place // columns][place % columns], tale, metric)
     for place in range(len(tale.metrics), rows * columns):
         grid[place // columns][place % columns].set_visible(False)
     legend(drawn, drawn.axes, "upper left")
     return drawn
 
 
-def _metric(axes: Any, tale: Tale, metric: Metric, *, first: bool) -> None:
+def _metric(axes: Any, tale: Tale, metric: Metric) -> None:
     epochs = [epoch for line in metric.lines for epoch, _ in line.points]
     if metric.control:
         axes.plot(
@@ -48,15 +48,12 @@ def _metric(axes: Any, tale: Tale, metric: Metric, *, first: bool) -> None:
         at = line.attempt - 1
         axes.plot(
             *zip(*line.points, strict=True), color=of(COLOURS, at), marker=of(MARKERS, at), markersize=4,
-            markevery=every, markerfacecolor="white" if place else None, linestyle=of(DASHES, 0), zorder=3,
+            markevery=every, markerfacecolor="white" if place else None, zorder=3,
             label=f"attempt {line.attempt}",
         )  # fmt: skip
-    if tale.fault_epoch is not None:
-        axes.axvline(
-            tale.fault_epoch + 0.5, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)), zorder=4, label="fault"
-        )
-    elif tale.fault is not None and first:
-        fault_line(axes, min(epochs, default=0) - 0.5, label="fault")
+    if tale.fault is not None:
+        last = min(epochs, default=1) - 1 if tale.fault_epoch is None else tale.fault_epoch
+        fault_line(axes, last + 0.5)
     axes.set_title(metric.name)
     axes.set_xlabel(tale.epoch_key)
     axes.xaxis.get_major_locator().set_params(integer=True)

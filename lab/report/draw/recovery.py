@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.report import words
-from lab.report.draw.style import COLOURS, FAULT, HATCHES, QUIET, figure, of
+from lab.report.draw.style import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
 from lab.report.model import Tale
 
 OF_THE_FAULT = ("reverted", "node_rejoined")
@@ -35,7 +35,7 @@ def draw_timeline(tale: Tale) -> Any:
             words.seconds(seconds), (seconds, row), xytext=(9, 0), textcoords="offset points",
             va="center", fontweight=weight,
         )  # fmt: skip
-    axes.axvline(0, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)))
+    fault_line(axes)
     axes.set_yticks(range(len(known)), [label for _, label, _ in reversed(known)])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")

@@ -99,8 +99,9 @@ def legend(drawn: Any, axes: Iterable[Any], place: str, columns: int = 4) -> Non
 
 
 def fault_line(axes: Any, at: float = 0.0, *, label: str = "") -> None:
-    """A vertical line where the fault was, labelled at its top."""
-    axes.axvline(at, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)), zorder=5)
+    """A vertical line where the fault was, labelled at its top, or else in the legend."""
+    named = {} if label else {"label": "fault"}
+    axes.axvline(at, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)), zorder=5, **named)
     if label:
         axes.annotate(
             label, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(3, 2), textcoords="offset points",

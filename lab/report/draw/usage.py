@@ -47,8 +47,7 @@ def draw(tale: Tale) -> Any:
     drawn = figure(0.6 + 1.65 * len(kinds))
     grid = drawn.subplots(len(kinds), 1, squeeze=False, sharex=True)
     order = sorted({service for _, rows in kinds for service in rows})
-    for place, (name, rows) in enumerate(kinds):
-        axes = grid[place][0]
+    for (axes,), (name, rows) in zip(grid, kinds, strict=True):
         for service, points in rows.items():
             at = order.index(service)
             axes.plot(
@@ -59,7 +58,7 @@ def draw(tale: Tale) -> Any:
         axes.set_ylim(bottom=0)
         axes.margins(x=0.01)
         if tale.fault is not None:
-            fault_line(axes, label="fault" if place == 0 else "")
+            fault_line(axes)
     last = grid[-1][0]
     last.set_xlabel("seconds after the fault" if tale.fault else "seconds after the start of training")
     legend(drawn, drawn.axes, "lower left", 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.report import words
-from lab.report.draw.style import COLOURS, FAULT, HATCHES, INK, QUIET, fault_line, figure, legend, of
+from lab.report.draw.style import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
 from lab.report.model import Bar, Tale
 
 LANE = 0.42
@@ -158,7 +158,7 @@ def draw_ranks(tale: Tale) -> Any:
             fontweight="bold",
         )  # fmt: skip
     if tale.fault is not None:
-        axes.axvline(0, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)))
+        fault_line(axes)
     axes.set_ylim(0, max(counts) + 0.6)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("ranks")

@@ -148,3 +148,16 @@ def test_no_evidence_at_all_is_told_without_failing() -> None:
 
 def test_a_use_is_made_like_a_sample() -> None:
     assert set(Use.__dataclass_fields__) == set(Sample.__dataclass_fields__)
+
+
+def test_a_failed_verdict_on_a_job_that_failed_says_that_it_did_not_recover() -> None:
+    evidence = tales.from_file()
+    receipt = {**(evidence.subject.receipt or {}), "verdict": "failed"}
+    assert tell(replace(evidence, subject=Subject("k3", receipt))).title.startswith("Training went on, but")
+    receipt["job"] = {"submission_id": "k3", "status": "FAILED"}
+    assert tell(replace(evidence, subject=Subject("k3", receipt))).title == "Training did not recover"
+
+
+def test_of_a_traceback_the_first_and_the_last_line_are_kept() -> None:
+    tale = tell(replace(tales.from_file(), missing=("it ended.\n  File x\n    return y\nTimeoutError: z\n",)))
+    assert tale.missing == ("it ended. … TimeoutError: z",)
