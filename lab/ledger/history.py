@@ -66,11 +66,13 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
     config, resources = _mapping(fields.get("config")), _mapping(fields.get("resources_per_worker"))
     workers, failures = fields.get("num_workers"), fields.get("max_failures")
     epochs = (number(config.get(key)) for key in PLAN_KEYS)
+    least = None
     if isinstance(workers, list) and workers:
-        workers = workers[-1]
+        least, workers = workers[0], workers[-1]
     return Plan(
         epochs=next((n for n in epochs if n is not None and n > 0), None),
         num_workers=workers if isinstance(workers, int) else None,
+        min_workers=least if isinstance(least, int) else None,
         resources_per_worker={str(k): n for k, v in resources.items() if (n := number(v)) is not None},
         max_failures=failures if isinstance(failures, int) else None,
     )
@@ -118,8 +120,17 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
         },
         ready_at=_first_by_rank(events, "rank_ready"),
         function_started_at=_first_by_rank(events, "function_started"),
+        resized_at=first("resized"),
+        resized_to=next(
+            (to for e in events if e.event == "resized" and (to := _whole(e.fields.get("to")))), None
+        ),
         last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
     )
+
+
+def _whole(value: object) -> int | None:
+    found = number(value)
+    return found if isinstance(found, int) else None
 
 
 def _first_by_rank(events: Iterable[Event], name: str) -> dict[int, float]:

@@ -27,6 +27,8 @@ class Plan:
     epochs: Number | None = None
     num_workers: int | None = None
     """Ranks; the upper bound when the run is elastic."""
+    min_workers: int | None = None
+    """The least number of ranks of an elastic run; None when the number is fixed."""
     resources_per_worker: Mapping[str, float] = field(default_factory=dict)
     max_failures: int | None = None
 
@@ -91,6 +93,10 @@ class RunAttempt:
     """Rank -> when its process belonged to Ray Train."""
     function_started_at: Mapping[int, float] = field(default_factory=dict)
     """Rank -> when its training function began, with its imports done."""
+    resized_at: float | None = None
+    """When Ray Train decided to end it for another number of ranks: an elastic run, and no failure."""
+    resized_to: int | None = None
+    """That number."""
 
     @property
     def first(self) -> Report | None:

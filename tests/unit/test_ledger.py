@@ -329,3 +329,20 @@ def test_a_real_ledger_is_read_whole(name: str, spans: list[tuple[int, int]]) ->
 def test_the_order_of_events_does_not_matter() -> None:
     events = parse_events((DATA / "ledger_kill.jsonl").read_text().splitlines())
     assert History.of(reversed(events)) == History.of(events)
+
+
+def test_an_elastic_run_changes_its_ranks_without_a_failure() -> None:
+    (run,) = history(
+        line("run_started", 1.0, attempt=0, num_workers=[1, 2]),
+        line("attempt_started", 2.0, workers=[{"rank": 0, "node_id": "n0"}]),
+        report(3.0, epoch=1),
+        line("resized", 4.0, ranks=1, to=2),
+        line("attempt_ended", 4.1),
+        line("attempt_started", 5.0, attempt=2, workers=[{"rank": r, "node_id": f"n{r}"} for r in (0, 1)]),
+        line("resized", 6.0, attempt=2, ranks=2, to="many"),
+    ).runs
+    assert run.plan is not None
+    assert (run.plan.min_workers, run.plan.num_workers) == (1, 2)
+    first, second = run.attempts
+    assert (first.resized_at, first.resized_to, first.failure_detected_at) == (4.0, 2, None)
+    assert (second.resized_at, second.resized_to) == (6.0, None)

@@ -12,6 +12,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | attempt_started | controller | rank, node and process of every worker |
 | training_started | controller | the training function was started on every rank |
 | failure_detected | controller | Ray Train noticed a failure, what it decided |
+| resized | controller | an elastic run ends this attempt to go on with another number of ranks |
 | attempt_ended | controller | the worker group was shut down or aborted |
 | checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
 | run_finished | controller | error or none |
@@ -96,6 +97,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
         self.job = submission_id()
         self.run = ""
         self.attempt = 0
+        self._ranks = 0  # of the attempt that trains
         self._recorder: Recorder | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -136,6 +138,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
 
     @quietly
     def after_worker_group_start(self, worker_group: Any) -> None:
+        self._ranks = len(worker_group.get_workers())
         self._record(
             "attempt_started",
             workers=[
@@ -162,11 +165,18 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
             )
 
     @quietly
+    def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:
+        if self._ranks:  # Ray calls every start of an attempt a resize
+            self._record("resized", ranks=self._ranks, to=resize_decision.num_workers)
+
+    @quietly
     def before_controller_execute_failure_decision(self, failure_decision: Any) -> None:
+        self._ranks = 0
         self._record("failure_detected", decision=failure_decision.name)
 
     @quietly
     def before_worker_group_shutdown(self, worker_group: Any) -> None:
+        self._ranks = 0
         self._record("attempt_ended")
 
     @quietly
