@@ -69,6 +69,18 @@ RESTART = (
         "1",
         "there is no cloud that announces preemptions; saves an actor per run",
     ),
+    Knob(
+        "RAYLAB_STANDBY",
+        "2",
+        "0",
+        "processes that a node keeps ready, imports done, for the next attempt of a run; 0: none",
+    ),
+    Knob(
+        "RAY_preload_python_modules",
+        "raylab_probe.warm",
+        "",
+        "what such a process does while it waits; any other one is through with it in a millisecond",
+    ),
 )
 """How fast training starts again once a loss was noticed."""
 
