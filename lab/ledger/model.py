@@ -27,10 +27,10 @@ class Plan:
     epochs: Number | None = None
     num_workers: int | None = None
     """Ranks; the upper bound when the run is elastic."""
-    min_workers: int | None = None
-    """The least number of ranks of an elastic run; None when the number is fixed."""
     resources_per_worker: Mapping[str, float] = field(default_factory=dict)
     max_failures: int | None = None
+    min_workers: int | None = None
+    """The least number of ranks of an elastic run; None when the number is fixed."""
 
 
 @dataclass(frozen=True)

@@ -77,12 +77,11 @@ def test_an_epoch_that_has_passed_meanwhile_counts_as_reached(tmp_path: Path) ->
 def test_nan_comes_after_the_report_of_the_epoch_before_and_only_once(tmp_path: Path) -> None:
     subject = Rank(tmp_path)
     armed.arm(PID, "nan", 3, tmp_path)
-    subject.train(1)
-    assert not subject.spoilt
-    subject.train(2)
-    assert subject.spoilt == 1
-    subject.train(3, 4)
-    assert subject.spoilt == 1
+    spoilt = []
+    for epoch in (1, 2, 3, 4):
+        subject.train(epoch)
+        spoilt.append(subject.spoilt)
+    assert spoilt == [0, 1, 1, 1]
     fired = {"event": "fault_fired", "kind": "nan", "epoch": 3, "parameter": "net.0.weight"}
     assert subject.events[1:] == [fired]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,7 +165,7 @@ def test_stopping_removes_what_a_process_left_that_has_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hog, "note", lambda what: tmp_path / f"{what}.json")
-    monkeypatch.setattr(hog.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     (tmp_path / hog.FILE).write_text("full")
     (tmp_path / "disk.json").write_text(json.dumps({"pid": os.getpid(), "started": "another process"}))
     assert hog.main(["stop", "disk"]) == 0

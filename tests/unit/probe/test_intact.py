@@ -254,9 +254,11 @@ def test_a_refusal_is_printed_and_recorded(
 def test_rays_manager_is_changed_where_the_callback_arrives_and_only_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+
     guarded: list[Any] = []
     monkeypatch.setattr(intact, "guard", lambda manager, job, _: guarded.append((manager, job)))
     make, arguments = intact.Intact(JOB).__reduce__()
     assert not guarded
     assert make(*arguments).job == JOB
-    assert guarded == [(intact.CheckpointManager, JOB)]
+    assert guarded == [(CheckpointManager, JOB)]
