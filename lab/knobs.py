@@ -31,9 +31,9 @@ DETECTION = (
     ),
     Knob(
         "RAY_health_check_failure_threshold",
-        "4",
+        "3",
         "5",
-        "four misses in a row, up to 4 s of silence, so that slow answers kill nobody",
+        "three misses in a row, up to 3 s of silence, so that slow answers kill nobody",
     ),
     Knob(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
