@@ -131,12 +131,18 @@ class Jobs:
         return str(reply.json()["submission_id"])
 
     def submit_again(
-        self, submission_id: str, metadata: Mapping[str, str], folder: Path | None = None
+        self,
+        submission_id: str,
+        metadata: Mapping[str, str],
+        folder: Path | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
     ) -> str:
         """Submit the very same job once more, with `metadata` over its own; returns the new submission id.
 
-        `folder` is where its working directory comes from, for when Ray no longer keeps that. Raises
-        NotFoundError, ClusterError; RefusedError when what it ran is not there any more, or has changed.
+        `environment` has variables beside those of its runtime environment. `folder` is where its working
+        directory comes from, for when Ray no longer keeps that. Raises NotFoundError, ClusterError;
+        RefusedError when what it ran is not there any more, or has changed.
         """
         self.get(submission_id)
         row = self._api.get(f"/api/jobs/{quote(submission_id, safe='')}")
@@ -148,6 +154,8 @@ class Jobs:
                 f"job {submission_id} cannot be run again: Ray no longer keeps its files",
                 "it keeps them for 10 minutes, and while the job runs; submit it anew",
             )
+        if environment:
+            runtime_env["env_vars"] = {**(runtime_env.get("env_vars") or {}), **environment}
         body: dict[str, Any] = {
             "entrypoint": row["entrypoint"],
             "runtime_env": runtime_env,

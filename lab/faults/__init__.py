@@ -12,6 +12,7 @@ from lab.faults.checkpoint_truncate import CheckpointTruncate
 from lab.faults.crash_restart import CrashRestart
 from lab.faults.disk_full import DiskFull
 from lab.faults.exception_at_epoch import ExceptionAtEpoch
+from lab.faults.head_kill import HeadKill
 from lab.faults.kill import Kill
 from lab.faults.nan_at_epoch import NanAtEpoch
 from lab.faults.oom import Oom
@@ -44,6 +45,7 @@ FAULTS: Mapping[str, Callable[[], Fault]] = {
     "checkpoint-corrupt": CheckpointCorrupt,
     "checkpoint-delete": CheckpointDelete,
     "checkpoint-truncate": CheckpointTruncate,
+    "head-kill": HeadKill,
 }
 
 

@@ -12,11 +12,12 @@ import sys
 
 def prepare() -> None:
     """Everything that the lab changes in a process."""
-    from raylab_probe import accelerator, aliases, data, environments
+    from raylab_probe import accelerator, aliases, data, environments, resume
 
     aliases.install()
     accelerator.install()
     environments.install()
+    resume.install()
     data.settle(os.environ)
 
 

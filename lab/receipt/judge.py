@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.ledger import Files, History, RunAttempt, manifest_sha256
+from lab.receipt.breakdown import breakdown
 from lab.receipt.case import Case
 from lab.receipt.checks import OVER, RESUMED, likely_reason
 from lab.receipt.expected import Expected
@@ -49,6 +50,10 @@ def _receipt(case: Case) -> Receipt:
         run=case.run.name if case.run else None,
         epoch_key=case.run.progress_key if case.run else None,
         problems=case.evidence.problems,
+        resubmitted_as=case.evidence.resubmitted_as,
+        breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
+        if case.run and case.hit and case.new
+        else None,
         world_size=tuple((a.started_at, len(a.nodes)) for a in case.attempts if a.started_at and a.nodes),
     )
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from lab.ledger import Event, Files, Number
+from lab.receipt.breakdown import Breakdown
 from lab.receipt.expected import Expected
 from lab.topology import ServiceStatus
 
@@ -76,6 +77,9 @@ class Evidence:
     have been deleted by the script's own CheckpointConfig."""
     services: tuple[ServiceStatus, ...] = ()
     """The lab at the end."""
+    resubmitted_as: str = ""
+    """The job that went on in place of this one, whose head was lost. Its events are among `events`, as
+    further attempts, and `job_status` is its."""
     others: tuple[FaultRecord, ...] = ()
     """Further faults that the job went through, as in a chaos run."""
     problems: tuple[str, ...] = ()
@@ -150,6 +154,10 @@ class Receipt:
     problems: tuple[str, ...]
     world_size: tuple[tuple[float, int], ...] = ()
     """Seconds since the epoch, and how many ranks trained from then on."""
+    resubmitted_as: str = ""
+    """The job that went on in place of this one, whose head was lost."""
+    breakdown: Breakdown | None = None
+    """Where the seconds until the first new report went; None where nothing had to resume."""
     control: Mapping[str, Any] | None = None
     """How the same job went undisturbed, and how far both ended the same; None where it was not asked for."""
 
@@ -201,7 +209,12 @@ class Receipt:
             ],
             "world_size": [{"at": _ms(at), "ranks": ranks} for at, ranks in self.world_size],
             "lost_epochs": self.lost_epochs,
-            "job": {"submission_id": self.submission_id, "status": self.job_status},
+            "breakdown": None if self.breakdown is None else self.breakdown.to_json(),
+            "job": {
+                "submission_id": self.submission_id,
+                "status": self.job_status,
+                "resubmitted_as": self.resubmitted_as or None,
+            },
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "run": self.run,
             "epoch_key": self.epoch_key,

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lab.errors import RefusedError
-from lab.faults import Scene, find_fault
+from lab.faults import Scene, Scope, find_fault
 from lab.lab import Lab
 from lab.recovery.control import run_control
 from lab.recovery.injection import Injection
 from lab.recovery.proof import RECEIPTS_PREFIX, keep, keep_samples, prove
 from lab.recovery.request import FaultRequest, Moment, OnMoment, Outcome
+from lab.recovery.resubmit import died, resubmit
 from lab.recovery.samples import Sampler
 from lab.recovery.trigger import check_target, wait_for_the_moment
 from lab.recovery.watch import Watch
@@ -60,7 +61,10 @@ def inject(
         injection.run(to_the_end=True)
     finally:
         samples = sampler.stop()
-    receipt = prove(lab, watch, injection.record(), injection.problems)
+    second = None
+    if fault.kind.scope is Scope.CLUSTER and died(watch) and lab.runtime.spec().gcs_ft:
+        second = resubmit(lab, watch, on_moment, clock, sleep)
+    receipt = prove(lab, watch, injection.record(), injection.problems, second=second)
     problems = [keep(lab, receipt), keep_samples(lab, receipt, samples)]
     if control:
         compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)

@@ -16,6 +16,7 @@ from lab.recovery.revert import Revert
 from lab.recovery.timeline import Timeline
 from lab.recovery.trigger import Aim
 from lab.recovery.watch import POLL_SECONDS, Watch
+from lab.topology import HEAD
 
 if TYPE_CHECKING:
     from lab.receipt import FaultRecord
@@ -66,6 +67,7 @@ class Injection:
         )
         self._revert = Revert(fault, self._scene, clock)
         self._felt = (0, 0.0)
+        self._head = watch.node_of(HEAD)
         self.timeline = Timeline(
             watch, on_moment, target=self._target, node=aim.node, hit=self._hit, at=self.at
         )
@@ -114,6 +116,8 @@ class Injection:
         kind = self._fault.kind
         hit = self._aim.node or (self._watch.node_of(self._aim.ranks[0].service) if self._aim.ranks else None)
         node = hit if kind.scope in (Scope.NODE, Scope.RANK) else None
+        if kind.scope is Scope.CLUSTER:
+            node = self._head
         refusals, slowest = self._felt
         return FaultRecord(
             kind=kind.name,

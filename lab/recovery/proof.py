@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from lab.errors import StoreError
 from lab.lab import Lab
-from lab.ledger import Files
+from lab.ledger import Files, History
+from lab.recovery.resubmit import joined
 from lab.recovery.samples import Samples
 from lab.recovery.watch import Watch
 
@@ -31,16 +32,20 @@ def prove(
     problems: Sequence[str] = (),
     others: Sequence[FaultRecord] = (),
     read: dict[str, Files] | None = None,
+    second: Watch | None = None,
 ) -> Receipt:
     """The receipt of a fault that a watched job went through; `others` are further faults of that job.
 
     `read` holds what has just been read of checkpoints, and takes up what is read now; see `_stored`.
+    `second` is what is known of the job that went on in place of the watched one, if there is such.
     """
     from lab.receipt import Evidence, NodeRecord, judge
 
-    found = [*watch.problems, *problems]
-    stored = _stored(lab, watch, record, found, {} if read is None else read)
-    job = watch.job
+    last = second or watch
+    events = joined(watch, second) if second else tuple(watch.events)
+    found = [*last.problems, *problems]
+    stored = _stored(lab, History.of(events), record, found, {} if read is None else read)
+    job = last.job
     return judge(
         Evidence(
             submission_id=watch.submission_id,
@@ -81,7 +86,7 @@ def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
 
 
 def _stored(
-    lab: Lab, watch: Watch, record: FaultRecord, problems: list[str], read: dict[str, Files]
+    lab: Lab, history: History, record: FaultRecord, problems: list[str], read: dict[str, Files]
 ) -> dict[str, Files]:
     """What lies in the object store now: URI -> path -> SHA-256. `read` has what needs no second look.
 

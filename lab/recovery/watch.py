@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lab.cluster import Node
-from lab.errors import ClusterError, StoreError
+from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import Event, History, Run, RunAttempt
@@ -51,8 +52,20 @@ class Watch:
                 self.job = self._lab.jobs.get(self.submission_id)
                 self._nodes_at = now
                 self._problems.pop("ray", None)
+            except NotFoundError:
+                if self.job is None:
+                    raise
+                self._forgotten(self.job, now)
             except ClusterError as error:
                 self._problems["ray"] = f"Ray did not answer: {error.message}"
+
+    def _forgotten(self, job: Job, now: float) -> None:
+        """Ray knows the job no more: its head was lost, and had no memory outside of it."""
+        if not job.final:
+            message = f"the head was lost, and with it job {self.submission_id}: the new one does not know it"
+            self.job = replace(job, status="FAILED", message=message, ended_at=now)
+        self._nodes_at = now
+        self._problems.pop("ray", None)
 
     def felt_anew(self) -> None:
         """From here on `felt` counts."""

@@ -88,7 +88,8 @@ class World:
         self.clock.sleep(seconds)
 
     def node_id(self, service: str) -> str:
-        return next((n.node_id for n in self.runtime.nodes() if n.alive and n.service == service), "")
+        nodes = self.host.labs["raylab"].node_list()
+        return next((n.node_id for n in nodes if n.alive and n.service == service), "")
 
     def write(self, event: str, job: str = JOB, **fields: Any) -> None:
         """Append an event to the job's ledger, now."""
@@ -148,6 +149,8 @@ class Training:
     job: str = JOB
     crashes: bool = False
     """Whether the script fails in the next epoch, although its nodes are well."""
+    name: str = ""
+    """Of the run; empty: one of its own for each job."""
     attempt: int = 0
     done: int = 0
     nodes: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -234,7 +237,7 @@ class Training:
 
     @property
     def run(self) -> str:
-        return RUN if self.job == JOB else f"{RUN}-{self.job}"
+        return self.name or (RUN if self.job == JOB else f"{RUN}-{self.job}")
 
     def uri(self, epoch: int) -> str:
         return f"s3://ray/{self.run}/checkpoint_{epoch:06d}"
