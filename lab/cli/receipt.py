@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 VERDICTS = {
     "recovered": ("RECOVERED", "training went on from its checkpoint", "green"),
+    "as-expected": ("AS EXPECTED", "what should happen after such a fault did happen", "green"),
     "restarted-from-scratch": ("RESTARTED FROM SCRATCH", "the work before the fault was lost", "red"),
     "failed": ("FAILED", "training did not recover", "red"),
     "not-verified": ("NOT VERIFIED", "the evidence does not allow a verdict", "yellow"),
@@ -50,6 +51,7 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
     parts += [Text(), _facts(receipt)]
     for heading, body in (
         ("Seconds after the fault", _timeline(receipt["timeline"], unicode)),
+        ("Where they went", _breakdown(receipt.get("breakdown"))),
         ("Checks", _checks(receipt["checks"], unicode)),
         ("Attempts", _attempts(receipt["attempts"], unicode)),
         ("Problems", _problems(receipt.get("problems") or ())),
@@ -77,7 +79,16 @@ def _facts(receipt: Mapping[str, Any]) -> Table:
     when = text.clock(fault["at"])
     until = "" if fault["reverted_at"] is None else f", reverted {after(fault['reverted_at'] - fault['at'])}"
     grid.add_row("fault", f"{fault['kind']} {fault['target']} at {when}{until}")
+    expected = receipt.get("expected")
+    if expected:
+        grid.add_row("expected", expected["text"])
     grid.add_row("job", f"{job['submission_id']} {job['status']}".strip())
+    if job.get("resubmitted_as"):
+        grid.add_row("", f"died with its head; submitted again as {job['resubmitted_as']}")
+    sizes = [entry["ranks"] for entry in receipt.get("world_size") or ()]
+    if len(set(sizes)) > 1:
+        shown = [n for i, n in enumerate(sizes) if not i or n != sizes[i - 1]]
+        grid.add_row("ranks", ", then ".join(map(str, shown)))
     key = receipt.get("epoch_key") or "epoch"
     if checkpoint:
         epoch = "" if checkpoint["epoch"] is None else f"{key} {checkpoint['epoch']}  "
@@ -92,6 +103,16 @@ def _facts(receipt: Mapping[str, Any]) -> Table:
         lost = receipt["lost_epochs"]
         grid.add_row("done twice", "nothing" if lost == 0 else text.count(lost, key))
     return grid
+
+
+def _breakdown(stages: Mapping[str, float | None] | None) -> RenderableType | None:
+    """The stages in one line, such as `detect 0.7  decide 0.1  place 0.0`."""
+    from rich.text import Text
+
+    known = [(name, seconds) for name, seconds in (stages or {}).items() if seconds is not None]
+    if not known:
+        return None
+    return Text("  ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in known))
 
 
 def _short(digest: str | None) -> str:

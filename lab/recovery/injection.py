@@ -204,9 +204,9 @@ class Injection:
         return lost and not self._rest_can_hold()
 
     def _rest_can_hold(self) -> bool:
-        """Whether the other nodes could run all ranks of the attempt that was hit, were they free."""
+        """Whether the other nodes could run as many ranks as the run needs at least, were they free."""
         run = self.timeline.run
         plan = run.plan if run else None
-        ranks = len(self._hit.nodes) if self._hit else 1
+        ranks = (plan.min_workers if plan else None) or (len(self._hit.nodes) if self._hit else 1)
         others = tuple(node for node in self._watch.nodes if node.service != self._target)
         return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks

@@ -6,6 +6,7 @@ import io
 import re
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,14 +20,15 @@ from lab.recovery import Moment
 from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
 
 
-def drawn(shown: Receipt, *, unicode: bool = True) -> str:
+def drawn(shown: Receipt | dict[str, Any], *, unicode: bool = True) -> str:
     """The panel as plain text."""
     stream = io.StringIO()
-    Console(file=stream, width=200, force_terminal=False).print(panel(shown.to_json(), unicode=unicode))
+    document = shown.to_json() if isinstance(shown, Receipt) else shown
+    Console(file=stream, width=200, force_terminal=False).print(panel(document, unicode=unicode))
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("verdict", ["recovered", "restarted-from-scratch", "failed", "not-verified"])
+@pytest.mark.parametrize("verdict", ["recovered", "as-expected", "failed", "not-verified"])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_the_panel_is_eighty_columns_wide(verdict: str, unicode: bool) -> None:
     long = replace(receipt(verdict), reason="because " * 40, submission_id="job-" + "x" * 90)
@@ -179,3 +181,17 @@ def json_is_ascii(labctl: Labctl) -> bool:
     """Whether a log with other characters becomes ASCII JSON that still says the same."""
     document = labctl("submit", "digits", "--json")
     return document.stdout.isascii()
+
+
+def test_a_receipt_says_what_was_expected_where_the_seconds_went_and_how_many_ranks_trained() -> None:
+    document = receipt("as-expected").to_json()
+    document["expected"]["text"] = "training waits"
+    document["breakdown"] = {"detect": 0.72, "decide": 0.1, "import": None, "first_step": 1.0}
+    document["world_size"] = [{"at": 1.0, "ranks": n} for n in (2, 1, 1, 2)]
+    document["job"]["resubmitted_as"] = "job-2"
+    shown = drawn(document)
+    assert "AS EXPECTED" in shown
+    assert "training waits" in shown
+    assert "detect 0.7  decide 0.1  first step 1.0" in shown
+    assert "2, then 1, then 2" in shown
+    assert "submitted again as job-2" in shown

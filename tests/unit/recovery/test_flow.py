@@ -423,3 +423,24 @@ def test_a_checkpoint_that_cannot_be_read_back_is_a_problem(
     assert receipt is not None
     assert receipt.verdict is Verdict.NOT_VERIFIED
     assert any("could not be read back: denied" in problem for problem in receipt.problems)
+
+
+# Elastic runs
+
+
+def test_an_elastic_run_goes_on_with_fewer_ranks_and_the_receipt_says_how_many(world: World) -> None:
+    Training(world, ranks=2, least=1, cpus=2.0, on=(W0, W1))
+
+    receipt = world.inject(after_epoch=3, duration=30.0).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+    assert [ranks for _, ranks in receipt.world_size] == [2, 1]
+
+
+def test_the_node_is_not_brought_back_for_the_sake_of_ranks_that_the_run_can_do_without(world: World) -> None:
+    Training(world, ranks=2, least=1, cpus=2.0, on=(W0, W1), takeover=6.0)
+
+    world.inject(after_epoch=3)
+
+    assert world.when("start") - world.when("kill") > 6.0

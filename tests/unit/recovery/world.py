@@ -140,6 +140,8 @@ class Training:
     ranks: int = 1
     cpus: float = 1.0
     on: tuple[str, ...] = (W0,)
+    least: int = 0
+    """Ranks that an elastic run needs at least; 0: it always needs `ranks`."""
     key: str | None = "epoch"
     start_after: float = 1.0
     resumes: bool = True
@@ -147,6 +149,7 @@ class Training:
     """Seconds from a failure to the next attempt."""
     first: int = 1
     job: str = JOB
+    max_failures: int = -1
     crashes: bool = False
     """Whether the script fails in the next epoch, although its nodes are well."""
     name: str = ""
@@ -165,21 +168,23 @@ class Training:
             "run_started",
             self.job,
             run=self.run,
-            num_workers=self.ranks,
+            num_workers=[self.least, self.ranks] if self.least else self.ranks,
             resources_per_worker={"CPU": self.cpus},
             config={"epochs": self.epochs},
+            max_failures=self.max_failures,
         )
         self.start_on(self.on)
 
     def start_on(self, services: tuple[str, ...]) -> None:
         self.attempt += 1
         self.nodes = {service: self.world.node_id(service) for service in services}
-        ranks = [services[rank % len(services)] for rank in range(self.ranks)]
+        size = min(self.ranks, len(services)) if self.least else self.ranks
+        ranks = [services[rank % len(services)] for rank in range(size)]
         self.write("attempt_scheduled")
         workers = [{"rank": rank, "node_id": self.nodes[service]} for rank, service in enumerate(ranks)]
         self.write("attempt_started", workers=workers)
         if self.attempt > 1 and self.resumes:
-            for rank in range(self.ranks):
+            for rank in range(len(ranks)):
                 self.write("get_checkpoint", rank=rank, uri=self.uri(self.done))
                 self.write(
                     "checkpoint_loaded", rank=rank, uri=self.uri(self.done), files=self.files(self.done)
@@ -223,7 +228,7 @@ class Training:
         nodes = [n for n in lab.node_list() if n.alive and n.service in (W0, W1)]
         free = [n for n in nodes if lab.state(n.service) is State.HEALTHY]
         places = [n.service for n in free for _ in range(int(n.resources["CPU"] // self.cpus))]
-        if len(places) >= self.ranks:
+        if len(places) >= (self.least or self.ranks):
             self.start_on(tuple(dict.fromkeys(places[: self.ranks])))
         else:
             self.world.clock.after(0.5, self.again)
