@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from raylab_probe import warm
-from raylab_probe.raylets import CLAIM_SECONDS, Claims
+from raylab_probe.raylets import CLAIM_SECONDS, KEEP_SECONDS, Claims, Raylets
 
 WHERE = "07000000/-42/abc"
 
@@ -97,3 +98,30 @@ def test_the_end_of_a_run_leaves_no_orders(store: Store, claims: Claims) -> None
     claims.claim(WHERE, ["torch"])
     claims.forget(WHERE)
     assert store.kept == {}
+
+
+def test_a_process_is_asked_for_with_the_very_environment_of_the_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, Any]] = []
+    raylets = Raylets()
+    monkeypatch.setattr(raylets, "_call", lambda node, method, request: asked.append((method, request)))
+    environment = (
+        '{"working_dir": "gcs://_ray_pkg_1.zip",  "env_vars": {"A": "1"}}'  # two blanks: as Ray wrote it
+    )
+
+    raylets.prestart({"NodeID": "a"}, "07000000", environment, 2)
+
+    ((method, request),) = asked
+    assert method == "PrestartWorkers"
+    assert request.runtime_env_info.serialized_runtime_env == environment
+    assert request.runtime_env_info.uris.working_dir_uri == "gcs://_ray_pkg_1.zip"
+    assert (request.job_id.hex(), request.num_workers) == ("07000000", 2)
+    assert request.keep_alive_duration_secs == KEEP_SECONDS
+
+
+def test_rays_service_has_what_is_called() -> None:
+    from ray.core.generated import node_manager_pb2
+
+    methods = node_manager_pb2.DESCRIPTOR.services_by_name["NodeManagerService"].methods_by_name
+    assert {"PrestartWorkers", "GetWorkerPIDs"} <= set(methods)
