@@ -21,8 +21,11 @@ from lab.ledger import Run, RunAttempt
 from lab.receipt.breakdown import Breakdown, breakdown
 
 NODES = 3
-SETTLE_SECONDS = 15.0
-"""How long the job trains in a lab that is whole before the next fault: processes get ready meanwhile."""
+SETTLE_SECONDS = 20.0
+"""How long the job trains in a lab that is whole before the next fault: processes get ready to stand by."""
+
+STOCK_SETTLE_SECONDS = 5.0
+"""As long with stock settings, where there are none."""
 
 REPORTS = 3
 """How many epochs an attempt reports before it is hit."""
@@ -92,7 +95,7 @@ def measure(
             job = lab.submit_workload("digits", settings).submission_id
             for case in (case for case in cases if case.ranks == ranks):
                 for number in range(runs):
-                    found = once(lab, job, case.kind)
+                    found = once(lab, job, case.kind, STOCK_SETTLE_SECONDS if stock_ray else SETTLE_SECONDS)
                     measured.setdefault(case, []).append(found)
                     parts = "  ".join(f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
                     say(f"{name}  {case.name} {number + 1}/{runs}: {found.total:.2f} s   {parts}")
@@ -100,11 +103,11 @@ def measure(
     return measured
 
 
-def once(lab: Lab, job: str, kind: str) -> Breakdown:
+def once(lab: Lab, job: str, kind: str, settle: float) -> Breakdown:
     """Break the node of the job's last rank, wait until it trains again, and make the lab whole."""
     wait_for("a job that trains", lambda: trains(lab, job))
     wait_for("a lab that is whole", lambda: whole(lab))
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(settle)
     hit = latest(lab, job)[1]
     target = service_of(lab, hit.nodes[max(hit.nodes)])
     fault = find_fault(kind)
