@@ -1,4 +1,4 @@
-"""The lessons that train on more than one node or lose one, on a lab of containers."""
+"""The lesson that loses a node, on a lab of containers; its class breaks it from the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.lessons.catalogue import numbers
 from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.lessons import LessonTests
 
-DONE = (5, 6, 7, 8)
+DONE = (7,)
 
 
 class TestLessons(LessonTests):

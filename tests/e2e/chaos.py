@@ -1,0 +1,72 @@
+"""Every fault that can be on a runtime, one after another on one job: each is survived, and nothing is lost.
+
+`ChaosTests` holds for every runtime; a test module of each gives it its lab and its faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.e2e.harness import Shell
+from tests.e2e.receipts import assert_valid
+
+SECONDS = 900.0
+"""Patience for the whole run: each fault takes 8 to 20 s on 2 idle cores, a rank that hangs 40 s."""
+
+GAP_SECONDS = 3
+
+
+class ChaosTests:
+    """What a chaos run must do. Subclasses give `shell`: a lab that is up."""
+
+    FAULTS: ClassVar[Mapping[str, Mapping[str, float]]] = {}
+    """Fault -> its parameters, in their order."""
+    EPOCHS: ClassVar[int] = 300
+
+    @pytest.fixture
+    def shell(self) -> Shell:
+        raise NotImplementedError
+
+    def test_every_fault_is_survived_and_nothing_is_lost(self, shell: Shell, tmp_path: Path) -> None:
+        schedule = tmp_path / "all.yaml"
+        schedule.write_text(self.schedule())
+        job = shell.digits(epochs=self.EPOCHS, max_failures=-1, batch_size=4)
+
+        ended = shell.labctl(
+            "chaos", "--schedule", str(schedule), "--job", job, "--json", timeout=SECONDS, code=None
+        )
+
+        document = ended.document
+        told = {step["fault"]: self.outcome(step) for step in document["steps"]}
+        assert told == dict.fromkeys(self.FAULTS, ("survived", [])), ended
+        for step in document["steps"]:
+            assert_valid(step["receipt"])
+        assert document["checkpoints"]["lost"] == []
+        assert document["checkpoints"]["committed"] >= self.EPOCHS
+        assert document["job"]["status"] == "SUCCEEDED"
+        assert document["good"] is True
+        assert ended.code == 0
+        assert shell.healthy()
+
+    def schedule(self) -> str:
+        """All faults as a schedule."""
+        lines = ["steps:"]
+        for number, (fault, given) in enumerate(self.FAULTS.items()):
+            with_ = ", ".join(f"{name}: {value:g}" for name, value in given.items())
+            lines.append(f"  - {{at: {number * GAP_SECONDS}s, fault: {fault}, with: {{{with_}}}}}")
+        return "\n".join(lines) + "\n"
+
+    @staticmethod
+    def outcome(step: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """What became of a step, and what its receipt has against it."""
+        receipt = step["receipt"]
+        if receipt is None:
+            return "left out", [step["skipped"]]
+        if receipt["verdict"] in ("recovered", "as-expected"):
+            return "survived", list(receipt["problems"])
+        failed = [(c["name"], c["detail"]) for c in receipt["checks"] if not c["passed"]]
+        return receipt["verdict"], [receipt["reason"], *failed]

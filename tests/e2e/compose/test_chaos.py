@@ -1,0 +1,84 @@
+"""Faults of what only containers have of their own; and the loss of the head, with its state in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from lab.topology import HEAD
+from tests.e2e.chaos import ChaosTests
+from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
+from tests.e2e.harness import UP, Shell
+from tests.e2e.receipts import assert_valid
+
+
+class TestChaos(ChaosTests):
+    FAULTS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "partition": {"for": 8},
+        "slow-network": {"for": 6, "rate": 10, "loss": 1},
+        "oom": {},
+        "disk-full": {},
+        "pause": {"for": 8},
+        "crash-restart": {},
+        "s3-down": {"for": 5},
+        "checkpoint-corrupt": {},
+    }
+    EPOCHS = 240
+
+    @pytest.fixture
+    def shell(self, box: ContainerBench) -> Shell:
+        return box
+
+
+class TestHead:
+    @pytest.fixture(scope="class")
+    def lasting(self, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:
+        """A lab whose head keeps its state in Redis."""
+        bench = make_container_bench()
+        bench.labctl(*UP, "--gcs-ft", timeout=UP_SECONDS)
+        return bench
+
+    def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(
+        self, lasting: ContainerBench
+    ) -> None:
+        job = lasting.digits(epochs=30, batch_size=4)
+        receipt = self.lose_the_head(lasting, job)
+        assert receipt["verdict"] == "recovered", receipt
+        again = receipt["job"]["resubmitted_as"]
+        assert again not in (None, job)
+        assert receipt["job"]["status"] == "SUCCEEDED"
+        assert receipt["attempts"][-1]["first_epoch"] > 3
+        assert receipt["attempts"][-1]["last_epoch"] == 30
+
+    def test_a_job_whose_entrypoint_is_on_a_worker_goes_on(self, lasting: ContainerBench) -> None:
+        job = str(
+            lasting.labctl(
+                "submit",
+                "digits",
+                "--num-cpus",
+                "1",
+                "--detach",
+                "--json",
+                "-p",
+                "epochs=60",
+                "-p",
+                "batch-size=4",
+            ).document["submission_id"]
+        )
+        receipt = self.lose_the_head(lasting, job)
+        assert receipt["verdict"] in ("recovered", "as-expected"), receipt
+        assert receipt["job"] == {"submission_id": job, "status": "SUCCEEDED", "resubmitted_as": None}
+
+    @staticmethod
+    def lose_the_head(bench: ContainerBench, job: str) -> Any:
+        """The receipt of a head that was killed while the job trained; the lab is whole again."""
+        bench.where(job)
+        ended = bench.labctl(
+            "fault-inject", HEAD, "--fault", "head-kill", "--job", job, "--after-epoch", "3", "--json",
+            timeout=600, code=None,
+        )  # fmt: skip
+        assert_valid(ended.document)
+        assert bench.healthy()
+        return ended.document
