@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.errors import RefusedError, UsageError
-from lab.faults import Scope, find_fault
+from lab.faults import FaultKind, Scope, find_fault
 
 MAX_STEPS = 100_000
 
@@ -83,6 +83,9 @@ def random_plan(
         raise UsageError("no fault to draw from", "for example --faults kill,pause; all: labctl faults")
     if every <= 0:
         raise UsageError(f"every {every:g} s: must be more than zero")
+    other = next((kind for kind in parameters or {} if kind not in kinds), None)
+    if other is not None:
+        raise UsageError(f"{other} is not among the faults, but has parameters", "add it to --faults")
     for kind in kinds:
         check_step(Step(0.0, kind, parameters=(parameters or {}).get(kind, {})))
     return Plan(tuple(kinds), every, seed, limit, seconds, parameters or {}, below_one=below_one)
@@ -96,7 +99,12 @@ def check_step(step: Step) -> None:
             f"{step.kind} ends the job in most labs, so nothing could follow it",
             "labctl fault-inject ray-head",
         )
-    given = dict(step.parameters)
-    if any(p.name == "epoch" and p.required for p in kind.parameters):
-        given.setdefault("epoch", 1.0)  # a chaos run names the next ones itself
-    kind.settle(given)
+    kind.settle(with_epoch(kind, step.parameters))
+
+
+def with_epoch(kind: FaultKind, given: Mapping[str, float], epoch: float | None = None) -> dict[str, float]:
+    """What is given, and the epoch (None: any) of a fault that needs one: a chaos run names it itself."""
+    needed = next((p for p in kind.parameters if p.name == "epoch" and p.required), None)
+    if needed is None:
+        return dict(given)
+    return {"epoch": needed.low if epoch is None else epoch, **given}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
-from lab.chaos.plan import Plan, Step
+from lab.chaos.plan import Plan, Step, with_epoch
 from lab.chaos.result import ChaosResult
 from lab.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
 from lab.chaos.waiting import Waiting
@@ -137,7 +137,7 @@ class Chaos:
         """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
         fault = find_fault(step.kind)
         aim = self._take_aim(fault, step)
-        parameters = fault.kind.settle(self._given(fault, step))
+        parameters = fault.kind.settle(with_epoch(fault.kind, step.parameters, self._next_epoch()))
         fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
         self._refuse_the_last(fault, aim)
         self._refuse_the_end()
@@ -173,14 +173,11 @@ class Chaos:
             raise RefusedError("the job did not train at that moment", "a longer --every")
         return aim
 
-    def _given(self, fault: Fault, step: Step) -> dict[str, float]:
-        given = dict(step.parameters)
-        if "epoch" not in given and any(p.name == "epoch" and p.required for p in fault.kind.parameters):
-            run, pace = self._watch.run, self._waiting.pace()
-            reached = run.last.progress if run and run.last and run.last.progress is not None else 0
-            ahead = AHEAD_EPOCHS if not pace else max(AHEAD_EPOCHS, math.ceil(AHEAD_SECONDS / pace))
-            given["epoch"] = float(reached + ahead)
-        return given
+    def _next_epoch(self) -> float:
+        """One that a rank can still be told of."""
+        run, pace = self._watch.run, self._waiting.pace()
+        reached = run.last.progress if run and run.last and run.last.progress is not None else 0
+        return float(reached + max(AHEAD_EPOCHS, math.ceil(AHEAD_SECONDS / pace) if pace else 0))
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
         """Raises RefusedError when the fault would take the last healthy worker, which nobody asked for."""
@@ -279,7 +276,5 @@ def check_plan(lab: Lab, plan: Plan) -> None:
     for step in plan.written or drawn:
         fault = find_fault(step.kind)
         target = check_target(lab, step.target, fault.kind)
-        given = dict(step.parameters)
-        if any(p.name == "epoch" and p.required for p in fault.kind.parameters):
-            given.setdefault("epoch", 1.0)
+        given = with_epoch(fault.kind, step.parameters)
         fault.refuse(Scene(lab.runtime, target, parameters=fault.kind.settle(given)))

@@ -36,10 +36,15 @@ def parse_schedule(text: str, where: str) -> Plan:
 
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except RecursionError as error:
+        raise UsageError(f"{where}, line 1: not a schedule: it is nested too deeply") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UsageError(f"{where}, line {line}: not YAML: {error.reason}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
-        problem = getattr(error, "problem", None) or str(error)
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise UsageError(f"{where}, line {line}: not YAML: {problem}") from error
     return _Reader(where).plan(root)
 
@@ -73,16 +78,13 @@ class _Reader:
         every = self._seconds(fields["every"], "every") if "every" in fields else Plan.every
         if every <= 0:
             raise self._wrong(fields["every"], "`every` must be more than zero")
-        seed = int(self._number(fields["seed"], "seed")) if "seed" in fields else 0
+        seed = self._whole(fields["seed"], "seed", 0) if "seed" in fields else 0
         return Plan(tuple(kinds), every, seed, parameters=parameters, **self._shared(fields))
 
     def _shared(self, fields: dict[str, Node]) -> dict[str, Any]:
-        limit = self._number(fields["limit"], "limit") if "limit" in fields else None
-        if limit is not None and (limit < 1 or limit != int(limit)):
-            raise self._wrong(fields["limit"], "`limit` must be a whole number from 1")
         below = fields.get("below-one-worker")
         return {
-            "limit": None if limit is None else int(limit),
+            "limit": self._whole(fields["limit"], "limit", 1) if "limit" in fields else None,
             "seconds": self._seconds(fields["until"], "until") if "until" in fields else None,
             "below_one": self._flag(below) if below is not None else False,
         }
@@ -157,6 +159,12 @@ class _Reader:
         if not re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", text, re.IGNORECASE):
             raise self._wrong(node, f"`{what}` must be a number, not {text!r}")
         return float(text)
+
+    def _whole(self, node: Node, what: str, least: int) -> int:
+        text = self._text(node, what)
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+            raise self._wrong(node, f"`{what}` must be a whole number from {least}, not {text!r}")
+        return int(text)
 
     def _seconds(self, node: Node, what: str) -> float:
         text = self._text(node, what)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lab.chaos import ChaosResult, Plan
     from lab.checks import Check
     from lab.checks.pinning import WorkerView
     from lab.datasets import Dataset, Shelf
@@ -108,6 +109,39 @@ class Core:
         from lab.recovery import inject
 
         return inject(lab, request, on_moment, wait=wait, control=control)
+
+    def schedule(self, path: Path) -> Plan:
+        """The chaos that a YAML file describes. Raises NotFoundError, UsageError with the line."""
+        from lab.chaos import read_schedule
+
+        return read_schedule(path)
+
+    def random_plan(
+        self,
+        kinds: Sequence[str],
+        *,
+        every: float,
+        seed: int,
+        limit: int | None,
+        seconds: float | None,
+        parameters: Mapping[str, Mapping[str, float]],
+        below_one: bool,
+    ) -> Plan:
+        """Chaos that is drawn from these faults. Raises NotFoundError, UsageError, RefusedError."""
+        from lab.chaos import random_plan
+
+        return random_plan(
+            kinds, every=every, seed=seed, limit=limit, seconds=seconds, parameters=parameters,
+            below_one=below_one,
+        )  # fmt: skip
+
+    def chaos(
+        self, lab: Lab, plan: Plan, on_moment: Callable[[Moment], None], *, job: str, control: bool
+    ) -> ChaosResult:
+        """Carry a plan out while a job trains, and judge each fault."""
+        from lab.chaos import run_chaos
+
+        return run_chaos(lab, plan, on_moment, job=job, control=control)
 
     def heal(self, lab: Lab, on_begin: Callable[[Entry], None]) -> tuple[Healed, ...]:
         """Undo the faults that a labctl has left behind which died in the middle of them."""

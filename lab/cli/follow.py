@@ -83,9 +83,12 @@ class ProgressLines:
 class Story(ProgressLines):
     """The timeline of a recovery: on a terminal a list that fills in, elsewhere a line for each moment."""
 
-    def __init__(self, out: Output, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, out: Output, clock: Callable[[], float] = time.monotonic, *, live: bool = True
+    ) -> None:
+        """Without `live` it is lines on a terminal, too: for more than one fault."""
         super().__init__(out)
-        self._clock = clock
+        self._clock, self._lines = clock, not live
         self._moments: dict[str, Moment] = {}
         self._passing: Moment | None = None
         self._began = 0.0
@@ -107,7 +110,7 @@ class Story(ProgressLines):
 
     def moment(self, moment: Moment) -> None:
         """Show one moment."""
-        if not sys.stderr.isatty() or self.out.quiet:
+        if self._lines or not sys.stderr.isatty() or self.out.quiet:
             self._say(f"{after(moment.seconds):>9}  {label(moment.key):<18}  {moment.text}".rstrip())
             return
         name = moment.key.split(" ")[0]

@@ -14,6 +14,7 @@ import click
 
 from lab import __version__
 from lab.cli.commands import (
+    chaos,
     data,
     gpus,
     images,
@@ -82,7 +83,8 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    for module in (services, submit, jobs, top, recovery, report, lessons, data, gpus, images, machine):
+    first = (services, submit, jobs, top, recovery, chaos, report)
+    for module in (*first, lessons, data, gpus, images, machine):
         for command in module.COMMANDS:
             cli.add_command(command)
             inner = command.commands.values() if isinstance(command, click.Group) else ()

@@ -25,6 +25,7 @@ from lab.workloads import find_workload, workloads
 from tests.conftest import ROOT
 
 PAGES = (
+    "chaos",
     "commands",
     "compose",
     "gpus",

@@ -1,0 +1,211 @@
+"""chaos: one fault after another while a job trains, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import render, text, values
+from lab.cli.commands.recovery import WEIGHTS
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.follow import Story
+from lab.errors import INTERRUPTED, UsageError, VerdictError
+
+if TYPE_CHECKING:
+    from lab.chaos import ChaosResult, StepResult
+
+DEFAULT_FAULTS = "kill,pause,s3-slow"
+MAX_FAULTS = 100_000
+MAX_SEED = 1_000_000_000
+SIGNALLED = 128
+
+
+@click.command(cls=LabCommand)
+@click.option(
+    "--faults", "names", metavar="FAULTS",
+    help=f"What to draw from: names as in `labctl faults`, with commas. [default: {DEFAULT_FAULTS}]",
+)  # fmt: skip
+@click.option(
+    "--schedule",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A YAML file that says what comes when.",
+)
+@click.option(
+    "--every", type=values.Duration(), metavar="TIME", help="From one fault to the next. [default: 30s]"
+)
+@click.option(
+    "--seed", type=values.WholeNumber(0, MAX_SEED), metavar="N",
+    help="The same seed draws the same faults in the same order. [default: 0]",
+)  # fmt: skip
+@click.option("--until-done", is_flag=True, help="Go on until the job ends, which is the default.")
+@click.option("--for-time", type=values.Duration(), metavar="TIME", help="Inject nothing after this long.")
+@click.option("--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="At most so many faults.")
+@click.option(
+    "-p", "pairs", multiple=True, metavar="FAULT.NAME=NUMBER",
+    help="A parameter of one of the faults; see `labctl faults`.",
+)  # fmt: skip
+@click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
+@click.option(
+    "--job", "job_id", default="", metavar="ID", help="Which job to disturb. [default: the one that runs]"
+)
+@click.option(
+    "--control/--no-control", default=False,
+    help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
+)  # fmt: skip
+@pass_app
+def chaos(
+    app: App,
+    names: str | None,
+    schedule: Path | None,
+    every: float | None,
+    seed: int | None,
+    until_done: bool,
+    for_time: float | None,
+    limit: int | None,
+    pairs: tuple[str, ...],
+    below_one_worker: bool,
+    job_id: str,
+    control: bool,
+) -> None:
+    """Break one thing after another, and judge each recovery.
+
+    A job has to train for that. Every fault is undone, and training goes on, before the next one comes.
+    Exits with 0 only when the job finished, every fault was survived, no checkpoint was lost and, with
+    --control, the weights are the same; else with 10. Ctrl-C undoes the fault that lasts, and shows what was
+    done so far.
+    """
+    if until_done and for_time is not None:
+        raise UsageError("--until-done and --for-time exclude each other", "name one end")
+    if schedule is not None:
+        drawn = {"--faults": names, "--every": every, "--seed": seed, "-p": pairs or None}
+        given = next((flag for flag, value in drawn.items() if value is not None), None)
+        if given:
+            raise UsageError(
+                f"--schedule and {given} exclude each other", "the file says it; see docs/chaos.md"
+            )
+        plan = app.core.schedule(schedule)
+        plan = dataclasses.replace(
+            plan,
+            limit=plan.limit if limit is None else limit,
+            seconds=plan.seconds if for_time is None else for_time,
+            below_one=plan.below_one or below_one_worker,
+        )
+    else:
+        plan = app.core.random_plan(
+            split(DEFAULT_FAULTS if names is None else names),
+            every=30.0 if every is None else every,
+            seed=seed or 0,
+            limit=limit,
+            seconds=for_time,
+            parameters=parameters(pairs),
+            below_one=below_one_worker,
+        )
+    lab = app.open().lab
+    with Story(app.out, live=False) as story:
+        result = app.core.chaos(lab, plan, story.moment, job=job_id, control=control)
+    if app.out.json_wanted:
+        app.out.document(result.to_json())
+    else:
+        show(app, result)
+    finish(app, result)
+
+
+def split(names: str) -> tuple[str, ...]:
+    """`kill,pause` as names. Raises UsageError."""
+    found = tuple(name.strip() for name in names.split(","))
+    if not all(found):
+        what = "no fault is named" if not any(found) else "a name is empty"
+        raise UsageError(f"--faults {names!r}: {what}", f"for example --faults {DEFAULT_FAULTS}")
+    return found
+
+
+def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """`s3-slow.delay=0.5` as fault -> parameter -> number. Raises UsageError."""
+    found: dict[str, dict[str, float]] = {}
+    for name, value in values.numbers(pairs).items():
+        fault, dot, parameter = name.partition(".")
+        if not (fault and dot and parameter):
+            raise UsageError(f"-p {name}={value:g}: must be FAULT.NAME=NUMBER", "-p s3-slow.delay=0.5")
+        found.setdefault(fault, {})[parameter] = value
+    return found
+
+
+def show(app: App, result: ChaosResult) -> None:
+    """A line for each fault, then the sum."""
+    key = next((step.receipt.epoch_key for step in result.injected if step.receipt), None) or "epoch"
+    columns = ("NUMBER", "FAULT", "TARGET", "VERDICT", "NEXT REPORT", f"{key.upper()}S REPEATED")
+    rows = [_row(number, step) for number, step in enumerate(result.steps, 1)]
+    if rows:
+        app.out.show(render.table(columns, rows), width=render.SENTENCES)
+        app.out.line()
+    for number, step in enumerate(result.steps, 1):
+        if step.skipped:
+            app.out.line(f"{number} left out: {step.skipped}")
+        elif step.receipt and not step.receipt.survived:
+            app.out.line(f"{number} {step.receipt.verdict.value}: {step.receipt.reason}")
+    for problem in result.problems:
+        app.out.line(f"problem: {problem}")
+    lost = f", {len(result.lost)} lost: {', '.join(result.lost)}" if result.lost else ", none lost"
+    left_out = len(result.steps) - len(result.injected)
+    render.pairs(
+        app.out,
+        (
+            ("job", f"{result.job} {result.status}".strip()),
+            ("faults", f"{len(result.injected)} injected, {result.survived} survived, {left_out} left out"),
+            ("downtime", text.seconds(result.downtime)),
+            ("done twice", f"{result.repeated:g} {key}s"),
+            ("checkpoints", f"{result.checkpoints} committed{lost}"),
+            ("weights", _weights(result.control)),
+        ),
+    )
+
+
+def _row(number: int, step: StepResult) -> tuple[object, ...]:
+    if step.receipt is None:
+        return number, step.step.kind, step.target, "left out", "", ""
+    repeated = step.receipt.lost_epochs
+    shown = "" if repeated is None else f"{repeated:g}"
+    return number, step.step.kind, step.target, step.receipt.verdict.value, text.seconds(step.downtime), shown
+
+
+def _weights(control: Mapping[str, object] | None) -> str:
+    if control is None:
+        return ""
+    weights = str(control.get("weights"))
+    return f"compared with an undisturbed run: {WEIGHTS.get(weights, weights)}"
+
+
+def finish(app: App, result: ChaosResult) -> None:
+    """Exit with what the result deserves."""
+    if result.interrupt is not None:
+        number = getattr(result.interrupt, "number", None)
+        app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
+        raise click.exceptions.Exit(INTERRUPTED if number is None else SIGNALLED + number)
+    if not result.good:
+        error = VerdictError(f"chaos was not survived: {why(result)}", f"labctl job logs {result.job}")
+        app.out.complain(error, document=False)
+        raise click.exceptions.Exit(error.exit_code)
+
+
+def why(result: ChaosResult) -> str:
+    """The first reason why a result is not good."""
+    wrong = next((s for s in result.injected if s.receipt and not s.receipt.survived), None)
+    if wrong is not None and wrong.receipt is not None:
+        return f"{wrong.step.kind} on {wrong.target}: {wrong.receipt.verdict.value}: {wrong.receipt.reason}"
+    if result.status != "SUCCEEDED":
+        return f"job {result.job} is {result.status or 'unknown'}"
+    if result.lost:
+        return f"{len(result.lost)} checkpoints are lost"
+    if not result.injected:
+        return "no fault was injected before the job ended; a longer job, or a shorter --every"
+    if result.problems:
+        return result.problems[0]
+    return f"the weights are not those of the control run: {result.weights}"
+
+
+COMMANDS = (chaos,)

@@ -1,0 +1,191 @@
+"""chaos: what is asked for, what is shown, how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.chaos import ChaosResult, Plan, Step, StepResult
+from lab.cli.main import TerminatedError
+from lab.errors import INTERRUPTED, RefusedError
+from tests.unit.cli.fakes import AT, Labctl, receipt
+
+
+def result(*verdicts: str, **changes: Any) -> ChaosResult:
+    """A chaos run of a job, with a kill for each verdict; `left out` is none."""
+    steps = tuple(
+        StepResult(
+            Step(10.0 * number, "kill"),
+            "ray-worker-0",
+            None if verdict == "left out" else receipt(verdict),
+            "the job ends in about 4 s" if verdict == "left out" else "",
+            None if verdict == "left out" else 3.5,
+        )
+        for number, verdict in enumerate(verdicts, 1)
+    )
+    whole = ChaosResult("job-1", "SUCCEEDED", Plan(("kill",), seed=7), AT, AT + 90.0, steps, 40, ())
+    return dataclasses.replace(whole, **changes)
+
+
+@pytest.fixture
+def asked(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What chaos is asked for; it answers with `labctl.core.answer`."""
+    calls: list[Any] = []
+
+    def chaos(self: Any, lab: Any, plan: Plan, on_moment: Any, *, job: str, control: bool) -> ChaosResult:
+        calls.append((plan, job, control))
+        if self.fail is not None:
+            raise self.fail
+        answer: ChaosResult = getattr(self, "answer", result("recovered", "as-expected"))
+        return answer
+
+    monkeypatch.setattr(type(labctl.core), "chaos", chaos)
+    return calls
+
+
+def test_chaos_is_asked_for_as_typed(labctl: Labctl, asked: list[Any]) -> None:
+    labctl.ok(
+        "chaos", "--faults", "kill, s3-slow", "--every", "15s", "--seed", "7", "--limit", "5", "--for-time",
+        "10m", "-p", "s3-slow.delay=0.25", "-p", "s3-slow.for=3", "--below-one-worker", "--job", "job-1",
+        "--control",
+    )  # fmt: skip
+    given = {"s3-slow": {"delay": 0.25, "for": 3.0}}
+    assert asked == [(Plan(("kill", "s3-slow"), 15.0, 7, 5, 600.0, given, below_one=True), "job-1", True)]
+
+
+def test_what_is_not_typed_has_a_default(labctl: Labctl, asked: list[Any]) -> None:
+    labctl.ok("chaos")
+    labctl.ok("chaos", "--until-done")
+    assert asked == [(Plan(("kill", "pause", "s3-slow"), 30.0, 0), "", False)] * 2
+
+
+def test_a_schedule_is_read_and_can_be_narrowed(labctl: Labctl, asked: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("steps:\n- {at: 3s, fault: kill}\n")
+    labctl.ok("chaos", "--schedule", str(path))
+    labctl.ok("chaos", "--schedule", str(path), "--limit", "1", "--for-time", "5s", "--below-one-worker")
+    written = (Step(3.0, "kill"),)
+    assert [plan for plan, _, _ in asked] == [
+        Plan(written=written),
+        Plan(written=written, limit=1, seconds=5.0, below_one=True),
+    ]
+
+
+def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, asked: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("steps:\n- at: 3s\n  fault: voodoo\n")
+    shown = labctl("chaos", "--schedule", str(path))
+    assert (shown.exit_code, asked, labctl.core.opened) == (2, [], [])
+    assert f"error: {path}, line 3: there is no fault 'voodoo'" in shown.stderr
+    assert labctl("chaos", "--schedule", str(tmp_path / "none.yaml")).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--faults", "kill,voodoo"], 3, "there is no fault 'voodoo'"),
+        (["--faults", ""], 2, "no fault is named"),
+        (["--faults", "kill,,stop"], 2, "a name is empty"),
+        (["--every", "0"], 2, "--every"),
+        (["--seed", "-1"], 2, "--seed"),
+        (["--limit", "0"], 2, "--limit"),
+        (["--until-done", "--for-time", "5m"], 2, "exclude each other"),
+        (["--faults", "kill", "-p", "for=3"], 2, "must be FAULT.NAME=NUMBER"),
+        (["--faults", "kill", "-p", "kill.=3"], 2, "must be FAULT.NAME=NUMBER"),
+        (["--faults", "kill", "-p", "kill.speed=3"], 2, "kill has no parameter 'speed'"),
+        (["--faults", "kill", "-p", "pause.for=3"], 2, "pause is not among the faults"),
+        (["--faults", "kill", "-p", "kill.for=long"], 2, "must be a number"),
+        (["--schedule", "s.yaml", "--faults", "kill"], 2, "--schedule and --faults exclude each other"),
+        (["--schedule", "s.yaml", "--seed", "1"], 2, "--schedule and --seed exclude each other"),
+        (["--schedule", "s.yaml", "-p", "kill.for=1"], 2, "--schedule and -p exclude each other"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_opened(
+    labctl: Labctl, asked: list[Any], arguments: list[str], code: int, said: str
+) -> None:
+    shown = labctl("chaos", *arguments)
+    assert (shown.exit_code, asked, labctl.core.opened) == (code, [], [])
+    assert said in shown.stderr
+
+
+def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl, asked: list[Any]) -> None:
+    labctl.core.answer = result("recovered", "left out", "as-expected")  # type: ignore[attr-defined]
+    lines = [" ".join(line.split()) for line in labctl.ok("chaos").splitlines()]
+    assert lines == [
+        "NUMBER FAULT TARGET VERDICT NEXT REPORT EPOCHS REPEATED",
+        "1 kill ray-worker-0 recovered 3.5 s 1",
+        "2 kill ray-worker-0 left out",
+        "3 kill ray-worker-0 as-expected 3.5 s 1",
+        "",
+        "2 left out: the job ends in about 4 s",
+        "job job-1 SUCCEEDED",
+        "faults 2 injected, 2 survived, 1 left out",
+        "downtime 7.0 s",
+        "done twice 2 epochs",
+        "checkpoints 40 committed, none lost",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (result("recovered", "failed"), "kill on ray-worker-0: failed: "),
+        (result("recovered", status="FAILED"), "job job-1 is FAILED"),
+        (result("recovered", lost=("s3://ray/run/checkpoint_000004",)), "1 checkpoints are lost"),
+        (result("left out"), "no fault was injected before the job ended"),
+        (result("recovered", problems=("the result could not be kept",)), "the result could not be kept"),
+        (result("recovered", control={"weights": "different"}), "the weights are not those"),
+    ],
+)
+def test_what_was_not_survived_fails_and_says_why(
+    labctl: Labctl, asked: list[Any], answer: ChaosResult, said: str
+) -> None:
+    labctl.core.answer = answer  # type: ignore[attr-defined]
+    shown = labctl("chaos")
+    assert shown.exit_code == 10
+    assert f"error: chaos was not survived: {said}" in shown.stderr
+    assert "faults" in shown.stdout
+
+
+def test_equal_weights_are_shown(labctl: Labctl, asked: list[Any]) -> None:
+    labctl.core.answer = result("recovered", control={"weights": "equal"})  # type: ignore[attr-defined]
+    assert "compared with an undisturbed run: identical, bit for bit" in labctl.ok("chaos")
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("recovered", 0), ("failed", 10)])
+def test_the_json_document_is_the_result_itself(
+    labctl: Labctl, asked: list[Any], verdict: str, code: int
+) -> None:
+    labctl.core.answer = result(verdict)  # type: ignore[attr-defined]
+    document = labctl.json("chaos", code=code)
+    assert document == json.loads(json.dumps(result(verdict).to_json()))
+    assert (document["schema"], document["good"]) == ("chaos/1", code == 0)
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "code"), [(KeyboardInterrupt(), INTERRUPTED), (TerminatedError(15), 143)]
+)
+def test_after_an_interrupt_what_was_done_is_shown(
+    labctl: Labctl, asked: list[Any], interrupt: KeyboardInterrupt, code: int
+) -> None:
+    labctl.core.answer = result("not-verified", status="RUNNING", interrupt=interrupt)  # type: ignore[attr-defined]
+    shown = labctl("chaos")
+    assert shown.exit_code == code
+    assert "1 kill" in " ".join(shown.stdout.split())
+    assert "no verdict above is final" in shown.stderr
+    assert labctl.json("chaos", code=code)["interrupted"] is True
+
+
+def test_without_a_job_it_is_refused_with_the_line_to_type(labctl: Labctl) -> None:
+    shown = labctl("chaos")
+    assert shown.exit_code == 11
+    assert "-> start one: labctl submit digits -p epochs=200 -p max-failures=-1 --detach" in shown.stderr
+
+
+def test_an_error_keeps_its_exit_code(labctl: Labctl, asked: list[Any]) -> None:
+    labctl.core.fail = RefusedError("not now")
+    assert labctl("chaos").exit_code == 11
