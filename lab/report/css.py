@@ -44,14 +44,18 @@ footer { margin-top: 2.5rem; padding-top: .6rem; border-top: 1px solid var(--lin
   font-size: .85rem; }
 @page { size: A4; margin: 15mm 15mm 17mm; }
 @media print {
-  body { max-width: none; padding: 0; font-size: 10.5pt; }
-  h1 { font-size: 20pt; }
-  h2 { break-after: avoid; margin-top: 1.2rem; }
+  body { max-width: none; padding: 0; font-size: 9.5pt; line-height: 1.4; }
+  h1 { font-size: 17pt; }
+  h2 { break-after: avoid; margin-top: 1rem; }
   section, figure, tr, .verdict, .facts div, .missing { break-inside: avoid; }
+  figure { margin: .3rem 0 .5rem; }
+  figure img { width: 82%; }
+  p { margin: .25rem 0 .5rem; }
   .facts { grid-template-columns: repeat(5, 1fr); gap: .4rem; }
   .facts div { padding: .4rem .5rem; }
   .facts dd { font-size: 1.05rem; }
-  td, th { padding: .25rem .5rem; }
+  table { margin: .2rem 0 .6rem; font-size: .88rem; }
+  td, th { padding: .2rem .5rem; }
   footer { break-before: avoid; margin-top: 1.2rem; }
   thead { display: table-header-group; }
   .scroll { overflow: visible; }

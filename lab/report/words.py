@@ -49,13 +49,13 @@ MOMENTS = {
 """Key -> label, and what it means, in the usual order."""
 
 PARTS = {
-    "detect": ("detect", "until Ray notices that something is gone"),
-    "decide": ("decide", "until Ray Train has ended the old attempt and asks for a new one"),
-    "place": ("place", "until Ray has found room for every rank"),
-    "start": ("start", "until every rank has a process"),
+    "detect": ("detect", "until Ray Train acts on the failure"),
+    "decide": ("decide", "until it has ended the old attempt and asks for a new one"),
+    "place": ("place", "until Ray begins to start the processes of the ranks"),
+    "start": ("start", "until these processes belong to Ray Train"),
     "import": ("import", "until the training function begins: Python imports torch and the like"),
-    "load": ("load", "until the checkpoint is read"),
-    "first_step": ("first step", "until the first report of the new attempt"),
+    "load": ("load", "until the files of the checkpoint have been read"),
+    "first_step": ("first step", "until the first report: an epoch or a step, and its checkpoint"),
 }
 """Parts of the time without training, in their order."""
 

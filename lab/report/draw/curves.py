@@ -9,7 +9,9 @@ from lab.report import words
 from lab.report.draw.style import COLOURS, MARKERS, PALE, fault_line, figure, legend, of
 from lab.report.model import Metric, Tale
 
-COLUMNS = 2
+COLUMNS = {1: 1, 2: 2, 4: 2}
+"""Pictures beside each other, by how many there are; of any other number, three."""
+
 ALL_MARKED = 45
 """Up to so many epochs each has a marker."""
 
@@ -18,7 +20,7 @@ def draw(tale: Tale) -> Any:
     """A small picture for each metric; nothing where no metric was reported."""
     if not tale.metrics:
         return None
-    columns = min(COLUMNS, len(tale.metrics))
+    columns = COLUMNS.get(len(tale.metrics), 3)
     rows = math.ceil(len(tale.metrics) / columns)
     drawn = figure(0.55 + 2.15 * rows)
     grid = drawn.subplots(rows, columns, squeeze=False)
@@ -47,9 +49,9 @@ def _metric(axes: Any, tale: Tale, metric: Metric) -> None:
     for place, line in enumerate(metric.lines):
         at = line.attempt - 1
         axes.plot(
-            *zip(*line.points, strict=True), color=of(COLOURS, at), marker=of(MARKERS, at), markersize=4,
-            markevery=every, markerfacecolor="white" if place else None, zorder=3,
-            label=f"attempt {line.attempt}",
+            *zip(*line.points, strict=True), color=of(COLOURS, at), marker=of(MARKERS, at),
+            markersize=4 + 1.6 * min(place, 3), markevery=every, markerfacecolor="none" if place else None,
+            zorder=3, label=f"attempt {line.attempt}",
         )  # fmt: skip
     if tale.fault is not None:
         last = min(epochs, default=1) - 1 if tale.fault_epoch is None else tale.fault_epoch
