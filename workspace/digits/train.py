@@ -127,6 +127,22 @@ def datasets() -> tuple[TensorDataset, TensorDataset]:
     return TensorDataset(x[train], y[train]), TensorDataset(x[val], y[val])
 
 
+def train_loader(train_set: TensorDataset, config: dict[str, Any], rank: int, world_size: int) -> DataLoader:
+    """The images of one rank, in an order that depends only on the seed and the epoch.
+
+    With --min-workers the number of workers can change from attempt to attempt. Together they always take the
+    same images in the same step: fewer workers take more images each.
+    """
+    sampler = DistributedSampler(
+        train_set,
+        num_replicas=world_size,
+        rank=rank,
+        seed=config["seed"],  # Lightning calls set_epoch, which fixes the order for each epoch
+    )
+    batch_size = max(1, config["batch_size"] * config["workers"] // world_size)
+    return DataLoader(train_set, batch_size=batch_size, sampler=sampler)
+
+
 def train_func(config: dict[str, Any]) -> None:
     """What each Ray Train worker runs, at the start and again after every failure."""
     torch.set_num_threads(1)
@@ -135,16 +151,6 @@ def train_func(config: dict[str, Any]) -> None:
 
     train_set, val_set = datasets()
     context = ray.train.get_context()
-    # With --min-workers the number of workers can change from attempt to attempt. Together they always take
-    # the same images in the same order: fewer workers take more images each, so that a step stays a step.
-    world_size = context.get_world_size()
-    batch_size = max(1, config["batch_size"] * config["workers"] // world_size)
-    sampler = DistributedSampler(
-        train_set,
-        num_replicas=world_size,
-        rank=context.get_world_rank(),
-        seed=config["seed"],  # Lightning calls set_epoch, which fixes the order for each epoch
-    )
     trainer = pl.Trainer(
         max_epochs=config["epochs"],
         accelerator="auto",
@@ -162,7 +168,7 @@ def train_func(config: dict[str, Any]) -> None:
     trainer = ray.train.lightning.prepare_trainer(trainer)
     model = DigitsModel(config["lr"], config["dropout"], config["seed"])
     loaders = (
-        DataLoader(train_set, batch_size=batch_size, sampler=sampler),
+        train_loader(train_set, config, context.get_world_rank(), context.get_world_size()),
         DataLoader(val_set, batch_size=256),
     )
 
@@ -207,7 +213,7 @@ def main() -> None:
             "seed": args.seed,
         },
         scaling_config=ScalingConfig(
-            # A pair (least, most) makes the training elastic; every few seconds Ray looks whether it can grow.
+            # A pair (least, most) makes it elastic; every few seconds Ray looks whether it can grow.
             num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers,
             elastic_resize_monitor_interval_s=5,
             use_gpu=bool(gpus),

@@ -1,8 +1,9 @@
-"""To which job a run's ledger belongs."""
+"""To which job a run's ledger belongs, and what its controller tells of a run that grows."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -69,3 +70,49 @@ def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
     watch_start(runner, lambda event, **fields: told.append(event))
     runner.run(lambda: told.append("the function"))
     assert told == ["function_started", "the function"]
+
+
+def ledger_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[str, int, dict[str, Any]]]]:
+    """A controller's ledger, and what it records: event, attempt, fields."""
+    from raylab_probe import train
+
+    recorded: list[tuple[str, int, dict[str, Any]]] = []
+    monkeypatch.setattr(train, "submission_id", lambda: "j")
+    ledger = train.Ledger()
+    monkeypatch.setattr(
+        ledger, "_record", lambda event, **fields: recorded.append((event, ledger.attempt, fields))
+    )
+    return ledger, recorded
+
+
+def group(ranks: int) -> Any:
+    """Ray's worker group of so many ranks, and what it is made from."""
+    worker = SimpleNamespace(
+        distributed_context=SimpleNamespace(world_rank=0), metadata=SimpleNamespace(node_id="n", pid=1)
+    )
+    return SimpleNamespace(get_workers=lambda: [worker] * ranks, num_workers=ranks)
+
+
+def start(ledger: Any, ranks: int) -> None:
+    """An attempt starts, as Ray's controller tells it."""
+    ledger.before_controller_execute_resize_decision(SimpleNamespace(num_workers=ranks))
+    ledger.before_worker_group_start(group(ranks))
+    ledger.after_worker_group_start(group(ranks))
+
+
+def test_a_run_that_grows_tells_it_before_its_attempt_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, recorded = ledger_of(monkeypatch)
+    start(ledger, 1)
+    ledger.before_controller_execute_resize_decision(SimpleNamespace(num_workers=2))
+    ledger.before_worker_group_shutdown(group(1))
+    assert [event for event, *_ in recorded].count("resized") == 1
+    assert recorded[-2:] == [("resized", 1, {"ranks": 1, "to": 2}), ("attempt_ended", 1, {})]
+
+
+def test_an_attempt_after_a_failure_is_no_resize(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, recorded = ledger_of(monkeypatch)
+    start(ledger, 2)
+    ledger.before_controller_execute_failure_decision(SimpleNamespace(name="RETRY"))
+    ledger.before_worker_group_shutdown(group(2))
+    start(ledger, 1)
+    assert "resized" not in [event for event, *_ in recorded]
