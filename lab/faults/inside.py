@@ -9,8 +9,8 @@ from lab.errors import LabDownError, RefusedError, ServiceError
 from lab.faults.base import Scene
 from lab.topology import State
 
-SECONDS = 30.0
-"""Deadline of such a command: Python starts, looks, acts. A busy machine may need a few seconds."""
+SECONDS = 60.0
+"""Deadline of such a command: Python starts, looks, acts. An overloaded machine may need half of it."""
 
 REFUSED = 3
 """Exit code of the probe's commands when what is asked makes no sense on this node."""
