@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from benchmarks import false_deaths, recovery, startup
+from benchmarks import false_deaths, recovery, soak, startup
 from benchmarks.measure import table
 
 
@@ -14,15 +14,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Timings as ratios against a peer."
     )
-    parser.add_argument("what", choices=["cli", "up", "submit", "recovery", "false-deaths"])
+    parser.add_argument("what", choices=["cli", "up", "submit", "recovery", "false-deaths", "soak"])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
-    parser.add_argument("--runtime", choices=["local", "compose"], default="local", help="for recovery")
-    parser.add_argument("--minutes", type=float, default=10, help="for false-deaths")
+    parser.add_argument(
+        "--runtime", choices=["local", "compose"], default="local", help="for recovery and soak"
+    )
+    parser.add_argument("--seed", type=int, default=7, help="for soak")
+    parser.add_argument(
+        "--every", type=float, default=20, help="for soak: seconds from one fault to the next"
+    )
+    parser.add_argument("--minutes", type=float, default=10, help="for false-deaths and soak")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.what == "false-deaths":
         false_deaths.main(args.minutes)
+        return
+    if args.what == "soak":
+        found = soak.run(args.minutes, args.runtime, args.seed, args.every)
+        print(json.dumps(found, indent=1) if args.json else soak.table(found))
         return
     if args.what == "recovery":
         names = [case.name for case in recovery.CASES]

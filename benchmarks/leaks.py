@@ -1,0 +1,162 @@
+"""What a lab uses while nothing trains in it: processes, memory, disk, and what a fault has left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from lab.errors import LabError
+from lab.lab import Lab
+from lab.recovery.journal import Journal
+from lab.runtime.local.processes import MARK
+from lab.topology import State, is_node
+
+SETTLE_SECONDS = 90.0
+"""Deadline for the processes of a job that has ended to be gone."""
+
+LOOK_SECONDS = 3.0
+SAME_LOOKS = 3
+"""So many looks with the same number of processes mean that none is about to end."""
+
+INSIDE = """
+import os
+names = [n for n in os.listdir("/proc") if n.isdigit() and n != str(os.getpid())]
+size = 0
+for folder, _, files in os.walk("/tmp"):
+    for file in files:
+        try:
+            size += os.lstat(os.path.join(folder, file)).st_size
+        except OSError:
+            pass
+print(len(names), size)
+"""
+"""Counts processes and the bytes below /tmp in a container."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A lab in which no job runs. `at` is in seconds since the epoch."""
+
+    at: float
+    processes: Mapping[str, int]
+    """Service -> how many."""
+    memory_bytes: Mapping[str, int]
+    """Service -> of all its processes together."""
+    disk_bytes: Mapping[str, int]
+    """`objects` in the store (checkpoints, ledgers, receipts), `logs`, `ray` (its session), `rest`."""
+    faults_left: tuple[str, ...]
+    """Faults that stand in the journal although none lasts."""
+    ill: tuple[str, ...]
+    """Services that are not healthy, with their state."""
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Processes, MB of memory, MB of disk by what it is for."""
+        disk = {f"{name} MB": round(size / 1e6) for name, size in self.disk_bytes.items()}
+        return {
+            "processes": sum(self.processes.values()),
+            "memory MB": round(sum(self.memory_bytes.values()) / 1e6),
+            **disk,
+        }
+
+    def document(self) -> dict[str, object]:
+        """As JSON."""
+        return {**dataclasses.asdict(self), "totals": self.totals}
+
+
+def idle(lab: Lab) -> Idle:
+    """Wait until what the last job started is gone, and measure."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    looks = [_processes(lab)]
+    while time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        looks.append(_processes(lab))
+        if len(looks) >= SAME_LOOKS and len({sum(each.values()) for each in looks[-SAME_LOOKS:]}) == 1:
+            break
+    status = lab.status()
+    usage = lab.runtime.usage([service.service for service in status.services])
+    return Idle(
+        at=time.time(),
+        processes=looks[-1],
+        memory_bytes={name: used.memory_bytes for name, used in usage.items() if used.memory_bytes},
+        disk_bytes=_disk(lab),
+        faults_left=tuple(entry.name for entry in Journal(lab.runtime.folder()).lasting()),
+        ill=tuple(
+            f"{s.service} is {s.state.value} {s.detail}".strip()
+            for s in status.services
+            if s.state is not State.HEALTHY
+        ),
+    )
+
+
+def _processes(lab: Lab) -> dict[str, int]:
+    if lab.runtime.kind == "compose":
+        return {service: count for service, (count, _) in _inside(lab).items()}
+    found: Counter[str] = Counter()
+    for process in psutil.process_iter():
+        try:
+            folder, _, service = process.environ().get(MARK, "").rpartition(":")
+        except psutil.Error:
+            continue
+        if folder == str(lab.runtime.folder()):
+            found[service] += 1
+    return dict(sorted(found.items()))
+
+
+def _disk(lab: Lab) -> dict[str, int]:
+    folder = lab.runtime.folder()
+    objects = sum(entry.size for entry in lab.store.list())
+    logs = size(folder / "logs")
+    if lab.runtime.kind == "compose":
+        ray, kept = sum(bytes_ for _, bytes_ in _inside(lab).values()), 0
+    else:
+        ray, kept = sum(size(path) for path in _sessions(folder)), size(folder / "objects")
+    return {"objects": objects, "logs": logs, "ray": ray, "rest": max(0, size(folder) - logs - kept)}
+
+
+def _sessions(folder: Path) -> set[Path]:
+    """Where the Ray of a lab of processes keeps its session, by the command lines of its processes."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            owner = process.environ().get(MARK, "").rpartition(":")[0]
+            words = process.cmdline() if owner == str(folder) else []
+        except psutil.Error:
+            continue
+        found |= {Path(word.partition("=")[2]) for word in words if word.startswith("--temp-dir=")}
+    return found
+
+
+def _inside(lab: Lab) -> dict[str, tuple[int, int]]:
+    """Node -> how many processes its container has, and the bytes below its /tmp."""
+    found = {}
+    for service in lab.status().services:
+        if not is_node(service.service):
+            continue
+        try:
+            ended = lab.runtime.execute(service.service, ["python", "-c", INSIDE])
+        except LabError:
+            continue
+        words = ended.output.split()[-2:]
+        if ended.exit_code == 0 and len(words) == 2:
+            found[service.service] = (int(words[0]), int(words[1]))
+    return found
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files below a folder; those that vanish meanwhile are not counted."""
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            try:
+                total += (Path(parent) / file).lstat().st_size
+            except OSError:
+                continue
+    return total
