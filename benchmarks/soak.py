@@ -97,7 +97,8 @@ def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[s
         chosen = tuple(kinds) or possible_faults(lab.runtime)
         say(f"lab {lab.name} is up after {time.time() - begin:.0f} s; faults: {', '.join(chosen)}")
         first, began = idle(lab), time.time()
-        story, rounds, epochs = Story(began), [], FIRST_EPOCHS
+        story, epochs = Story(began), FIRST_EPOCHS
+        rounds: list[Round] = []
         while (left := began + 60 * minutes - time.time()) > 0:
             story.number = len(rounds) + 1
             this = Round(story.number, 2 - len(rounds) % 2, epochs)
