@@ -46,12 +46,21 @@ def hide(services: Any, secret: str) -> None:
     services.start_ray_process, services.start_raylet = start_process, start_node
 
 
+def forget_workers(services: Any) -> None:
+    """Let a head start beside workers of its own cluster that outlived the last one.
+
+    On one machine Ray finds their processes, takes them for a cluster that runs already, and refuses.
+    """
+    services.find_gcs_addresses = set
+
+
 def prepare(argv: list[str], services: Any, environment: Mapping[str, str] = os.environ) -> list[str]:
     """The options with the password, which no other process sees; those given where none is needed."""
     secret = password(argv, environment)
     if not secret:
         return argv
     hide(services, secret)
+    forget_workers(services)
     return [*argv, f"--redis-password={secret}"]
 
 

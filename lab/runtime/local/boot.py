@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from lab.errors import ServiceError, WaitTimeoutError
+from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.home import make_private, write_private
 from lab.runtime.base import OnProgress
 from lab.runtime.interrupts import held_back
@@ -139,8 +139,7 @@ class Boot:
                 self._check_alive(name, each)
             if self._clock() >= look:
                 look = self._clock() + PORTS_SECONDS
-                own = {process.pid for process in processes.members(identity, self._layout.mark(service))}
-                taken = causes.shut_out(service, own, self._plan.ports)
+                taken = self._shut_out(service, identity)
                 if taken is not None:
                     raise taken
             if self._clock() >= deadline:
@@ -150,6 +149,16 @@ class Boot:
                     f"the whole log: {log}",
                 )
             self._sleep(POLL_SECONDS)
+
+    def _shut_out(self, service: str, identity: Identity) -> PortTakenError | None:
+        """The error when somebody else holds a port of the service; a second look knows its newest process."""
+        taken = None
+        for _ in range(2):
+            own = {process.pid for process in processes.members(identity, self._layout.mark(service))}
+            taken = causes.shut_out(service, own, self._plan.ports)
+            if taken is None:
+                return None
+        return taken
 
     def _check_alive(self, service: str, identity: Identity) -> None:
         code = processes.exit_code(identity)

@@ -31,7 +31,11 @@ def played() -> tuple[Any, list[tuple[list[str], dict[str, Any]]]]:
     def start_raylet(gcs: str, redis_password: str | None = None) -> None:
         services.start_ray_process(["raylet", gcs, str(redis_password)], "raylet")
 
-    services = SimpleNamespace(start_ray_process=start_ray_process, start_raylet=start_raylet)
+    services = SimpleNamespace(
+        start_ray_process=start_ray_process,
+        start_raylet=start_raylet,
+        find_gcs_addresses=lambda: {"127.0.0.1:6379"},
+    )
     return services, started
 
 
@@ -53,6 +57,12 @@ def test_rays_processes_do_not_show_the_password(environment: dict[str, str]) ->
     ]
 
 
+def test_workers_that_outlived_the_head_do_not_keep_it_from_starting(environment: dict[str, str]) -> None:
+    services, _ = played()
+    prepare(HEAD, services, environment)
+    assert services.find_gcs_addresses() == set()
+
+
 def test_other_nodes_and_other_labs_need_none(environment: dict[str, str]) -> None:
     worker = ["ray", "start", "--address=ray-head:6379"]
     for argv, given in ((worker, environment), (HEAD, {})):
@@ -67,4 +77,5 @@ def test_the_pinned_ray_has_what_is_replaced() -> None:
     services = pytest.importorskip("ray._private.services")
     assert "env_updates" in inspect.signature(services.start_ray_process).parameters
     assert "redis_password" in inspect.signature(services.start_raylet).parameters
+    assert callable(services.find_gcs_addresses)
     assert "--redis_password=" in inspect.getsource(services.start_gcs_server)
