@@ -151,7 +151,7 @@ class Boot:
             self._sleep(POLL_SECONDS)
 
     def _shut_out(self, service: str, identity: Identity) -> PortTakenError | None:
-        """The error when somebody else holds a port of the service; a second look knows its newest process."""
+        """The error when somebody else holds a port of the service, also at a second look."""
         taken = None
         for _ in range(2):
             own = {process.pid for process in processes.members(identity, self._layout.mark(service))}
