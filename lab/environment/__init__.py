@@ -39,6 +39,7 @@ MODULES: dict[str, dict[str, str]] = {
         "psutil": "psutil",
         "python_on_whales": "python-on-whales",
         "rich": "rich",
+        "yaml": "pyyaml",
     },
     "local": {
         "flask": "flask",
