@@ -51,7 +51,12 @@ def forget_workers(services: Any) -> None:
 
     On one machine Ray finds their processes, takes them for a cluster that runs already, and refuses.
     """
-    services.find_gcs_addresses = set
+
+    def nobody() -> set[str]:
+        return set()
+
+    nobody.cache_clear = lambda: None  # type: ignore[attr-defined]
+    services.find_gcs_addresses = nobody
 
 
 def prepare(argv: list[str], services: Any, environment: Mapping[str, str] = os.environ) -> list[str]:

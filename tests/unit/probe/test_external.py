@@ -61,6 +61,7 @@ def test_workers_that_outlived_the_head_do_not_keep_it_from_starting(environment
     services, _ = played()
     prepare(HEAD, services, environment)
     assert services.find_gcs_addresses() == set()
+    services.find_gcs_addresses.cache_clear()
 
 
 def test_other_nodes_and_other_labs_need_none(environment: dict[str, str]) -> None:
