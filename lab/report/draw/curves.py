@@ -58,7 +58,7 @@ def _metric(axes: Any, tale: Tale, metric: Metric) -> None:
         fault_line(axes, last + 0.5)
     axes.set_title(metric.name)
     axes.set_xlabel(tale.epoch_key)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.margins(x=0.03, y=0.08)
 
 

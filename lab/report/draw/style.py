@@ -103,7 +103,10 @@ def fault_line(axes: Any, at: float = 0.0, *, label: str = "") -> None:
     named = {} if label else {"label": "fault"}
     axes.axvline(at, color=FAULT, linewidth=1.4, linestyle=(0, (4, 2)), zorder=5, **named)
     if label:
+        left, right = axes.get_xlim()
+        late = at > left + 0.6 * (right - left)
         axes.annotate(
-            label, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(3, 2), textcoords="offset points",
-            color=FAULT, fontsize=8.5, va="bottom", ha="left", annotation_clip=False,
+            label, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(-3 if late else 3, 2),
+            textcoords="offset points", color=FAULT, fontsize=8.5, va="bottom",
+            ha="right" if late else "left", annotation_clip=False,
         )  # fmt: skip

@@ -84,8 +84,6 @@ def _view(axes: Any, tale: Tale, lanes: dict[str, int], left: float, right: floa
             facecolor="#F1F1F1", edgecolor=QUIET, hatch="xxx", linewidth=0.8, zorder=2,
             label="node down" if down.lost else "fault lasts",
         )  # fmt: skip
-    if tale.fault is not None:
-        fault_line(axes, 0.0, label=f"fault: {tale.fault['kind']} {tale.fault['target']}")
     for row in list(rows.values())[:-1]:
         axes.axhline(row, color="#D4D7DC", linewidth=0.8, zorder=0)
     total = sum(lanes.values())
@@ -94,6 +92,8 @@ def _view(axes: Any, tale: Tale, lanes: dict[str, int], left: float, right: floa
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlim(left - 0.01 * width, right + 0.01 * width)
+    if tale.fault is not None:
+        fault_line(axes, 0.0, label=f"fault: {tale.fault['kind']} {tale.fault['target']}")
     axes.set_xlabel("seconds after the fault" if tale.fault else "seconds after the start of training")
 
 
@@ -160,7 +160,7 @@ def draw_ranks(tale: Tale) -> Any:
     if tale.fault is not None:
         fault_line(axes)
     axes.set_ylim(0, max(counts) + 0.6)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.set_ylabel("ranks")
     axes.set_xlabel("seconds after the fault" if tale.fault else "seconds after the start of training")
     return drawn
