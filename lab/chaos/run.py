@@ -36,6 +36,9 @@ AHEAD_SECONDS = 8.0
 END_SECONDS = 10.0
 """A job that will have ended after so long is left in peace: a fault needs some time to be felt."""
 
+UNDO_TRIES = 2
+"""A revert that failed is tried so many times more: with a service down nothing else could follow."""
+
 COUNTED = 1000
 """Steps of a plan that are counted to compare them with what a job survives."""
 
@@ -157,7 +160,15 @@ class Chaos:
             if not isinstance(error, LabError):
                 raise
         else:
+            self._undo(injection)
             self._done.append(Done(step, aim.target, injection.record(), injection.problems))
+
+    def _undo(self, injection: Injection) -> None:
+        """Where the revert failed, try again: on a busy machine a node may not start at once."""
+        for _ in range(UNDO_TRIES):
+            if injection.problems:
+                self._tell("undone again", injection.problems[0].splitlines()[0])
+                injection.undo_again()
 
     def _take_aim(self, fault: Fault, step: Step) -> Aim:
         """What the step hits: the target it names, else the node of the rank that its share falls on."""

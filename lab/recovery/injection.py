@@ -100,6 +100,15 @@ class Injection:
         if log.problem:
             timeline.tell("problem fault", None, log.problem)
 
+    def undo_again(self) -> None:
+        """Try the revert once more, after one that failed: `record` and `problems` tell how this one went."""
+        self._revert = Revert(self._fault, self._scene, self._clock)
+        self._revert.finish()
+        if self._revert.done_at is not None:
+            self._journal.drop(self._entry)
+            fault = LoggedFault(self._fault.kind.name, self._target, self.at)
+            FaultLog(self._lab.store, self._watch.submission_id, fault).record(self._revert.done_at)
+
     @property
     def problems(self) -> tuple[str, ...]:
         """What a receipt has to know of the revert."""

@@ -21,6 +21,7 @@ from lab.faults import FAULTS, Scene
 from lab.faults.kill import Kill
 from lab.recovery import RECEIPTS_PREFIX, Moment
 from lab.recovery.control import Control
+from lab.recovery.journal import Journal
 from lab.topology import LabSpec
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
@@ -248,6 +249,45 @@ def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: 
     result = chaos(world, steps("stop", "kill"))
 
     assert verdicts(result) == ["nothing answers", "recovered"]
+
+
+def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hard(Kill):
+        tried = 0
+
+        def revert(self, scene: Scene) -> None:
+            Hard.tried += 1
+            if Hard.tried < 3:
+                raise ServiceError("the machine is too busy")
+            super().revert(scene)
+
+    Training(world, epochs=LONG)
+    monkeypatch.setitem(FAULTS, "stop", Hard)
+
+    result = chaos(world, steps("stop", "kill"))
+
+    assert verdicts(result) == ["recovered", "recovered"]
+    assert len(texts(world, "undone again")) == 2
+    assert Journal(world.runtime.folder()).lasting() == ()
+
+
+def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impossible(Kill):
+        def revert(self, scene: Scene) -> None:
+            raise ServiceError("the machine is too busy")
+
+    Training(world, epochs=LONG)
+    monkeypatch.setitem(FAULTS, "stop", Impossible)
+    monkeypatch.setattr("lab.chaos.waiting.STEADY_SECONDS", 15.0)
+
+    result = chaos(world, steps("stop", "kill"))
+
+    receipt = result.steps[0].receipt
+    assert receipt
+    assert (receipt.verdict.value, receipt.fault.reverted_at) == ("failed", None)
+    assert receipt.problems == ("the fault could not be reverted: the machine is too busy",)
+    assert "did not get healthy" in result.problems[0]
+    assert [entry.kind for entry in Journal(world.runtime.folder()).lasting()] == ["kill"]
 
 
 def test_checkpoints_that_are_gone_or_changed_are_lost(world: World) -> None:
