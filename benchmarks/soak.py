@@ -16,6 +16,7 @@ from lab.chaos import ChaosResult, random_plan, run_chaos
 from lab.errors import LabError
 from lab.faults import Scope, catalogue
 from lab.lab import Lab
+from lab.receipt.checks import OVER
 from lab.recovery import Moment
 from lab.runtime.base import Runtime
 
@@ -91,7 +92,7 @@ def possible_faults(runtime: Runtime) -> tuple[str, ...]:
 
 
 def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[str] = ()) -> dict[str, Any]:
-    """Chaos in a lab of its own for so many minutes; the figures as JSON."""
+    """Chaos in a lab of its own for so many minutes; the figures as JSON. Ctrl-C ends it earlier."""
     begin = time.time()
     with own_lab(f"soak-{runtime}", runtime=runtime) as lab:
         chosen = tuple(kinds) or possible_faults(lab.runtime)
@@ -105,6 +106,8 @@ def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[s
             _round(lab, this, chosen, every, seed, left, story.moment)
             rounds.append(this)
             say(this.line)
+            if this.result is not None and this.result.interrupt is not None:
+                break
             epochs = _next_epochs(this, min(ROUND_SECONDS, began + 60 * minutes - time.time()))
         return figures(rounds, first, time.time() - began, chosen)
 
@@ -124,7 +127,7 @@ def _round(
         asked = {"epochs": str(this.epochs), "workers": str(this.ranks), "max-failures": "-1"}
         this.job = lab.submit_workload("digits", asked).submission_id
         this.result = run_chaos(lab, plan, tell, job=this.job)
-        if this.result.status not in ("SUCCEEDED", "FAILED", "STOPPED"):
+        if this.result.status not in OVER:
             lab.jobs.stop(this.job)
     except LabError as error:
         this.problem = f"{type(error).__name__}: {error.message}"
