@@ -53,7 +53,7 @@ of the host's memory, would be counted once per node."""
 
 CALLBACKS = (
     "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu,raylab_probe.intact.Intact"
-    ",raylab_probe.standby.Standby,raylab_probe.elastic.Elastic"
+    ",raylab_probe.standby.Standby,raylab_probe.elastic.Elastic,raylab_probe.teardown.Teardown"
 )
 
 METRICS_PORTS = {
