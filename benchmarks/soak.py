@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from benchmarks.leaks import Idle, idle
 from benchmarks.measure import own_lab, say
-from lab.chaos import ChaosResult, random_plan, run_chaos
+from lab.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.errors import LabError
 from lab.faults import Scope, catalogue
 from lab.lab import Lab
@@ -20,11 +22,12 @@ from lab.receipt.checks import OVER
 from lab.recovery import Moment
 from lab.runtime.base import Runtime
 
-ROUND_SECONDS = 240.0
-"""How long a job should train: then comes the next one, and the lab is looked at while it is idle."""
+ROUND_SECONDS = 300.0
+"""How long faults come to one job: then it ends, and the lab is looked at while it is idle."""
 
 LEAST_EPOCHS, MOST_EPOCHS = 30, 2000
-FIRST_EPOCHS = 150
+FIRST_EPOCHS = 60
+MOST_FAULTS = 100_000
 
 
 @dataclass
@@ -99,12 +102,18 @@ def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[s
         say(f"lab {lab.name} is up after {time.time() - begin:.0f} s; faults: {', '.join(chosen)}")
         first, began = idle(lab), time.time()
         story, epochs = Story(began), FIRST_EPOCHS
+        drawn = random_plan(chosen, every=every, seed=seed, limit=MOST_FAULTS).steps()
+        bag: list[Step] = []
         rounds: list[Round] = []
         while (left := began + 60 * minutes - time.time()) > 0:
             story.number = len(rounds) + 1
+            seconds = min(ROUND_SECONDS, left)
+            bag += islice(drawn, max(0, math.ceil(seconds / every) - len(bag)))
             this = Round(story.number, 2 - len(rounds) % 2, epochs)
-            _round(lab, this, chosen, every, seed, left, story.moment)
+            steps = tuple(replace(step, at=number * every) for number, step in enumerate(bag, 1))
+            _round(lab, this, Plan(written=steps, seconds=seconds), story.moment)
             rounds.append(this)
+            bag = bag[len(this.result.steps) if this.result else 1 :]
             say(this.line)
             if this.result is not None and this.result.interrupt is not None:
                 break
@@ -112,17 +121,8 @@ def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[s
         return figures(rounds, first, time.time() - began, chosen)
 
 
-def _round(
-    lab: Lab,
-    this: Round,
-    kinds: Sequence[str],
-    every: float,
-    seed: int,
-    seconds: float,
-    tell: Callable[[Moment], None],
-) -> None:
+def _round(lab: Lab, this: Round, plan: Plan, tell: Callable[[Moment], None]) -> None:
     """One job to its end, and the lab whole again; what prevents that is noted."""
-    plan = random_plan(kinds, every=every, seed=seed + this.number, seconds=seconds)
     try:
         asked = {"epochs": str(this.epochs), "workers": str(this.ranks), "max-failures": "-1"}
         this.job = lab.submit_workload("digits", asked).submission_id

@@ -117,7 +117,8 @@ class Chaos:
         for number, step in enumerate(self._plan.steps(), 1):
             self._waiting.until(began + step.at)
             why = self._waiting.steady(self._last_over())
-            if self._waiting.over:
+            late = self._plan.seconds is not None and self._clock() - began > self._plan.seconds
+            if self._waiting.over or late:
                 return
             if why:
                 self._problem(f"no more faults from number {number} on: {why}")

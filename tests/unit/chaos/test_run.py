@@ -151,6 +151,17 @@ def test_a_fault_comes_once_training_goes_on_from_the_one_before(world: World) -
     assert verdicts(result) == ["recovered", "recovered"]
 
 
+def test_nothing_is_injected_after_the_time_is_over_though_the_faults_took_longer(world: World) -> None:
+    Training(world, epochs=LONG, takeover=6.0)
+
+    result = chaos(world, steps(*["kill"] * 20, every=1.0, seconds=20.0))
+
+    begun = [s.receipt.fault.at - result.began for s in result.injected if s.receipt]
+    assert 2 <= len(begun) <= 3
+    assert max(begun) <= 20
+    assert result.good
+
+
 def test_the_last_healthy_worker_is_spared(world: World) -> None:
     world.runtime.down()
     world.runtime.up(LabSpec(workers=1, cpus_per_worker=2))
