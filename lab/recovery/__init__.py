@@ -49,18 +49,18 @@ def inject(
         raise RefusedError(f"job {job.submission_id} has ended ({job.status})", "submit another one")
     watch = Watch(lab, job.submission_id, clock)
     request = replace(request, target=target)
-    aim = wait_for_the_moment(watch, request, fault.kind, on_moment, clock, sleep)
-    injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
-    if not wait:
-        injection.run(to_the_end=False)
-        injection.check()
-        return Outcome(injection.record(), None)
     sampler = Sampler(lab)
-    sampler.start()
+    if wait:
+        sampler.start()
     try:
-        injection.run(to_the_end=True)
+        aim = wait_for_the_moment(watch, request, fault.kind, on_moment, clock, sleep)
+        injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
+        injection.run(to_the_end=wait)
     finally:
         samples = sampler.stop()
+    if not wait:
+        injection.check()
+        return Outcome(injection.record(), None)
     second = None
     if fault.kind.scope is Scope.CLUSTER and died(watch) and lab.runtime.spec().gcs_ft:
         second = resubmit(lab, watch, on_moment, clock, sleep)

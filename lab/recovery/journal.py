@@ -81,7 +81,8 @@ class Journal:
                 continue
             if entry in left:
                 raise RefusedError(
-                    f"{entry.kind} of {target} was left by a labctl that died", "undo it first: labctl heal"
+                    f"{target} is still under the fault {entry.kind} of a labctl that has ended",
+                    "undo it first: labctl heal",
                 )
             raise RefusedError(
                 f"{target} is under the fault {entry.kind} of another labctl (process {entry.pid})",

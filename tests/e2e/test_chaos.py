@@ -11,8 +11,9 @@ import pytest
 from lab.errors import UnsupportedError
 from lab.topology import HEAD, State
 from tests.e2e.chaos import ChaosTests
-from tests.e2e.harness import Bench, Shell, eventually
+from tests.e2e.harness import Bench, Shell
 from tests.e2e.receipts import assert_valid
+from tests.waiting import eventually
 
 ELSEWHERE = ("partition", "slow-network", "oom", "disk-full")
 """Faults of what nodes do not have of their own here."""

@@ -200,7 +200,7 @@ def status(app: App, check: bool) -> None:
     nodes, running, problems = cluster(lab, seen)
     left = app.core.left_behind(lab) if seen.up else ()
     problems += tuple(
-        f"the fault {entry.kind} of {entry.target} was left by a labctl that died: `labctl heal` undoes it"
+        f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
         for entry in left
     )
     if app.out.json_wanted:
