@@ -1,6 +1,6 @@
-"""The end of a broken attempt does not end the training: RAY_TRAIN_CALLBACKS=...,raylab_probe.teardown.Teardown
+"""A broken attempt does not end the training: RAY_TRAIN_CALLBACKS=...,raylab_probe.teardown.Teardown
 
-Before a new attempt Ray Train (2.60) shuts the process groups of the old one down, in order, and bears it when
+Before a new attempt Ray Train (2.60) shuts down the process groups of the old one, in order, and bears it if
 a rank has crashed. A rank that Ray itself has killed because its node ran out of memory raises another error
 there, `OutOfMemoryError`, which ends the training although `FailureConfig` allows another attempt. Here such
 an error counts as what it is: one more sign that the old attempt is dead. The classes used here are internal
