@@ -26,7 +26,7 @@ from lab.environment.progress import PipProgress, Progress, pinned
 from lab.errors import SetupError
 
 FREE_GB = {"cli": 0.2, "local": 3.0, "report": 0.3, "test": 0.3}
-"""Free space that a group needs: measured 0.1, 2.1, 0.15 and 0.2 GB installed, and pip's downloads on the way."""
+"""Free space that a group needs: measured 0.1, 2.1, 0.15 and 0.2 GB installed, and pip's downloads before."""
 
 FREE_GB_CUDA = 9.0
 """The same with torch's CUDA build: 2.7 GB of wheels (on PyPI, torch 2.13.0), unpacked about twice that."""
