@@ -55,7 +55,7 @@ class Feature(str, Enum):
     """A small disk for temporary files, SCRATCH: when it is full, nothing else is."""
 
 
-SCRATCH = "/scratch"
+SCRATCH = "/var/tmp"
 """Where a node has its scratch disk, on runtimes with Feature.SCRATCH_DISK; TMPDIR names it too."""
 
 
