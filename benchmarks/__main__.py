@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 
 from benchmarks import false_deaths, recovery, soak, startup
 from benchmarks.measure import table
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10, help="for false-deaths and soak")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its labs are taken down then, too
     if args.what == "false-deaths":
         false_deaths.main(args.minutes)
         return

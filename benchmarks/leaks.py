@@ -35,9 +35,15 @@ for folder, _, files in os.walk("/tmp"):
             size += os.lstat(os.path.join(folder, file)).st_size
         except OSError:
             pass
-print(len(names), size)
+memory = 0
+for name in names:
+    try:
+        memory += int(open("/proc/" + name + "/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        pass
+print(len(names), size, memory)
 """
-"""Counts processes and the bytes below /tmp in a container."""
+"""Counts processes, the bytes below /tmp and the processes' resident memory in a container."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Idle:
     processes: Mapping[str, int]
     """Service -> how many."""
     memory_bytes: Mapping[str, int]
-    """Service -> of all its processes together."""
+    """Service -> of all its processes together; in containers of the nodes alone."""
     disk_bytes: Mapping[str, int]
     """`objects` in the store (checkpoints, ledgers, receipts), `logs`, `ray` (its session), `rest`."""
     faults_left: tuple[str, ...]
@@ -82,10 +88,13 @@ def idle(lab: Lab) -> Idle:
             break
     status = lab.status()
     usage = lab.runtime.usage([service.service for service in status.services])
+    memory = {name: used.memory_bytes for name, used in usage.items() if used.memory_bytes}
+    if lab.runtime.kind == "compose":
+        memory = {service: bytes_ for service, (_, _, bytes_) in _inside(lab).items()}
     return Idle(
         at=time.time(),
         processes=looks[-1],
-        memory_bytes={name: used.memory_bytes for name, used in usage.items() if used.memory_bytes},
+        memory_bytes=memory,
         disk_bytes=_disk(lab),
         faults_left=tuple(entry.name for entry in Journal(lab.runtime.folder()).lasting()),
         ill=tuple(
@@ -98,7 +107,7 @@ def idle(lab: Lab) -> Idle:
 
 def _processes(lab: Lab) -> dict[str, int]:
     if lab.runtime.kind == "compose":
-        return {service: count for service, (count, _) in _inside(lab).items()}
+        return {service: count for service, (count, _, _) in _inside(lab).items()}
     found: Counter[str] = Counter()
     for process in psutil.process_iter():
         try:
@@ -115,7 +124,7 @@ def _disk(lab: Lab) -> dict[str, int]:
     objects = sum(entry.size for entry in lab.store.list())
     logs = size(folder / "logs")
     if lab.runtime.kind == "compose":
-        ray, kept = sum(bytes_ for _, bytes_ in _inside(lab).values()), 0
+        ray, kept = sum(bytes_ for _, bytes_, _ in _inside(lab).values()), 0
     else:
         ray, kept = sum(size(path) for path in _sessions(folder)), size(folder / "objects")
     return {"objects": objects, "logs": logs, "ray": ray, "rest": max(0, size(folder) - logs - kept)}
@@ -134,8 +143,8 @@ def _sessions(folder: Path) -> set[Path]:
     return found
 
 
-def _inside(lab: Lab) -> dict[str, tuple[int, int]]:
-    """Node -> how many processes its container has, and the bytes below its /tmp."""
+def _inside(lab: Lab) -> dict[str, tuple[int, int, int]]:
+    """Node -> how many processes its container has, the bytes below its /tmp, the memory of the processes."""
     found = {}
     for service in lab.status().services:
         if not is_node(service.service):
@@ -144,9 +153,9 @@ def _inside(lab: Lab) -> dict[str, tuple[int, int]]:
             ended = lab.runtime.execute(service.service, ["python", "-c", INSIDE])
         except LabError:
             continue
-        words = ended.output.split()[-2:]
-        if ended.exit_code == 0 and len(words) == 2:
-            found[service.service] = (int(words[0]), int(words[1]))
+        words = ended.output.split()[-3:]
+        if ended.exit_code == 0 and len(words) == 3:
+            found[service.service] = (int(words[0]), int(words[1]), int(words[2]))
     return found
 
 
