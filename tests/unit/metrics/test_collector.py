@@ -9,6 +9,7 @@ import pytest
 
 from lab.cluster import Node
 from lab.errors import ClusterError
+from lab.faults import FAULTS
 from lab.jobs import Job
 from lab.metrics.collector import FAULT_SHOWN_SECONDS, STATUSES, LabCollector
 from lab.metrics.follower import STALE_SECONDS, Follower
@@ -140,7 +141,7 @@ def test_a_fault_is_active_until_it_is_reverted_or_its_node_is_back_and_never_to
 
 
 def test_every_kind_of_fault_is_counted_from_nought(lab: Lab) -> None:
-    assert lab.samples()["raylab_faults"] == {("kill",): 0.0, ("stop",): 0.0, ("pause",): 0.0}
+    assert lab.samples()["raylab_faults"] == {(kind,): 0.0 for kind in FAULTS}
     lab.store = StoreView((), (LASTS, dataclasses.replace(LASTS, at=1.0, reverted_at=2.0)))
     samples = lab.samples()
     assert samples["raylab_faults"]["kill",] == 2.0
