@@ -8,11 +8,12 @@ that one's checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from lab.errors import NotFoundError, WaitTimeoutError
+from lab.errors import LabError, NotFoundError, WaitTimeoutError
 from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import Event
@@ -43,6 +44,9 @@ def resubmit(
     """
     run = watch.run
     job = lab.jobs.get(watch.submission_id)
+    if not job.final:  # for Ray it still runs, and what it held is held
+        with contextlib.suppress(LabError):
+            lab.jobs.stop(watch.submission_id)
     again = lab.jobs.submit_again(
         watch.submission_id,
         {RESUMES: watch.submission_id},

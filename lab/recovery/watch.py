@@ -10,6 +10,7 @@ from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import Event, History, Run, RunAttempt
+from lab.topology import HEAD
 
 POLL_SECONDS = 0.25
 """Pause between two looks at the ledger."""
@@ -52,17 +53,29 @@ class Watch:
                 self.job = self._lab.jobs.get(self.submission_id)
                 self._nodes_at = now
                 self._problems.pop("ray", None)
+                if self._driver_lost(self.job):
+                    self._gone(
+                        self.job, now, "the node of its entrypoint was lost, which Ray does not notice"
+                    )
             except NotFoundError:
                 if self.job is None:
                     raise
-                self._forgotten(self.job, now)
+                self._gone(self.job, now, "the new head does not know it")
             except ClusterError as error:
                 self._problems["ray"] = f"Ray did not answer: {error.message}"
 
-    def _forgotten(self, job: Job, now: float) -> None:
-        """Ray knows the job no more: its head was lost, and had no memory outside of it."""
+    def _driver_lost(self, job: Job) -> bool:
+        """Whether the job's entrypoint ran on a node that is dead, although Ray says that it goes on.
+
+        So it is (ray 2.60) when a head comes back with its state: its jobs stay RUNNING for ever.
+        """
+        dead = {node.node_id for node in self.nodes if not node.alive and node.service == HEAD}
+        return not job.final and job.node_id in dead
+
+    def _gone(self, job: Job, now: float, why: str) -> None:
+        """The job died with its head."""
         if not job.final:
-            message = f"the head was lost, and with it job {self.submission_id}: the new one does not know it"
+            message = f"the head was lost, and with it job {self.submission_id}: {why}"
             self.job = replace(job, status="FAILED", message=message, ended_at=now)
         self._nodes_at = now
         self._problems.pop("ray", None)
