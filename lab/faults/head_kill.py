@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lab.errors import ServiceError
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
 from lab.receipt.expected import Expected
 from lab.topology import State, is_worker
@@ -39,7 +40,13 @@ class HeadKill(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. Without a memory outside of the head its workers belong to no cluster."""
         runtime = scene.runtime
-        runtime.start(scene.target)
+        for last in (False, False, True):  # on a busy machine Ray may give a start up
+            try:
+                runtime.start(scene.target)
+                break
+            except ServiceError:
+                if last:
+                    raise
         patience = REJOIN_SECONDS if runtime.spec().gcs_ft else 0.0
         deadline = self._clock() + patience
         while (lost := self._lost(scene)) and self._clock() < deadline:

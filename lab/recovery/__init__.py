@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from lab.errors import RefusedError
+from lab.errors import LabError, RefusedError
 from lab.faults import Scene, Scope, find_fault
 from lab.lab import Lab
 from lab.recovery.control import run_control
@@ -62,9 +62,13 @@ def inject(
         injection.check()
         return Outcome(injection.record(), None)
     second = None
-    if fault.kind.scope is Scope.CLUSTER and died(watch) and lab.runtime.spec().gcs_ft:
-        second = resubmit(lab, watch, on_moment, clock, sleep)
-    receipt = prove(lab, watch, injection.record(), injection.problems, second=second)
+    found = list(injection.problems)
+    if fault.kind.scope is Scope.CLUSTER and not found and died(watch) and lab.runtime.spec().gcs_ft:
+        try:
+            second = resubmit(lab, watch, on_moment, clock, sleep)
+        except LabError as error:
+            found.append(f"the job could not be submitted again: {error.message}")
+    receipt = prove(lab, watch, injection.record(), found, second=second)
     problems = [keep(lab, receipt), keep_samples(lab, receipt, samples)]
     if control:
         compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
