@@ -25,7 +25,7 @@ class ChaosTests:
 
     FAULTS: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     """Fault -> its parameters, in their order."""
-    EPOCHS: ClassVar[int] = 300
+    EPOCHS: ClassVar[int] = 160
 
     @pytest.fixture
     def shell(self) -> Shell:

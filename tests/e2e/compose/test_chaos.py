@@ -25,7 +25,7 @@ class TestChaos(ChaosTests):
         "s3-down": {"for": 5},
         "checkpoint-corrupt": {},
     }
-    EPOCHS = 240
+    EPOCHS = 110
 
     @pytest.fixture
     def shell(self, box: ContainerBench) -> Shell:
