@@ -52,25 +52,6 @@ class TestHead:
         assert receipt["attempts"][-1]["first_epoch"] > 3
         assert receipt["attempts"][-1]["last_epoch"] == 30
 
-    def test_a_job_whose_entrypoint_is_on_a_worker_goes_on(self, lasting: ContainerBench) -> None:
-        job = str(
-            lasting.labctl(
-                "submit",
-                "digits",
-                "--num-cpus",
-                "1",
-                "--detach",
-                "--json",
-                "-p",
-                "epochs=60",
-                "-p",
-                "batch-size=4",
-            ).document["submission_id"]
-        )
-        receipt = self.lose_the_head(lasting, job)
-        assert receipt["verdict"] in ("recovered", "as-expected"), receipt
-        assert receipt["job"] == {"submission_id": job, "status": "SUCCEEDED", "resubmitted_as": None}
-
     @staticmethod
     def lose_the_head(bench: ContainerBench, job: str) -> Any:
         """The receipt of a head that was killed while the job trained; the lab is whole again."""
