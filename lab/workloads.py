@@ -150,3 +150,11 @@ def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:
 
 def _article(kind: str) -> str:
     return {"int": "a whole number", "float": "a number"}.get(kind, "text")
+
+
+def workload_folder(name: str) -> Path | None:
+    """The folder of the workload called `name`; None where there is no such workload, or no name."""
+    try:
+        return find_workload(name).folder if name else None
+    except NotFoundError:
+        return None

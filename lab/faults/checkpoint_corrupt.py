@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.faults.base import FaultKind, Scope
-from lab.faults.damage import Damage, largest
+from lab.faults.damage import Damage
 from lab.objectstore.base import Store, StoredObject
 from lab.receipt.expected import Expected
 
@@ -24,10 +24,6 @@ class CheckpointCorrupt(Damage):
         revert="the file gets its content back",
         expected=Expected.CHECKPOINT_DAMAGED,
     )
-
-    def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
-        """See Damage.choose."""
-        return largest(entries)
 
     def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
         """See Damage.damage."""

@@ -86,18 +86,14 @@ class Damage(Fault):
             holder.put(key, data)
         store.delete_prefix(f"{memo['kept']}/")
 
-    @abstractmethod
     def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
-        """Which files of the checkpoint are to be damaged."""
+        """Which files of the checkpoint are to be damaged: the largest, as a rule that with the weights."""
+        biggest = max(entries, key=lambda entry: (entry.size, entry.key), default=None)
+        return [biggest] if biggest is not None and biggest.size else []
 
     @abstractmethod
     def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
         """Damage these files."""
-
-
-def largest(entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
-    """The largest file that is not empty, as a rule the one with the weights."""
-    return [max(entries, key=lambda entry: (entry.size, entry.key))] if any(e.size for e in entries) else []
 
 
 def newest(store: Store, scene: Scene) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from lab.ledger import CommittedCheckpoint
+from lab.ledger import CommittedCheckpoint, RunAttempt
 from lab.receipt import checks
 from lab.receipt.case import Case
 from lab.receipt.checks import NO_LEDGER, NO_TAKEOVER, OVER, RESUMED, Answer
@@ -42,19 +42,27 @@ def finished_or_clear(case: Case) -> Answer:
     return clear, f"the job failed; its error names the store{' ' if clear else ' nowhere '}: {_last(said)}"
 
 
-def rank_fault(case: Case) -> Answer:
-    """The attempt ended because of the fault, after at least one checkpoint."""
+def _hit(case: Case) -> tuple[RunAttempt | None, str]:
+    """The attempt that the fault hit after at least one checkpoint; None and why, where there is none."""
     if case.run is None:
         return None, NO_LEDGER
     if case.hit is None:
         return None, checks.not_hit(case)
     if not case.before_fault:
         return None, "no checkpoint had been committed before the fault"
-    if case.hit.failure_detected_at is None:
-        return None, f"attempt {case.hit.number} went on undisturbed; nothing had to recover"
-    after = case.hit.failure_detected_at - case.fault.at
+    return case.hit, ""
+
+
+def rank_fault(case: Case) -> Answer:
+    """The attempt ended because of the fault, after at least one checkpoint."""
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
+    if hit.failure_detected_at is None:
+        return None, f"attempt {hit.number} went on undisturbed; nothing had to recover"
+    after = hit.failure_detected_at - case.fault.at
     return True, (
-        f"{case.fault.kind} on {case.fault.target} in attempt {case.hit.number}, after "
+        f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after "
         f"{checks.count(len(case.before_fault), 'checkpoint')}; Ray Train acted on it after {after:.1f} s"
     )
 
@@ -115,12 +123,9 @@ def intact_checkpoint(case: Case) -> Answer:
 def store_fault(case: Case) -> Answer:
     """The store was away, or slow, while the job trained."""
     fault = case.fault
-    if case.run is None:
-        return None, NO_LEDGER
-    if case.current is None or case.hit is None:
-        return None, checks.not_hit(case)
-    if not case.before_fault:
-        return None, "no checkpoint had been committed before the fault"
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
     lasted = "" if fault.reverted_at is None else f" for {fault.reverted_at - fault.at:.1f} s"
     if fault.expected is Expected.STORE_AWAY:
         if not fault.store_refusals:
@@ -131,24 +136,21 @@ def store_fault(case: Case) -> Answer:
     if fault.kind == "s3-slow" and fault.slowest_read < SLOW_SHARE * delay:
         return None, f"labctl's slowest look took {fault.slowest_read:.2f} s: the store was not slow"
     measured = f"; labctl's slowest look took {fault.slowest_read:.2f} s" if fault.kind == "s3-slow" else ""
-    return True, f"{fault.kind} on {fault.target}{lasted} in attempt {case.hit.number}{measured}"
+    return True, f"{fault.kind} on {fault.target}{lasted} in attempt {hit.number}{measured}"
 
 
 def head_fault(case: Case) -> Answer:
     """The head was lost while the job trained, and another took its place."""
-    if case.run is None:
-        return None, NO_LEDGER
-    if case.hit is None:
-        return None, checks.not_hit(case)
-    if not case.before_fault:
-        return None, "no checkpoint had been committed before the fault"
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
     fresh = [
         n for n in case.evidence.nodes
         if n.service == HEAD and n.alive and n.node_id != case.fault.node_id
     ]  # fmt: skip
     if not fresh:
         return None, f"Ray lists no new node of {HEAD}"
-    return True, f"{HEAD} was killed in attempt {case.hit.number}; a new one took its place"
+    return True, f"{HEAD} was killed in attempt {hit.number}; a new one took its place"
 
 
 def nothing_lost(case: Case) -> Answer:

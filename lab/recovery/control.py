@@ -7,16 +7,15 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import JobError, LabError, NotFoundError, RefusedError, WaitTimeoutError
+from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import History
 from lab.recovery.request import Moment, OnMoment
 from lab.recovery.watch import Watch, progress_name
-from lab.workloads import find_workload
+from lab.workloads import workload_folder
 
 if TYPE_CHECKING:
     from lab.receipt import Comparison, Curves
@@ -83,7 +82,7 @@ def run_control(
     _refuse_fixed_names(job_id, history)
     begin = clock()
     name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
-    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, _folder(job))
+    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, workload_folder(job.workload))
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
         ended = _follow(lab, control, job_id, history, on_moment, begin + timeout, clock, sleep)
@@ -169,11 +168,3 @@ def _refuse_resumed(job_id: str, original: History, control: History) -> None:
         other = next((r.uri for r in asked if r.uri is not None and r.uri not in given), None)
         if other is not None:
             raise RefusedError(f"the control run of job {job_id} began with the checkpoint {other}", OWN_NAME)
-
-
-def _folder(job: Job) -> Path | None:
-    """The folder of the workload that a job came from, or None."""
-    try:
-        return find_workload(job.workload).folder if job.workload else None
-    except NotFoundError:
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.cluster import places
@@ -143,13 +144,7 @@ class Injection:
 
     def _remember(self) -> None:
         """The fault is on disk, with all it needs to undo itself."""
-        entry = self._entry
-        self._journal.keep(
-            Entry(
-                entry.kind, entry.target, entry.job, entry.at, entry.pid, entry.started, entry.parameters,
-                dict(self._scene.memo),
-            )
-        )  # fmt: skip
+        self._journal.keep(replace(self._entry, memo=dict(self._scene.memo)))
 
     def _fired(self) -> float:
         """When the fault that was armed has acted, by the ledger. Raises WaitTimeoutError."""

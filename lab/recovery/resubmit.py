@@ -11,15 +11,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-from lab.errors import LabError, NotFoundError, WaitTimeoutError
-from lab.jobs import Job
+from lab.errors import LabError, WaitTimeoutError
 from lab.lab import Lab
 from lab.ledger import Event
 from lab.recovery.request import Moment, OnMoment
 from lab.recovery.watch import POLL_SECONDS, Watch
-from lab.workloads import find_workload
+from lab.workloads import workload_folder
 
 RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
 """Environment variable of a job: the name that its runs without a name get (see raylab_probe.resume)."""
@@ -50,7 +48,7 @@ def resubmit(
     again = lab.jobs.submit_again(
         watch.submission_id,
         {RESUMES: watch.submission_id},
-        _folder(job),
+        workload_folder(job.workload),
         environment={RESUME_VARIABLE: run.name} if run else {},
     )
     on_moment(
@@ -83,13 +81,6 @@ def joined(first: Watch, second: Watch) -> tuple[Event, ...]:
         if e.run in names and e.event != "run_started"
     ]
     return (*first.events, *later)
-
-
-def _folder(job: Job) -> Path | None:
-    try:
-        return find_workload(job.workload).folder if job.workload else None
-    except NotFoundError:
-        return None
 
 
 def died(watch: Watch) -> bool:
