@@ -90,7 +90,7 @@ class Chaos:
     def _wait_for_the_training(self) -> None:
         why = self._waiting.steady(0.0)
         job = self._watch.job
-        if self._waiting.over and job is not None:
+        if self._watch.over and job is not None:
             raise RefusedError(f"job {job.submission_id} has ended ({job.status}) before any fault", SUBMIT)
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
@@ -118,7 +118,7 @@ class Chaos:
             self._waiting.until(began + step.at)
             why = self._waiting.steady(self._last_over())
             late = self._plan.seconds is not None and self._clock() - began > self._plan.seconds
-            if self._waiting.over or late:
+            if self._watch.over or late:
                 return
             if why:
                 self._problem(f"no more faults from number {number} on: {why}")
@@ -127,7 +127,7 @@ class Chaos:
                 self._inject(number, step)
             except LabError as error:
                 self._watch.poll()
-                if self._waiting.over:
+                if self._watch.over:
                     return
                 self._done.append(Done(step, step.target, skipped=error.message))
                 self._tell("left out", f"{number}. {step.kind}: {error.message}")

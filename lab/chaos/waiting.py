@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Callable
 from itertools import pairwise
 
-from lab.errors import LabDownError
+from lab.errors import LabDownError, WaitTimeoutError
 from lab.lab import Lab
 from lab.ledger import EPOCH_KEYS
-from lab.recovery.injection import SETTLE_POLLS
-from lab.recovery.watch import POLL_SECONDS, Watch
+from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end
 
 STEADY_SECONDS = 300.0
 """How long training, and every service, gets to be well again after a fault, at least."""
@@ -33,15 +32,9 @@ class Waiting:
     ) -> None:
         self._lab, self._watch, self._clock, self._sleep = lab, watch, clock, sleep
 
-    @property
-    def over(self) -> bool:
-        """Whether the job has ended."""
-        job = self._watch.job
-        return job is not None and job.final
-
     def until(self, at: float) -> None:
         """Wait until then."""
-        while self._clock() < at and not self.over:
+        while self._clock() < at and not self._watch.over:
             self._look()
             self._sleep(min(POLL_SECONDS, max(0.0, at - self._clock())))
 
@@ -53,7 +46,7 @@ class Waiting:
         begin = self._clock()
         while True:
             self._look()
-            why = "" if self.over else self._unsteady(after)
+            why = "" if self._watch.over else self._unsteady(after)
             if not why:
                 return ""
             if self._clock() - begin >= self._patience():
@@ -62,15 +55,20 @@ class Waiting:
 
     def to_the_end(self) -> str:
         """Wait until the job has ended, and its ledger is complete; why it was given up, if so."""
-        settle, heard, since = SETTLE_POLLS, -1, self._clock()
-        while settle:
-            self._look()
-            settle -= self.over
+        heard, since = -1, self._clock()
+
+        def still_heard() -> None:
+            nonlocal heard, since
+            self._refuse_stopped()
             if len(self._watch.events) != heard:
                 heard, since = len(self._watch.events), self._clock()
             if self._clock() - since >= max(STALL_SECONDS, self._patience()):
-                return f"nothing was heard of the job for {self._clock() - since:.0f} s"
-            self._sleep(POLL_SECONDS)
+                raise WaitTimeoutError(f"nothing was heard of the job for {self._clock() - since:.0f} s")
+
+        try:
+            follow_to_end(self._watch, self._sleep, still_heard)
+        except WaitTimeoutError as error:
+            return error.message
         return ""
 
     def pace(self) -> float | None:
@@ -90,6 +88,9 @@ class Waiting:
 
     def _look(self) -> None:
         self._watch.poll()
+        self._refuse_stopped()
+
+    def _refuse_stopped(self) -> None:
         if self._watch.problems and not self._lab.status().up:
             raise LabDownError(
                 f"lab {self._lab.name} was stopped while chaos went on", "start it again: labctl up"

@@ -14,7 +14,7 @@ from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import History
 from lab.recovery.request import Moment, OnMoment
-from lab.recovery.watch import Watch, progress_name
+from lab.recovery.watch import Watch, follow_to_end, progress_name
 from lab.workloads import workload_folder
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ CONTROL_OF = "raylab_control_of"
 
 CONTROL_SECONDS = 3600.0
 """Deadline for a control run to end."""
-
-POLL_SECONDS = 0.5
-SETTLE_POLLS = 3
-"""Looks at the ledger after the job has ended: its last lines may still be on their way."""
 
 CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
 """In a run's name: a date, a count of seconds, a random id. Ray's own names have a date."""
@@ -122,26 +118,23 @@ def _follow(
 ) -> Job:
     """The control run once it has ended; its epochs are told. Raises WaitTimeoutError, RefusedError."""
     watch = Watch(lab, control, clock)
-    told = None
-    settling = SETTLE_POLLS
-    while True:
-        watch.poll()
+    told: float | None = None
+
+    def look() -> None:
+        nonlocal told
         _refuse_resumed(job_id, original, watch.history)
         last = watch.run.last if watch.run else None
         if last is not None and last.progress is not None and last.progress != told:
             told = last.progress
             on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {told}"))
-        if watch.job is not None and watch.job.final:
-            settling -= 1
-            if settling < 0:
-                return watch.job
         if clock() >= deadline:
             status = watch.job.status if watch.job else "unknown"
             raise WaitTimeoutError(
                 f"the undisturbed run {control} has not ended in time; it is {status}",
                 f"labctl job logs {control}",
             )
-        sleep(POLL_SECONDS)
+
+    return follow_to_end(watch, sleep, look)
 
 
 def _refuse_fixed_names(job_id: str, history: History) -> None:

@@ -16,7 +16,7 @@ from lab.recovery.request import FaultRequest, OnMoment
 from lab.recovery.revert import Revert
 from lab.recovery.timeline import Timeline
 from lab.recovery.trigger import Aim
-from lab.recovery.watch import POLL_SECONDS, Watch
+from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end
 from lab.topology import HEAD
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 JOB_SECONDS = 3600.0
 """Deadline for the job to end once it has recovered."""
-
-SETTLE_POLLS = 3
-"""Looks at the ledger after the job has ended: its last lines may still be on their way."""
 
 
 class Injection:
@@ -154,9 +151,8 @@ class Injection:
             fired = [e.at for e in self._watch.events if e.event == "fault_fired" and e.at >= self.at - 1.0]
             if fired:
                 return fired[-1]
-            over = self._watch.job is not None and self._watch.job.final
-            if over or self._clock() >= deadline:
-                why = "the job has ended" if over else f"{self._request.timeout:g} s have passed"
+            if self._watch.over or self._clock() >= deadline:
+                why = "the job has ended" if self._watch.over else f"{self._request.timeout:g} s have passed"
                 raise WaitTimeoutError(
                     f"{self._fault.kind.name} was armed on {self._target} and has not acted: {why}",
                     "an earlier epoch, a longer training, or a longer --timeout",
@@ -180,11 +176,8 @@ class Injection:
             if revert.done_at is not None:
                 timeline.tell("reverted", revert.done_at, f"{self._target} is healthy again")
                 log.record(revert.done_at)
-            job = self._watch.job
-            if reverted and job is not None and job.final:
-                for _ in range(SETTLE_POLLS):
-                    self._sleep(POLL_SECONDS)
-                    self._look()
+            if reverted and self._watch.over:
+                job = follow_to_end(self._watch, self._sleep, timeline.look)
                 timeline.tell("job_finished", job.ended_at, f"job {job.submission_id}: {job.status}")
                 return
             if reverted and not to_the_end:
@@ -202,7 +195,7 @@ class Injection:
             return elapsed >= self._duration
         if "first_report" in self.timeline.told or elapsed >= self._fault.patience:
             return True
-        if self._watch.job is not None and self._watch.job.final:
+        if self._watch.over:
             return True
         lost = self._fault.kind.scope is Scope.NODE and "node_dead" in self.timeline.told
         return lost and not self._rest_can_hold()

@@ -16,7 +16,7 @@ from lab.errors import LabError, WaitTimeoutError
 from lab.lab import Lab
 from lab.ledger import Event
 from lab.recovery.request import Moment, OnMoment
-from lab.recovery.watch import POLL_SECONDS, Watch
+from lab.recovery.watch import Watch, follow_to_end
 from lab.workloads import workload_folder
 
 RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
@@ -26,7 +26,7 @@ RESUMES = "raylab_resumes"
 """Metadata of such a job: the submission id of the one it goes on with."""
 
 END_SECONDS = 3600.0
-SETTLE_POLLS = 3
+"""Deadline for the job that goes on to end."""
 
 
 def resubmit(
@@ -58,16 +58,14 @@ def resubmit(
     )
     second = Watch(lab, again, clock)
     deadline = clock() + END_SECONDS
-    settle = SETTLE_POLLS
-    while settle:
-        second.poll()
-        if second.job is not None and second.job.final:
-            settle -= 1
+
+    def in_time() -> None:
         if clock() >= deadline:
             raise WaitTimeoutError(
                 f"job {again} has not ended after {END_SECONDS:g} s", f"labctl job logs {again}"
             )
-        sleep(POLL_SECONDS)
+
+    follow_to_end(second, sleep, in_time)
     return second
 
 

@@ -18,6 +18,9 @@ POLL_SECONDS = 0.25
 NODES_POLL_SECONDS = 0.5
 """Pause between two looks at Ray."""
 
+SETTLE_POLLS = 3
+"""Looks at the ledger after the job has ended: its last lines may still be on their way."""
+
 
 class Watch:
     """What is known of a job: refreshed by `poll`, which bears a cluster that does not answer."""
@@ -85,6 +88,11 @@ class Watch:
         self.felt = (0, 0.0)
 
     @property
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self.job is not None and self.job.final
+
+    @property
     def events(self) -> Sequence[Event]:
         """Everything that was read of the ledger so far."""
         return self._ledger.events
@@ -123,6 +131,22 @@ class Watch:
     def node_of(self, service: str) -> Node | None:
         """The living node of a service."""
         return next((n for n in reversed(self.nodes) if n.alive and n.service == service), None)
+
+
+def follow_to_end(watch: Watch, sleep: Callable[[float], None], look: Callable[[], None]) -> Job:
+    """Poll until the job has ended and its ledger is complete; the job as it was then.
+
+    `look` is called after every poll; raising is how it ends the wait before its time.
+    """
+    settle = SETTLE_POLLS
+    while True:
+        watch.poll()
+        look()
+        if watch.job is not None and watch.job.final:
+            if not settle:
+                return watch.job
+            settle -= 1
+        sleep(POLL_SECONDS)
 
 
 def _live(run: Run | None) -> RunAttempt | None:
