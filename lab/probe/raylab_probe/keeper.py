@@ -1,5 +1,10 @@
 """Decides where processes should stand by for a run's next attempt, and asks for those that are missing.
 
+They are asked for one node after another, the most useful first: the controller's, with the small process
+beside the ranks; nodes without a rank of the run, where it goes on when a node is lost; those of the ranks.
+Imports take seconds of a core that the training could use: a run that is soon over has paid for one process,
+not for one of each node.
+
 What it asks of Ray is given to it, so nothing here imports Ray.
 """
 
@@ -7,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -17,6 +22,9 @@ from raylab_probe.raylets import Claims, Process, Raylets
 
 PATIENCE_SECONDS = 15.0
 """An attempt that has not reported after this gets its standby processes all the same."""
+
+TURN_SECONDS = 20.0
+"""How long the other nodes wait for the processes of one to be ready, at most."""
 
 USERS_FOLDERS = ("working_dir_files", "py_modules_files")
 """Where Ray puts what a job brings along; its modules may do something when they are imported."""
@@ -59,6 +67,18 @@ def wanted(node: Mapping[str, Any], resources: Mapping[str, float], ranks: int, 
     return min(fit, ranks, limit)
 
 
+def in_turn(
+    nodes: Sequence[Mapping[str, Any]], controller: str, ranks: Collection[str]
+) -> list[Mapping[str, Any]]:
+    """Ray's list of nodes, in the order in which they get their processes."""
+
+    def turn(node: Mapping[str, Any]) -> int:
+        name = node.get("NodeID")
+        return 0 if name == controller else 2 if name in ranks else 1
+
+    return sorted(nodes, key=turn)
+
+
 def merged(ranks: Need, beside: Need) -> list[Need]:
     """What one node keeps for ranks and for the actor beside them: one kind where either can use it."""
     if ranks[1] and ranks[0].hash == beside[0].hash:
@@ -88,16 +108,19 @@ class Keeper:
         self._describe: Callable[[], Recipe] | None = None
         self._recipe: Recipe | None = None
         self._resources: Mapping[str, float] = {}
-        self._ranks = 0
+        self._ranks: Sequence[str] = ()
+        self._asked: dict[str, float] = {}
         self._since = 0.0
         self._told: set[str] = set()
         self._left: set[str] = set()
 
-    def train(self, describe: Callable[[], Recipe], resources: Mapping[str, float], ranks: int) -> None:
-        """An attempt trains; `describe` asks a rank of it for its recipe."""
+    def train(
+        self, describe: Callable[[], Recipe], resources: Mapping[str, float], ranks: Sequence[str]
+    ) -> None:
+        """An attempt trains: `ranks` has each rank's node; `describe` asks one of them for its recipe."""
         with self._lock:
             self._describe, self._recipe = describe, None
-            self._resources, self._ranks, self._since = dict(resources), ranks, self._clock()
+            self._resources, self._ranks, self._since = dict(resources), tuple(ranks), self._clock()
 
     def reported(self) -> None:
         """It has reported: what a training imports is imported, and the machine is less busy."""
@@ -110,7 +133,10 @@ class Keeper:
             self._describe = None
 
     def look(self) -> None:
-        """Ask for what is missing. What fails is printed, each kind once."""
+        """Ask for what is missing on the first node that misses something, and is not waited for in vain.
+
+        What fails is printed, each kind once.
+        """
         with self._lock:
             describe, resources, ranks = self._describe, self._resources, self._ranks
             if describe is None or self._clock() - self._since < PATIENCE_SECONDS:
@@ -122,18 +148,20 @@ class Keeper:
                 with self._lock:
                     self._recipe = known if self._describe is describe else None
             busy = self._raylets.busy(self._job)
-            for node in self._raylets.nodes():
-                needs = [(known, wanted(node, resources, ranks, self._limit))]
+            for node in in_turn(self._raylets.nodes(), self._here, ranks):
+                needs = [(known, wanted(node, resources, len(ranks), self._limit))]
                 if node.get("NodeID") == self._here:
                     needs = merged(needs[0], (self._companion(), int(bool(node.get("Alive")))))
-                for recipe, count in needs:
-                    self._attend(node, recipe, count, busy)
+                waits = [self._attend(node, recipe, count, busy) for recipe, count in needs]
+                if waits[0]:  # not for the process beside the ranks, which is soon ready
+                    return
         except Exception as error:
             self._tell(error)
 
-    def _attend(self, node: Mapping[str, Any], what: Recipe, count: int, busy: Collection[Process]) -> None:
+    def _attend(self, node: Mapping[str, Any], what: Recipe, count: int, busy: Collection[Process]) -> bool:
+        """Ask for what this node misses; whether the other nodes should wait for it."""
         if count < 1 or not what.hash:
-            return
+            return False
         here = str(node["NodeID"])
         where = warm.place(self._job, what.hash, here)
         try:
@@ -141,11 +169,16 @@ class Keeper:
             ready = self._claims.ready(where, living, {pid for each, pid in busy if each == here})
             if ready >= count:
                 self._claims.settle(where)
-            elif self._claims.claim(where, what.modules):
+                self._asked.pop(where, None)
+                return False
+            if self._claims.claim(where, what.modules):
                 self._left.add(where)
                 self._raylets.prestart(node, self._job, what.environment, count - ready)
+                self._asked.setdefault(where, self._clock())
+            return where in self._asked and self._clock() - self._asked[where] < TURN_SECONDS
         except Exception as error:  # a node that has just died, or is frozen
             self._tell(error)
+            return False
 
     def end(self) -> None:
         """The run is over."""

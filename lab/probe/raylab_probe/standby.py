@@ -99,7 +99,8 @@ class Standby(ControllerCallback, WorkerGroupCallback, ReportCallback):
         if self._keeper is not None:
             workers: Sequence[Any] = worker_group.get_workers()
             first = workers[0]
-            self._keeper.train(lambda: _ask(first), worker_group.get_resources_per_worker(), len(workers))
+            nodes = [worker.metadata.node_id for worker in workers]
+            self._keeper.train(lambda: _ask(first), worker_group.get_resources_per_worker(), nodes)
 
     @quietly
     def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raylab_probe import warm
-from raylab_probe.keeper import PATIENCE_SECONDS, Keeper, Recipe, imported, merged, wanted
+from raylab_probe.keeper import PATIENCE_SECONDS, TURN_SECONDS, Keeper, Recipe, imported, merged, wanted
 from raylab_probe.raylets import Claims, Process, Raylets
 from tests.unit.probe.test_raylets import Clock, Store
 
@@ -33,6 +33,8 @@ class Cluster(Raylets):
         self.asked: list[tuple[str, str, int]] = []
         self.working: set[Process] = set()
         self.broken: set[str] = set()
+        self.slow: set[str] = set()
+        """Nodes whose processes never get ready."""
         self.living: dict[str, set[int]] = {}
         self.started = 100
 
@@ -53,7 +55,8 @@ class Cluster(Raylets):
         for _ in range(count):
             self.started += 1
             self.living.setdefault(name, set()).add(self.started)
-            self.store.put(warm.ready_key(warm.place(job, "11", name), self.started), b"1")
+            if name not in self.slow:
+                self.store.put(warm.ready_key(warm.place(job, "11", name), self.started), b"1")
 
     def places(self) -> list[str]:
         return [name for name, _, _ in self.asked]
@@ -79,51 +82,82 @@ def keeper(cluster: Cluster, store: Store, clock: Clock) -> Keeper:
     return Keeper(cluster, Claims(store, clock), JOB, "head", lambda: BESIDE, limit=2, clock=clock)
 
 
-def trains(keeper: Keeper, describe: Callable[[], Recipe] = lambda: RANK, ranks: int = 1) -> None:
+def trains(
+    keeper: Keeper, describe: Callable[[], Recipe] = lambda: RANK, ranks: Sequence[str] = ("a",)
+) -> None:
     keeper.train(describe, GPU, ranks)
     keeper.reported()
 
 
+def look(keeper: Keeper, times: int = 4) -> None:
+    for _ in range(times):
+        keeper.look()
+
+
 def test_nothing_is_asked_for_before_the_training_reports(keeper: Keeper, cluster: Cluster) -> None:
     keeper.look()
-    keeper.train(lambda: RANK, GPU, 1)
-    keeper.look()
+    keeper.train(lambda: RANK, GPU, ["a"])
+    look(keeper)
     assert cluster.asked == []
 
 
 def test_one_that_does_not_report_gets_its_processes_later(
     keeper: Keeper, cluster: Cluster, clock: Clock
 ) -> None:
-    keeper.train(lambda: RANK, GPU, 1)
+    keeper.train(lambda: RANK, GPU, ["a"])
     clock.now += PATIENCE_SECONDS
-    keeper.look()
-    assert cluster.places() == ["head", "a", "b"]
+    look(keeper)
+    assert cluster.places() == ["head", "b", "a"]
 
 
-def test_each_node_that_can_take_a_rank_is_asked_once(keeper: Keeper, cluster: Cluster) -> None:
+def test_each_node_that_can_take_a_rank_is_asked_once_the_most_useful_first(
+    keeper: Keeper, cluster: Cluster
+) -> None:
     trains(keeper)
-    for _ in range(3):
-        keeper.look()
-    assert cluster.asked == [(name, RANK.environment, 1) for name in ("head", "a", "b")]
+    look(keeper, 6)
+    assert cluster.asked == [(name, RANK.environment, 1) for name in ("head", "b", "a")]
+
+
+def test_one_node_at_a_time_starts_processes_unless_it_takes_too_long(
+    keeper: Keeper, cluster: Cluster, clock: Clock
+) -> None:
+    cluster.slow = {"b"}
+    trains(keeper)
+    look(keeper)
+    assert cluster.places() == ["head", "b"]
+    clock.now += TURN_SECONDS
+    look(keeper)
+    assert cluster.places() == ["head", "b", "a"]
+
+
+def test_what_another_run_has_asked_for_is_not_waited_for(
+    keeper: Keeper, cluster: Cluster, store: Store, clock: Clock
+) -> None:
+    cluster.slow = {"b"}
+    other = Keeper(cluster, Claims(store, clock), JOB, "head", lambda: BESIDE, limit=2, clock=clock)
+    trains(other)
+    look(other)
+    trains(keeper)
+    look(keeper)
+    assert cluster.places() == ["head", "b", "a"]
 
 
 def test_what_an_attempt_has_taken_is_asked_for_again(keeper: Keeper, cluster: Cluster) -> None:
     trains(keeper)
-    keeper.look()
-    keeper.look()
+    look(keeper)
     cluster.working = {("b", pid) for pid in cluster.living["b"]}
     cluster.asked.clear()
-    trains(keeper)
-    keeper.look()
+    trains(keeper, ranks=["b"])
+    look(keeper)
     assert cluster.places() == ["b"]
 
 
 def test_a_node_that_joins_is_asked_too_and_one_that_died_is_not(keeper: Keeper, cluster: Cluster) -> None:
     trains(keeper)
-    keeper.look()
+    look(keeper)
     cluster.asked.clear()
     cluster.there = [node("head", 0, 0), node("a", alive=False), node("b"), node("c")]
-    keeper.look()
+    look(keeper)
     assert cluster.places() == ["c"]
 
 
@@ -139,8 +173,7 @@ def test_a_frozen_node_does_not_keep_the_others_waiting(
 ) -> None:
     cluster.broken = {"a"}
     trains(keeper)
-    for _ in range(3):
-        keeper.look()
+    look(keeper)
     assert cluster.places() == ["head", "b"]
     assert capsys.readouterr().out.count("no process stands by") == 1
 
@@ -162,13 +195,13 @@ def test_a_process_without_a_runtime_environment_of_its_own_is_not_asked_for(
     keeper: Keeper, cluster: Cluster
 ) -> None:
     trains(keeper, lambda: Recipe("", "", ()))
-    keeper.look()
+    look(keeper)
     assert cluster.places() == ["head"]
 
 
 def test_the_end_takes_the_orders_back(keeper: Keeper, store: Store) -> None:
     trains(keeper)
-    keeper.look()
+    look(keeper)
     keeper.end()
     assert [key for key in store.kept if not key.startswith(b"ready/")] == []
 
