@@ -14,8 +14,8 @@ USAGE, NOT_FOUND, DOWN, PORT_TAKEN, JOB, REFUSED, STORE = 2, 3, 5, 6, 9, 11, 13
 TABLE: dict[tuple[str, ...], tuple[int, str]] = {
     ("fault-inject", "ray-worker-9"): (NOT_FOUND, "has no service 'ray-worker-9'"),
     ("fault-inject", "ray-worker-0", "--fault", "explode"): (NOT_FOUND, "explode"),
-    ("fault-inject", "ray-head"): (REFUSED, "ray-head holds the cluster's state"),
-    ("fault-inject", "minio"): (REFUSED, "minio runs no part of a job"),
+    ("fault-inject", "ray-head"): (REFUSED, "ray-head runs no rank of a job"),
+    ("fault-inject", "minio"): (REFUSED, "minio runs no rank of a job"),
     ("fault-inject", "ray-worker-0"): (REFUSED, "no job is running"),
     ("fault-inject", "ray-worker-0", "--job", "nope"): (NOT_FOUND, "there is no job 'nope'"),
     ("fault-inject", "ray-worker-0", "--for", "-1s"): (USAGE, "must be more than zero"),

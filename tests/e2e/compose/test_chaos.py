@@ -25,7 +25,6 @@ class TestChaos(ChaosTests):
         "s3-down": {"for": 5},
         "checkpoint-corrupt": {},
     }
-    EPOCHS = 110
 
     @pytest.fixture
     def shell(self, box: ContainerBench) -> Shell:
