@@ -80,8 +80,6 @@ def shared(home: Path) -> Iterator[Bench]:
 def bench(shared: Bench) -> Iterator[Bench]:
     """The shared lab, whole and without a job; made so again afterwards."""
     yield shared
-    for job in shared.lab.jobs.list():
-        if not job.final:
-            shared.lab.jobs.stop(job.submission_id)
     if not shared.healthy():
         shared.labctl(*UP)
+    shared.stop_jobs()

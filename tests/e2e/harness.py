@@ -209,6 +209,12 @@ class Shell(ABC):
         ]
         return str(self.labctl("submit", "digits", "--detach", "--json", *pairs).document["submission_id"])
 
+    def stop_jobs(self) -> None:
+        """Stop every job that has not ended."""
+        for job in self.lab.jobs.list():
+            if not job.final:
+                self.lab.jobs.stop(job.submission_id)
+
     def where(self, job: str) -> str:
         """The service that rank 0 of a job runs on, once it does."""
         lab = self.lab

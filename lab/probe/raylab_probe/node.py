@@ -10,6 +10,9 @@ Nodes of one host share a session folder. When a job's first task comes to a nod
 working directory there anew and deletes what was in its place (`overwrite=True` in its runtime_env plugin):
 the folder in which the job's driver, and its workers on other nodes, run. So every node gets its own.
 
+`ray start --head` refuses an address for which a process of the host was started: a raylet that has outlived
+its head is one. A lab's ports are its own, and who listens on one is found out before, so it does not look.
+
     python -m raylab_probe.node start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
 """
 
@@ -31,6 +34,7 @@ def main() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = True
     ray_constants.DEFAULT_RUNTIME_ENV_DIR_NAME = f"runtime_resources_{os.getpid()}"
     services.resolve_ip_for_localhost = lambda host: host
+    services.find_bootstrap_address = lambda temp_dir: None
     sys.argv = external.prepare(sys.argv, services)
     scripts.main()
 

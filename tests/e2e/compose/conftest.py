@@ -47,8 +47,6 @@ def containers(engine: None, home: Path) -> Iterator[ContainerBench]:
 def box(containers: ContainerBench) -> Iterator[ContainerBench]:
     """The shared lab of containers, whole and without a job; made so again afterwards."""
     yield containers
-    for job in containers.lab.jobs.list():
-        if not job.final:
-            containers.lab.jobs.stop(job.submission_id)
     if not containers.healthy():
         containers.labctl(*UP, timeout=UP_SECONDS)
+    containers.stop_jobs()
