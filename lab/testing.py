@@ -61,6 +61,8 @@ class Selection:
     parts: tuple[str, ...]
     expression: str = ""
     """pytest's -k: which tests, by name."""
+    long: bool = False
+    """Whether the long tests run too."""
     no_skips: bool = False
     """Whether a skipped test counts as failed."""
     arguments: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ class Selection:
         for part in ("lint", *PARTS):
             parser.add_argument(f"--{part}", action="store_true")
         parser.add_argument("-k", dest="expression", default="")
+        parser.add_argument("--long", action="store_true")
         parser.add_argument("--no-skips", action="store_true")
         own = list(arguments)
         rest: list[str] = []
@@ -91,6 +94,7 @@ class Selection:
             lint=flags.lint or (everything and not flags.expression),
             parts=PARTS if everything else chosen,
             expression=flags.expression,
+            long=flags.long,
             no_skips=flags.no_skips or environ.get("CI", "").lower() in ("true", "1"),
             arguments=(*unknown, *rest),
         )
@@ -106,8 +110,8 @@ def run_tests(
 ) -> int:
     """Run the tests that `arguments` select; 0 when all of them passed.
 
-    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--no-skips] [PYTEST ARGUMENTS]`: all four parts unless
-    some are named. Raises UsageError; SetupError when the `test` group cannot be installed.
+    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--long] [--no-skips] [PYTEST ARGUMENTS]`: all four
+    parts unless some are named. Raises UsageError; SetupError when the `test` group cannot be installed.
     """
     environ = os.environ if environ is None else environ
     selection = Selection.parse(arguments, environ)
@@ -135,6 +139,7 @@ def pytest_command(selection: Selection, parts: Sequence[str]) -> list[str]:
         *(f"tests/{part}" for part in selection.parts),
         *(f"--part={part}" for part in parts),
         *(("-k", selection.expression) if selection.expression else ()),
+        *(("--long",) if selection.long else ()),
         *(("--no-skips",) if selection.no_skips else ()),
         *selection.arguments,
     ]

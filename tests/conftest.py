@@ -1,4 +1,4 @@
-"""What all tests share: a lab home of their own, skips that count in CI, and a summary by part."""
+"""What all tests share: a lab home of their own, skips that count in CI, long tests, a summary by part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,23 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raylab")
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
+    group.addoption("--long", action="store_true", help="run the long tests too")
     group.addoption("--part", action="append", default=[], help="a line for the summary")
+
+
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+"""How many long tests of each folder were left out."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long tests out, unless they are asked for; the summary counts them."""
+    if config.getoption("--long"):
+        return
+    left = [item for item in items if item.get_closest_marker("long")]
+    config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -76,7 +92,11 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    lines = [*config.getoption("--part"), *summary(terminalreporter.stats)]
+    lines = [
+        *config.getoption("--part"),
+        *summary(terminalreporter.stats),
+        *left_out(config.stash.get(LEFT_OUT, Counter())),
+    ]
     terminalreporter.section("parts")
     for line in lines:
         terminalreporter.write_line(line)
@@ -88,7 +108,7 @@ def summary(stats: dict[str, list[Any]]) -> list[str]:
     seconds: dict[str, float] = {}
     for outcome in ("", *OUTCOMES):  # "" holds set-up and tear-down
         for report in stats.get(outcome, ()):
-            folder = "/".join(report.nodeid.split("/")[:2])
+            folder = part(report.nodeid)
             seconds[folder] = seconds.get(folder, 0.0) + getattr(report, "duration", 0.0)
             if outcome:
                 counts.setdefault(folder, Counter())[outcome] += 1
@@ -96,6 +116,19 @@ def summary(stats: dict[str, list[Any]]) -> list[str]:
         f"{folder}: {', '.join(f'{n} {o}' for o, n in ended.items())} in {seconds[folder]:.1f} s"
         for folder, ended in sorted(counts.items(), key=lambda item: order(item[0]))
     ]
+
+
+def left_out(counts: Counter[str]) -> list[str]:
+    """One line for each folder of which long tests were left out."""
+    return [
+        f"{folder}: {count} long tests left out; `labctl test --long` runs them"
+        for folder, count in sorted(counts.items(), key=lambda item: order(item[0]))
+    ]
+
+
+def part(nodeid: str) -> str:
+    """The folder of tests/ that a test belongs to."""
+    return "/".join(nodeid.split("/")[:2])
 
 
 def order(folder: str) -> tuple[int, str]:

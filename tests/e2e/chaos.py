@@ -25,7 +25,7 @@ class ChaosTests:
 
     FAULTS: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     """Fault -> its parameters, in their order."""
-    EPOCHS: ClassVar[int] = 80
+    EPOCHS: ClassVar[int] = 70
     """More than the faults take: 2 or 3 epochs of 2 s each on 2 cores, 7 where an epoch takes 0.6 s."""
 
     @pytest.fixture

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -21,10 +23,16 @@ BOOT_SECONDS = 300.0
 class LessonTests:
     """What lessons must do. Tests run in this order; subclasses give `shell`: a lab that is not up yet."""
 
+    LESSONS: ClassVar[Sequence[int]] = numbers()
+    LONG: ClassVar[Sequence[int]] = ()
+    """Those of them that are tested with --long only."""
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each lesson."""
         if "number" in metafunc.fixturenames:
-            metafunc.parametrize("number", self.done())
+            marks = dict.fromkeys(self.LONG, pytest.mark.long)
+            tests = [pytest.param(number, marks=marks.get(number, ())) for number in self.LESSONS]
+            metafunc.parametrize("number", tests)
 
     @pytest.fixture
     def shell(self) -> Shell:
@@ -48,21 +56,21 @@ class LessonTests:
             assert shell.healthy()
             assert [job.submission_id for job in shell.lab.jobs.list() if not job.final] == []
 
-    def test_the_report_holds_every_lesson_that_was_done(self, shell: Shell, tmp_path: Path) -> None:
+    def test_the_report_holds_every_lesson_that_was_done(
+        self, shell: Shell, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        left_out = () if request.config.getoption("--long") else self.LONG
+        done = [number for number in self.LESSONS if number not in left_out]
         file = tmp_path / "ada.json"
         shell.labctl("lesson", "report", "--student", "Ada Lovelace", "--output", str(file))
         report = json.loads(file.read_text())
-        assert report["passed"] == list(self.done())
+        assert report["passed"] == done
         found = shell.labctl("lesson", "report", "--verify", str(file), "--json").document
         assert found["reports"][0]["problems"] == []
         kept = {each["number"]: each for each in shell.labctl("lesson", "list", "--json").document["lessons"]}
-        assert all(kept[number]["passed"] for number in self.done())
+        assert all(kept[number]["passed"] for number in done)
 
     def test_the_notebooks_of_the_checkout_stay_as_they_are(self) -> None:
-        for number in self.done():
+        for number in self.LESSONS:
             notebook = json.loads((ROOT / "workspace/notebooks" / find_lesson(number).notebook).read_text())
             assert not any(cell.get("outputs") for cell in notebook["cells"])
-
-    def done(self) -> tuple[int, ...]:
-        """The lessons that this class's tests do."""
-        return numbers()

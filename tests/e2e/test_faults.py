@@ -29,7 +29,7 @@ def undisturbed(shared: Bench) -> Callable[[int], Any]:
     return train
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("kill", 2), ("pause", 1)])
+@pytest.mark.parametrize(("kind", "workers"), [("kill", 2), pytest.param("pause", 1, marks=pytest.mark.long)])
 def test_a_run_recovers_and_ends_with_the_weights_of_an_undisturbed_one(
     bench: Bench, undisturbed: Callable[[int], Any], kind: str, workers: int
 ) -> None:

@@ -11,6 +11,9 @@ from tests.e2e.lessons import LessonTests
 
 
 class TestLessons(LessonTests):
+    LONG = (5, 6, 8)
+    """Each takes 2 to 6 minutes on 2 cores."""
+
     @pytest.fixture(scope="class")
     def own(self, make_bench: Callable[[], Bench]) -> Bench:
         """A lab of their own: the commands of the course need 8 CPUs on each worker."""

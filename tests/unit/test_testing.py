@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ import pytest
 from lab import environment, testing
 from lab.errors import UsageError
 from lab.testing import PARTS, Selection, run_tests
-from tests.conftest import forbid_skip, summary
+from tests.conftest import forbid_skip, left_out, summary
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +140,18 @@ def test_the_summary_has_a_line_for_each_part_in_order() -> None:
         "tests/unit: 1 passed, 1 failed in 3.0 s",
         "tests/e2e: 1 passed in 3.0 s",
     ]
+
+
+def test_the_summary_counts_the_long_tests_that_were_left_out() -> None:
+    assert left_out(Counter()) == []
+    assert left_out(Counter({"tests/e2e": 3, "tests/contract": 1})) == [
+        "tests/contract: 1 long tests left out; `labctl test --long` runs them",
+        "tests/e2e: 3 long tests left out; `labctl test --long` runs them",
+    ]
+
+
+def test_long_tests_run_when_they_are_asked_for() -> None:
+    assert ran("--e2e", "--long")[1][-1] == "pytest tests/e2e --long"
 
 
 def test_interrupted_tests_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The lesson that loses a node, on a lab of containers; its class breaks it from the host."""
+"""Lessons on a lab of containers: those that train on both workers, and the one that loses a node."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.lessons.catalogue import numbers
 from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.lessons import LessonTests
 
-DONE = (7,)
 
-
+@pytest.mark.long
 class TestLessons(LessonTests):
+    LESSONS = (5, 6, 7, 8)
+
     @pytest.fixture(scope="class")
     def own(self, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:
         return make_container_bench()
@@ -21,6 +21,3 @@ class TestLessons(LessonTests):
     @pytest.fixture
     def shell(self, own: ContainerBench) -> ContainerBench:
         return own
-
-    def done(self) -> tuple[int, ...]:
-        return tuple(number for number in DONE if number in numbers())
