@@ -6,9 +6,10 @@ Plain HTTP is enough for all that labctl asks, so labctl itself needs no Ray ins
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from lab.errors import ClusterError
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 10.0
 """Deadline of one request. The dashboard answers in milliseconds unless the machine is overloaded."""
+
+LIMIT = 10_000
+"""Rows that one request may bring; Ray allows no more."""
+
+Row = Mapping[str, Any]
+"""One entry of a list of Ray's."""
+
+Filter = tuple[str, str, str]
+"""A condition that Ray is to check: a row's key, `=` or `!=`, a value."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,20 +121,31 @@ class RayApi:
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node the cluster knows, the dead ones included, oldest first."""
-        answer = self.get("/api/v0/nodes?detail=1&limit=1000")
+        return tuple(sorted(self.rows("nodes", _node), key=lambda node: node.started_at or 0.0))
+
+    def rows(self, kind: str, make: Callable[[Row], T], *filters: Filter) -> tuple[T, ...]:
+        """What `make` makes of each row of one of Ray's lists (`nodes`, `actors`, `tasks`, ...).
+
+        Raises ClusterError, also when the list, or a row for `make`, has an unknown shape.
+        """
+        query = "".join(
+            f"&filter_keys={key}&filter_predicates={quote(predicate)}&filter_values={value}"
+            for key, predicate, value in filters
+        )
+        answer = self.get(f"/api/v0/{kind}?detail=1&limit={LIMIT}{query}")
         try:
-            rows = answer["data"]["result"]["result"]
-            nodes = [_node(row) for row in rows]
+            return tuple(make(row) for row in answer["data"]["result"]["result"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ClusterError(f"Ray's node list has an unknown shape ({error!r})") from error
-        return tuple(sorted(nodes, key=lambda node: node.started_at or 0.0))
+            raise ClusterError(
+                f"Ray's list of {kind.replace('_', ' ')} has an unknown shape ({error!r})"
+            ) from error
 
     def alive(self, service: str) -> Node | None:
         """The living node of a service, or None. Of two the newer: Ray learns late that the older is gone."""
         return next((n for n in reversed(self.nodes()) if n.alive and n.service == service), None)
 
 
-def _node(row: Mapping[str, Any]) -> Node:
+def _node(row: Row) -> Node:
     return Node(
         node_id=str(row["node_id"]),
         service=str(row.get("node_name") or row["node_id"]),

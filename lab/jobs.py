@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lab.cluster import RayApi
+from lab.cluster import RayApi, Row
 from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.submission import Submission, package
 
@@ -291,15 +291,12 @@ class Jobs:
         """Ids of the placement groups that Ray keeps for a driver."""
         if not driver_id:
             return ()
-        answer = self._api.get("/api/v0/placement_groups?detail=1&limit=10000")
-        try:
-            return tuple(
-                str(row["placement_group_id"])
-                for row in answer["data"]["result"]["result"]
-                if row["creator_job_id"] == driver_id and row["state"] != "REMOVED"
-            )
-        except (KeyError, TypeError) as error:
-            raise ClusterError(f"Ray's list of placement groups has an unknown shape ({error!r})") from error
+
+        def reserved(row: Row) -> str:
+            mine = row["creator_job_id"] == driver_id and row["state"] != "REMOVED"
+            return str(row["placement_group_id"]) if mine else ""
+
+        return tuple(filter(None, self._api.rows("placement_groups", reserved)))
 
     def _helper(self, code: str, *arguments: str) -> Job:
         """Run Python code as a job of labctl's own, which is forgotten afterwards; returns how it ended."""

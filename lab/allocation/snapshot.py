@@ -6,25 +6,18 @@ Five requests, however many jobs there are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any
 
 from lab.cluster import Node, RayApi
-from lab.errors import ClusterError
 from lab.jobs import Job, Jobs
 
 SUPERVISOR = "_ray_internal_job_actor_"
 """Name of the actor that runs a job's entrypoint, before the submission id (ray 2.60)."""
 
-LIMIT = 5000
-"""Rows that one request may bring; what has ended is left out by the request."""
-
 IN_GROUP = re.compile(r"(?P<name>.+)_group_(?:(?P<bundle>\d+)_)?(?P<group>[0-9a-f]{32,})")
 """A resource of a placement group: `GPU_group_0_<id>` of its bundle 0, `GPU_group_<id>` of any bundle."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -106,10 +99,9 @@ def read(api: RayApi) -> Snapshot:
     return Snapshot(
         nodes=tuple(node for node in api.nodes() if node.alive),
         jobs=tuple(sorted(jobs, key=lambda job: job.started_at or 0.0)),
-        actors=_rows(api, "actors", _actor, ("state", "!=", "DEAD")),
-        groups=_rows(api, "placement_groups", _group, ("state", "!=", "REMOVED")),
-        tasks=_rows(
-            api,
+        actors=api.rows("actors", _actor, ("state", "!=", "DEAD")),
+        groups=api.rows("placement_groups", _group, ("state", "!=", "REMOVED")),
+        tasks=api.rows(
             "tasks",
             _task,
             ("type", "=", "NORMAL_TASK"),
@@ -117,22 +109,6 @@ def read(api: RayApi) -> Snapshot:
             ("state", "!=", "FAILED"),
         ),
     )
-
-
-def _rows(
-    api: RayApi, kind: str, make: Callable[[Mapping[str, Any]], T], *filters: tuple[str, str, str]
-) -> tuple[T, ...]:
-    query = "".join(
-        f"&filter_keys={key}&filter_predicates={quote(predicate)}&filter_values={value}"
-        for key, predicate, value in filters
-    )
-    answer = api.get(f"/api/v0/{kind}?detail=1&limit={LIMIT}{query}")
-    try:
-        return tuple(make(row) for row in answer["data"]["result"]["result"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ClusterError(
-            f"Ray's list of {kind.replace('_', ' ')} has an unknown shape ({error!r})"
-        ) from error
 
 
 def _actor(row: Mapping[str, Any]) -> Actor:

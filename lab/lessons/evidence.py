@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lab.allocation.snapshot import SUPERVISOR
-from lab.errors import ClusterError, LabError
+from lab.cluster import Row
+from lab.errors import LabError
 from lab.jobs import Job
 from lab.ledger import History, number
 from lab.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
@@ -93,16 +94,12 @@ def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
     if not jobs:
         return {}
     wanted = {f"{SUPERVISOR}{job.submission_id}": job.submission_id for job in jobs}
-    answer = lab.api.get("/api/v0/actors?detail=1&limit=10000")
-    try:
-        rows = answer["data"]["result"]["result"]
-        return {
-            wanted[row["name"]]: {str(k): float(v) for k, v in (row.get("required_resources") or {}).items()}
-            for row in rows
-            if row.get("name") in wanted
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ClusterError(f"Ray's list of actors has an unknown shape ({error!r})") from error
+
+    def demand(row: Row) -> tuple[str, Mapping[str, float]]:
+        asked = {str(k): float(v) for k, v in (row.get("required_resources") or {}).items()}
+        return wanted.get(row.get("name") or "", ""), asked
+
+    return {job: asked for job, asked in lab.api.rows("actors", demand) if job}
 
 
 def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[Mapping[str, Any], ...]:

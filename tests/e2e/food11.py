@@ -33,8 +33,7 @@ def holders(shell: Shell, job: str) -> list[str]:
     ray_job = shell.lab.api.get(f"/api/jobs/{job}")["job_id"]
     found = []
     for kind, key, gone in (("actors", "job_id", "DEAD"), ("placement_groups", "creator_job_id", "REMOVED")):
-        rows: list[dict[str, Any]]
-        rows = shell.lab.api.get(f"/api/v0/{kind}?detail=1&limit=1000")["data"]["result"]["result"]
+        rows = shell.lab.api.rows(kind, dict)
         found += [
             str(row)
             for row in rows

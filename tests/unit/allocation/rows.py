@@ -140,7 +140,7 @@ class Dashboard(RayApi):
         details: Mapping[str, Row] | None = None,
     ) -> None:
         super().__init__("http://127.0.0.1:8265", "")
-        self.rows: dict[str, Any] = {
+        self.lists: dict[str, Any] = {
             "nodes": nodes, "actors": actors, "placement_groups": groups, "tasks": tasks, "jobs": jobs
         }  # fmt: skip
         self.reports, self.details = reports, details or {}
@@ -152,9 +152,9 @@ class Dashboard(RayApi):
 
     def _answer(self, path: str) -> Any:
         if path == "/api/jobs/":
-            return self.rows["jobs"]
+            return self.lists["jobs"]
         if path == "/nodes":
             return {"data": {"summary": self.reports}}
         if path.startswith("/nodes/"):
             return {"data": {"detail": self.details.get(path.removeprefix("/nodes/"), {})}}
-        return {"data": {"result": {"result": self.rows[path.removeprefix("/api/v0/")]}}}
+        return {"data": {"result": {"result": self.lists[path.removeprefix("/api/v0/")]}}}

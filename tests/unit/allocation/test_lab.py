@@ -41,7 +41,7 @@ class Answering(Dashboard):
         name = path.removeprefix("/api/jobs/")
         if name in ("", path):
             return super().request(method, path, body=body, timeout=timeout)
-        found = [row for row in self.rows["jobs"] if row["submission_id"] == name]
+        found = [row for row in self.lists["jobs"] if row["submission_id"] == name]
         return Reply(200, json.dumps(found[0]).encode()) if found else Reply(404, b"{}")
 
 

@@ -55,7 +55,7 @@ def test_a_driver_that_was_not_submitted_has_the_name_of_its_ledger() -> None:
 @pytest.mark.parametrize("row", [{}, None, {"state": "ALIVE", "required_resources": 3}])
 def test_an_unknown_shape_is_a_cluster_error_that_names_the_list(kind: str, row: Any) -> None:
     api = Dashboard()
-    api.rows[kind] = (row,)
+    api.lists[kind] = (row,)
     with pytest.raises(ClusterError, match=f"list of {kind.replace('_', ' ')} has an unknown shape"):
         read(api)
 
