@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab import environment
+from lab import command, environment
 from lab.errors import UsageError
 
 PARTS = ("unit", "contract", "e2e")
@@ -40,7 +40,7 @@ def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False
     When interrupted, it waits for the process, which Ctrl-C reaches too: tests take their labs down.
     """
     stdout = sys.stderr if to_stderr else None
-    with subprocess.Popen(argv, cwd=environment.ROOT, env=dict(env), stdout=stdout) as child:
+    with command.start(argv, cwd=environment.ROOT, env=dict(env), stdout=stdout) as child:
         try:
             return child.wait()
         except KeyboardInterrupt as interrupt:

@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import lab
+from lab import command
 from lab.checks.model import Answer, Containers, Facts, Listener, RunningLab, Tools
 from lab.cluster import Node, RayApi
 from lab.errors import LabError, StoreError
@@ -75,7 +77,7 @@ def gather_tools(
 ) -> Tools:
     """Which programs and GPUs are there."""
     binaries = {name: path for name in PROGRAMS if (path := which(name))}
-    version, error = _docker(binaries, run or _run)
+    version, error = _docker(binaries, run or partial(command.run, timeout=DOCKER_SECONDS))
     return Tools(binaries, version, error, nvidia(), amd())
 
 
@@ -198,17 +200,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "of unknown version"
-
-
-def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(argv),
-        capture_output=True,
-        text=True,
-        timeout=DOCKER_SECONDS,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 def _docker(binaries: Mapping[str, str], run: Run) -> tuple[str, str]:

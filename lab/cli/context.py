@@ -124,7 +124,7 @@ def _shared(*, root: bool, name: bool) -> Iterator[Callable[[click.Command], cli
         help="What runs the services: plain processes, or Docker Compose. [default: $RAYLAB_RUNTIME or auto]",
     )  # fmt: skip
     yield option("--json", is_flag=True, help="Print JSON on stdout; progress stays on stderr.")
-    yield option("--verbose", is_flag=True, help="Say more; show the traceback of an error.")
+    yield option("--verbose", is_flag=True, help="Say more; echo commands; show tracebacks.")
     yield option("--quiet", is_flag=True, help="No progress on stderr.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from lab import __version__
+from lab import __version__, command
 from lab.cli.commands import (
     chaos,
     data,
@@ -85,10 +86,10 @@ def _assemble() -> None:
     shared_options(cli, root=True)
     first = (services, submit, jobs, top, recovery, chaos, report)
     for module in (*first, lessons, data, gpus, images, machine):
-        for command in module.COMMANDS:
-            cli.add_command(command)
-            inner = command.commands.values() if isinstance(command, click.Group) else ()
-            for each in (command, *inner):
+        for outer in module.COMMANDS:
+            cli.add_command(outer)
+            inner = outer.commands.values() if isinstance(outer, click.Group) else ()
+            for each in (outer, *inner):
                 shared_options(each, name=each is not submit.submit)
 
 
@@ -109,7 +110,7 @@ def run(args: Sequence[str], app: App) -> int:
         return shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
     own = list(args)[: list(args).index("--")] if "--" in args else list(args)
     try:
-        with _terminable():
+        with _terminable(), _echoing(app):
             code = _invoke(list(args), app)
             sys.stdout.flush()
         return code
@@ -123,6 +124,32 @@ def run(args: Sequence[str], app: App) -> int:
             raise
         app.out.json_wanted = app.out.json_wanted or "--json" in own
         return _report(error, app, verbose=app.settings.verbose or "--verbose" in own)
+
+
+class _Echo(logging.Handler):
+    """Shows what is run, with --verbose."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__()
+        self._app = app
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler.emit."""
+        if self._app.settings.verbose:
+            self._app.out.note(f"$ {record.getMessage()}")
+
+
+@contextlib.contextmanager
+def _echoing(app: App) -> Iterator[None]:
+    """Show external commands for a while, if that is wanted."""
+    handler, level = _Echo(app), command.log.level
+    command.log.addHandler(handler)
+    command.log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        command.log.removeHandler(handler)
+        command.log.setLevel(level)
 
 
 @contextlib.contextmanager

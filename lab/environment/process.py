@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from lab import command
+
 TICK = 0.5
 """Seconds between two looks at a process that says nothing."""
 
@@ -34,7 +36,7 @@ def run_process(
     keep: int | None = None,
 ) -> int:
     """The Run of a real machine. Raises OSError when the program cannot be started."""
-    process = subprocess.Popen(
+    process: subprocess.Popen[str] = command.start(
         argv,
         env=dict(env),
         stdin=subprocess.DEVNULL,

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +21,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.command import ANSWER_END_SECONDS, OnLine, run, stream
 from lab.errors import EngineError, WaitTimeoutError
-from lab.runtime.streaming import OnLine, stream
 
 if TYPE_CHECKING:
     from python_on_whales import DockerClient
@@ -39,9 +38,6 @@ ACT_SECONDS = 60.0
 
 CREATE_SECONDS = 300.0
 """Deadline of `docker compose create`."""
-
-END_SECONDS = 2.0
-"""How long a command may take to end when it is given up."""
 
 ENGINE_FAILED = 125
 """The exit code of `docker run` when it ran nothing."""
@@ -94,46 +90,10 @@ class Container:
         return self.state in ("running", "paused", "restarting")
 
 
-def run_apart(
-    argv: Sequence[str], *, timeout: float, env: Mapping[str, str], merged: bool = False
-) -> subprocess.CompletedProcess[str]:
-    """Run a command that gets no input, and that Ctrl-C in the terminal does not reach.
-
-    `merged`: both output streams are its stdout. At the deadline, or when interrupted, it is ended with all
-    that it has started. Raises OSError, TimeoutExpired.
-    """
-    with subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=env,
-        start_new_session=True,
-    ) as child:
-        try:
-            out, err = child.communicate(timeout=timeout)
-        except BaseException:
-            try:
-                _signal(child, signal.SIGTERM)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(END_SECONDS)
-            finally:
-                _signal(child, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(argv, child.returncode, out or "", err or "")
-
-
-def _signal(child: subprocess.Popen[str], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
-
-
 class Engine:
     """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
 
-    def __init__(self, call: Sequence[str] = ("docker",), run: Run = run_apart, stream: Run = stream) -> None:
+    def __init__(self, call: Sequence[str] = ("docker",), run: Run = run, stream: Run = stream) -> None:
         """`call` is the command that stands for `docker`; a test gives another."""
         self.call = tuple(call)
         self._run, self._stream = run, stream
@@ -272,7 +232,9 @@ class Engine:
             if on_line is None:
                 found = self._run(command, timeout=timeout, env=environment, merged=True)
             else:
-                found = self._stream(command, on_line, timeout=timeout, env=environment, grace=END_SECONDS)
+                found = self._stream(
+                    command, on_line, timeout=timeout, env=environment, grace=ANSWER_END_SECONDS
+                )
         except subprocess.TimeoutExpired as error:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
         except OSError as error:

@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from lab import command
 from lab.gpus import Detection, Detector, amd_gpus, nvidia_gpus
 from lab.topology import Vendor
 
@@ -54,7 +55,7 @@ def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = 
     docker = which("docker")
     if docker is None:
         return GpuHost()
-    ask = run or _run
+    ask = run or partial(command.run, timeout=ASK_SECONDS)
     info = _json(_output(ask, (docker, "info", "--format", "{{json .}}")))
     found = info.get("DiscoveredDevices") or ()
     return GpuHost(
@@ -151,14 +152,3 @@ def _output(run: Run, argv: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return result.stdout if result.returncode == 0 else ""
-
-
-def _run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(argv),
-        capture_output=True,
-        text=True,
-        timeout=ASK_SECONDS,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )

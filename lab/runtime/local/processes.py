@@ -19,6 +19,8 @@ from pathlib import Path
 
 import psutil
 
+from lab import command
+
 MARK = "RAYLAB_SERVICE"
 """Environment variable of every process of a lab: `<folder of the lab>:<service>`."""
 
@@ -73,8 +75,8 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], log: Path, cwd: P
     log.parent.mkdir(parents=True, exist_ok=True)
     now = time.time()
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            list(argv),
+        process = command.start(
+            argv,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from lab import environment
+from lab import command, environment
 from lab.cluster import Node, RayApi
 from lab.errors import (
     ClusterError,
@@ -35,7 +35,6 @@ from lab.runtime.local import output, processes, readiness, reserve, services, s
 from lab.runtime.local.boot import START_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
-from lab.runtime.streaming import stream
 from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -346,23 +345,12 @@ class LocalRuntime(Runtime):
     ) -> Execution:
         """See Runtime.execute. The process carries the service's mark: `down` would end it too."""
         current = self._running(service)
-        command = self._plan(current).command(service)
+        how = self._plan(current).command(service)
         try:
             if on_line is None:
-                ended = subprocess.run(
-                    list(argv),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    env=dict(command.environment),
-                    cwd=command.cwd,
-                    text=True,
-                    errors="replace",
-                    timeout=timeout,
-                    check=False,
-                )
+                ended = command.run(argv, timeout=timeout, env=how.environment, cwd=how.cwd, merged=True)
             else:
-                ended = stream(argv, on_line, timeout=timeout, env=command.environment, cwd=command.cwd)
+                ended = command.stream(argv, on_line, timeout=timeout, env=how.environment, cwd=how.cwd)
         except subprocess.TimeoutExpired as error:
             raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
         except OSError as error:

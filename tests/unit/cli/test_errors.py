@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lab import errors
+from lab import command, errors
 from lab.cli import main as entry
 from lab.cli.output import Output
 from lab.errors import INTERRUPTED, LabError
@@ -54,6 +54,17 @@ def test_the_traceback_is_shown_only_with_verbose(labctl: Labctl) -> None:
     labctl.core.runtime.fail = LabError("it broke", "mend it")
     assert "Traceback" not in labctl("up").stderr
     assert "Traceback" in labctl("up", "--verbose").stderr
+
+
+def test_external_commands_are_echoed_with_verbose(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def runs(*arguments: object, **options: object) -> int:
+        command.run(["true", "a b"], timeout=60)
+        return 0
+
+    monkeypatch.setattr(labctl.core, "test", runs)
+    assert labctl("test", "--verbose").stderr == "$ true 'a b'\n"
+    assert labctl("test").stderr == ""
+    assert not command.log.handlers
 
 
 def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
+from lab import command
 from lab.environment.process import Run, run_process
 from lab.environment.progress import Progress
 from lab.runtime.compose.engine import missing_command
@@ -38,7 +39,7 @@ class ImageInfo:
 
 def open_stream(argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """A process whose output is read as bytes."""
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+    return command.start(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
 
 
 class ImageEngine:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import Node
+from lab.command import OnLine
 from lab.errors import ClusterError, EngineError, LabError
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
@@ -17,7 +18,6 @@ from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.fake import FakeClock
-from lab.runtime.streaming import OnLine
 from lab.topology import (
     GRAFANA,
     HEAD,

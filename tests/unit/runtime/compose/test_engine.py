@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.errors import EngineError, WaitTimeoutError
-from lab.runtime.compose.engine import Engine, clean_environment, run_apart, seconds
+from lab.runtime.compose.engine import Engine, clean_environment, seconds
 
 Answers = dict[str, tuple[int, str, str]]
 
@@ -189,18 +189,6 @@ def test_an_action_that_hangs_is_an_error_that_names_it() -> None:
         hanging.act("stop", ["abc"], grace=5)
     with pytest.raises(EngineError, match="`docker compose create` has not ended after 300 s"):
         hanging.create([Path("/a.yaml")], Path("/c.env"))
-
-
-def test_a_command_gets_no_input_and_a_session_of_its_own() -> None:
-    program = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
-    found = run_apart([sys.executable, "-c", program], timeout=60, env=os.environ)
-    assert found.stdout == "True ''\n"
-
-
-def test_at_the_deadline_a_command_ends_with_what_it_started() -> None:
-    program = "import subprocess; subprocess.run(['sleep', '600'])"
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_apart([sys.executable, "-c", program], timeout=0.01, env=os.environ)
 
 
 def test_volumes_are_read_with_their_labels() -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lab.runtime.streaming import DRAIN_SECONDS, Output, PastDeadlineError, stream
+from lab.command import DRAIN_SECONDS, Output, PastDeadlineError, run, start, stream
 
 TALKS = (
     "import sys; print('one'); print('two', file=sys.stderr, flush=True); print('three', end=''); sys.exit(3)"
@@ -112,3 +112,24 @@ def test_the_deadline_of_a_chatty_command_ends_it() -> None:
     code = "while True: print('still here')"
     with pytest.raises(subprocess.TimeoutExpired):
         stream(python(code), lambda _: None, timeout=0.3, env=os.environ)
+
+
+def test_a_command_gets_no_input_and_a_session_of_its_own() -> None:
+    program = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
+    found = run([sys.executable, "-c", program], timeout=60, env=os.environ)
+    assert found.stdout == "True ''\n"
+
+
+def test_at_the_deadline_a_command_ends_with_what_it_started() -> None:
+    program = "import subprocess; subprocess.run(['sleep', '600'])"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run([sys.executable, "-c", program], timeout=0.01, env=os.environ)
+
+
+def test_what_is_run_is_told_before(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "lab.command")
+    run(["true", "two words"], timeout=60)
+    stream(["true", "it's"], lambda line: None, timeout=60, env=os.environ)
+    with pytest.raises(FileNotFoundError):
+        start(["no-such-command"])
+    assert caplog.messages == ["true 'two words'", "true 'it'\"'\"'s'", "no-such-command"]

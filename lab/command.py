@@ -1,22 +1,32 @@
-"""A command whose output is read while it runs."""
+"""The one door for external commands: each is a list of arguments, never a shell's line, and can be echoed.
+
+What is run is told to the logger `lab.command` before it starts; `labctl --verbose` shows it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
+import shlex
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+log = logging.getLogger("lab.command")
 
 OnLine = Callable[[str], None]
 
 END_SECONDS = 10.0
-"""How long a command that is given up may take to end by itself."""
+"""How long a command that is followed may take to end by itself when it is given up."""
+
+ANSWER_END_SECONDS = 2.0
+"""How long one that was asked for an answer may take."""
 
 DRAIN_SECONDS = 2.0
 """How long output may still come once the command has ended: what it has started can hold the pipe."""
@@ -27,6 +37,44 @@ LOOK_SECONDS = 0.2
 
 class PastDeadlineError(Exception):
     """The command has not ended in its time."""
+
+
+def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a command: `subprocess.Popen`, whose options these are, and the echo. Raises OSError."""
+    log.info("%s", shlex.join(argv))
+    return subprocess.Popen(list(argv), **options)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    merged: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that gets no input, and that Ctrl-C in the terminal does not reach.
+
+    `merged`: both output streams are its stdout. At the deadline, or when interrupted, it is ended with all
+    that it has started. Raises OSError, TimeoutExpired.
+    """
+    with start(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=None if env is None else dict(env),
+        cwd=cwd,
+        start_new_session=True,
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except BaseException:
+            _give_up(child, ANSWER_END_SECONDS)
+            raise
+    return subprocess.CompletedProcess(argv, child.returncode, out or "", err or "")
 
 
 def stream(
@@ -44,8 +92,8 @@ def stream(
     group: by SIGTERM, and after `grace` seconds by SIGKILL. Raises OSError, TimeoutExpired.
     """
     deadline = time.monotonic() + timeout
-    child = subprocess.Popen(
-        list(argv),
+    child = start(
+        argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -68,13 +116,8 @@ def stream(
         code = child.wait(max(DRAIN_SECONDS, deadline - time.monotonic()))
         return subprocess.CompletedProcess(argv, code, "".join(said))
     except BaseException as error:
-        try:
-            _signal(child, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(grace)
-        finally:
-            _signal(child, signal.SIGKILL)
-            child.wait()
+        _give_up(child, grace)
+        child.wait()
         if isinstance(error, PastDeadlineError):
             raise subprocess.TimeoutExpired(list(argv), timeout) from None
         raise
@@ -124,6 +167,16 @@ def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None], enough: threading
             if not enough.is_set():
                 lines.put(line)
     lines.put(None)
+
+
+def _give_up(child: subprocess.Popen[str], grace: float) -> None:
+    """End a command with all of its process group: by SIGTERM, and after `grace` seconds by SIGKILL."""
+    try:
+        _signal(child, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(grace)
+    finally:
+        _signal(child, signal.SIGKILL)
 
 
 def _signal(child: subprocess.Popen[str], number: int) -> None:
