@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-DEVICE = "eth0"
-"""What Docker calls a container's interface on its one network."""
+DEVICES = "eth"
+"""How Docker begins the names of a container's interfaces: eth0; eth1 once it was cut off and connected."""
 INCOMING = "ifb0"
 CHAINS = ("INPUT", "-i"), ("OUTPUT", "-o")
 COMMAND_SECONDS = 10.0
@@ -54,6 +55,11 @@ def run(argv: Sequence[str]) -> None:
         raise CommandError(f"`{' '.join(argv)}`: {' '.join(ended.stderr.split()) or ended.returncode}")
 
 
+def devices(names: Iterable[tuple[int, str]]) -> list[str]:
+    """The container's interfaces among these: one, or none while it is cut off."""
+    return [name for _, name in names if name.startswith(DEVICES)]
+
+
 def can(run: Run, *argv: str) -> str:
     """Why a command does not work, or nothing."""
     try:
@@ -74,39 +80,43 @@ def abilities(run: Run) -> dict[str, str]:
     return {"delay": delay, "loss": loss, "rate": rate}
 
 
-def clear(run: Run) -> None:
+def clear(run: Run, devices: Iterable[str]) -> None:
     """Undo what `impair` did, all of it, whatever is there."""
-    can(run, "tc", "qdisc", "del", "dev", DEVICE, "root")
-    can(run, "tc", "qdisc", "del", "dev", DEVICE, "ingress")
+    for device in devices:
+        can(run, "tc", "qdisc", "del", "dev", device, "root")
+        can(run, "tc", "qdisc", "del", "dev", device, "ingress")
     can(run, "ip", "link", "del", INCOMING)
     for chain, _ in CHAINS:
         can(run, "iptables", "-w", "-F", chain)
 
 
-def impair(run: Run, delay_ms: float, loss_percent: float, rate_mbit: float) -> None:
+def impair(run: Run, devices: Sequence[str], delay_ms: float, loss_percent: float, rate_mbit: float) -> None:
     """Slow both ways down; 0 leaves a thing as it is. Raises CommandError; then nothing of it stays."""
-    clear(run)
+    if not devices:
+        raise CommandError("the container is on no network")
+    device = devices[0]
+    clear(run, devices)
     try:
         netem = _netem(delay_ms, loss_percent, rate_mbit)
-        if can(run, "tc", "qdisc", "replace", "dev", DEVICE, "root", *netem):
+        if can(run, "tc", "qdisc", "replace", "dev", device, "root", *netem):
             if delay_ms:
                 raise CommandError(f"a delay needs netem: {NO_NETEM}")
             if loss_percent:
                 for chain, way in CHAINS:
-                    run(_loss("-A", chain, way, DEVICE, loss_percent))
+                    run(_loss("-A", chain, way, device, loss_percent))
             if not rate_mbit:
                 return
             netem = _tbf(rate_mbit)
-            run(("tc", "qdisc", "replace", "dev", DEVICE, "root", *netem))
+            run(("tc", "qdisc", "replace", "dev", device, "root", *netem))
         run(("ip", "link", "add", INCOMING, "type", "ifb"))
         run(("ip", "link", "set", INCOMING, "up"))
-        run(("tc", "qdisc", "add", "dev", DEVICE, "ingress"))
+        run(("tc", "qdisc", "add", "dev", device, "ingress"))
         everything = ("protocol", "all", "u32", "match", "u32", "0", "0")
         through = ("action", "mirred", "egress", "redirect", "dev", INCOMING)
-        run(("tc", "filter", "add", "dev", DEVICE, "parent", "ffff:", *everything, *through))
+        run(("tc", "filter", "add", "dev", device, "parent", "ffff:", *everything, *through))
         run(("tc", "qdisc", "replace", "dev", INCOMING, "root", *netem))
     except CommandError:
-        clear(run)
+        clear(run, devices)
         raise
 
 
@@ -131,7 +141,11 @@ def _loss(verb: str, chain: str, way: str, device: str, percent: float) -> tuple
     return ("iptables", "-w", verb, chain, way, device, *chance, "-j", "DROP")
 
 
-def main(argv: Sequence[str] | None = None, run: Run = run) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    run: Run = run,
+    interfaces: Callable[[], Iterable[tuple[int, str]]] = socket.if_nameindex,
+) -> int:
     """The exit code is 0, or 1 with the reason on the last line of stderr."""
     parser = argparse.ArgumentParser(prog="network.py")
     parser.add_argument("what", choices=("impair", "clear", "abilities"))
@@ -144,9 +158,9 @@ def main(argv: Sequence[str] | None = None, run: Run = run) -> int:
         if args.what == "abilities":
             answer = abilities(run)
         elif args.what == "clear":
-            clear(run)
+            clear(run, devices(interfaces()))
         else:
-            impair(run, args.delay_ms, args.loss_percent, args.rate_mbit)
+            impair(run, devices(interfaces()), args.delay_ms, args.loss_percent, args.rate_mbit)
     except CommandError as error:
         sys.stderr.write(f"{error}\n")
         return 1
