@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.errors import JobError, UsageError, WaitTimeoutError
-from lab.faults import find_fault
+from lab.faults import Scope, find_fault
+from lab.faults.base import check_runtime
 from lab.lab import Lab
 from lab.recovery import FaultRequest, Moment, OnMoment, inject
 from lab.runtime.base import OnProgress
@@ -63,9 +64,17 @@ def run_demo(
 ) -> DemoResult:
     """Boot the lab, train, break the node that trains, judge the recovery, compare with an undisturbed run.
 
-    Raises UsageError, NotFoundError for a request that cannot be met, and whatever the parts raise.
+    Raises UsageError, NotFoundError, UnsupportedError for a request that cannot be met, before anything
+    starts, and whatever the parts raise.
     """
-    find_fault(request.fault)
+    kind = find_fault(request.fault).kind
+    if kind.scope not in (Scope.NODE, Scope.RANK):
+        raise UsageError(
+            f"--fault {kind.name}: the demo breaks the node or the process that trains",
+            f"labctl fault-inject --fault {kind.name}, on a job of yours",
+        )
+    kind.settle({})
+    check_runtime(kind, lab.runtime)
     if request.epochs <= BREAK_AFTER_EPOCH + 1:
         raise UsageError(
             f"--epochs {request.epochs}: the demo breaks the run after epoch {BREAK_AFTER_EPOCH} "

@@ -13,7 +13,7 @@ from dataclasses import replace
 from lab.errors import LabError, RefusedError
 from lab.faults import Scene, Scope, find_fault
 from lab.lab import Lab
-from lab.recovery.control import run_control
+from lab.recovery.control import refuse_fixed_names, run_control
 from lab.recovery.injection import Injection
 from lab.recovery.proof import RECEIPTS_PREFIX, keep, keep_samples, prove
 from lab.recovery.request import FaultRequest, Moment, OnMoment, Outcome
@@ -47,6 +47,8 @@ def inject(
     job = lab.jobs.get(request.job) if request.job else lab.running_job()
     if job.final:
         raise RefusedError(f"job {job.submission_id} has ended ({job.status})", "submit another one")
+    if control:
+        refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock)
     request = replace(request, target=target)
     sampler = Sampler(lab)

@@ -75,7 +75,7 @@ def run_control(
     job, history = lab.jobs.get(job_id), lab.history(job_id)
     if not job.final:
         raise RefusedError(f"job {job_id} is still {job.status}", "a control run needs the machine to itself")
-    _refuse_fixed_names(job_id, history)
+    refuse_fixed_names(job_id, history)
     begin = clock()
     name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
     control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, workload_folder(job.workload))
@@ -137,7 +137,8 @@ def _follow(
     return follow_to_end(watch, sleep, look)
 
 
-def _refuse_fixed_names(job_id: str, history: History) -> None:
+def refuse_fixed_names(job_id: str, history: History) -> None:
+    """Raises RefusedError for a job with a run whose name would be that of the control run too."""
     for run in history.runs:
         if job_id not in run.name and not CHANGES.search(run.name):
             raise RefusedError(

@@ -182,9 +182,16 @@ class Injection:
                 return
             if reverted and not to_the_end:
                 return
-            if now >= deadline + (JOB_SECONDS if "first_report" in timeline.told else 0.0):
+            if now >= deadline + (JOB_SECONDS if self._goes_on() else 0.0):
                 return
             self._sleep(POLL_SECONDS)
+
+    def _goes_on(self) -> bool:
+        """Whether training has gone on: in a new attempt, or in the one that was hit once all was undone."""
+        if "first_report" in self.timeline.told:
+            return True
+        last = self.timeline.run.last if self.timeline.run else None
+        return last is not None and self._revert.done_at is not None and last.at > self._revert.done_at
 
     def _look(self) -> None:
         self._watch.poll()

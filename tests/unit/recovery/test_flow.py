@@ -125,6 +125,17 @@ def test_a_killed_node_comes_back_in_the_end_although_training_does_not_go_on(wo
     assert world.clock() - world.begin == pytest.approx(63.0, abs=3.0)
 
 
+def test_a_training_that_the_fault_did_not_stop_is_followed_to_its_end(world: World) -> None:
+    Training(world, epochs=90)
+
+    receipt = world.inject(W0, "pause", after_epoch=2, duration=0.5, timeout=10.0).receipt
+
+    assert receipt is not None
+    assert receipt.job_status == "SUCCEEDED"
+    assert len(receipt.attempts) == 1
+    assert "ended before Ray noticed it" in receipt.reason
+
+
 def test_a_duration_decides_when_the_node_comes_back(world: World) -> None:
     Training(world, epochs=30)
 
