@@ -79,7 +79,8 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
         causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
         return Verdict.NOT_VERIFIED, "; ".join(causes)
     told = {c.name: c.detail for c in checks}
-    if case.new is not None and case.new.first is not None:
+    ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
+    if case.new is not None and case.new.first is not None and ended_well:
         return Verdict.RECOVERED, told.get(RESUMED) or told[WENT_ON]
     return Verdict.AS_EXPECTED, told[WENT_ON]
 

@@ -36,6 +36,8 @@ def finished_or_clear(case: Case) -> Answer:
     if case.evidence.job_status != "FAILED" or case.overtaken:
         return yes, detail
     said = " ".join((case.evidence.job_message, (case.run.error if case.run else "") or ""))
+    if case.evidence.resubmitted_as:
+        return False, f"job {case.evidence.resubmitted_as}, which went on with it, failed: {_last(said)}"
     if case.fault.expected is Expected.HEAD_LOST:
         return bool(said.strip()), f"the job failed and says why: {_last(said)}"
     clear = NAMES_THE_STORE.search(said) is not None

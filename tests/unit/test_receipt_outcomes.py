@@ -167,6 +167,13 @@ def test_a_job_that_fails_and_names_the_store_did_as_expected() -> None:
     assert "a new run could resume from epoch 3" in check(receipt, "went on").detail
 
 
+def test_a_job_that_resumes_and_then_fails_has_not_recovered() -> None:
+    receipt = judge(store(Story(), status="FAILED", message="OSError: AWS Error: no connection to S3"))
+    assert receipt.attempts[-1].first_epoch
+    assert receipt.verdict is not Verdict.RECOVERED
+    assert "the job failed" in receipt.reason
+
+
 def test_a_job_that_fails_without_a_word_about_the_store_failed() -> None:
     failed = Story(takes_over=False, error="ValueError: 7")
     receipt = judge(store(failed, status="FAILED", message="ValueError: 7"))
@@ -242,6 +249,15 @@ def test_a_job_that_fails_with_its_head_and_says_so_did_as_expected() -> None:
         "failed",
         ("job finished",),
     )
+
+
+def test_a_job_that_was_submitted_again_and_failed_is_told() -> None:
+    lost = replace(
+        head(NEW_HEAD, story=Story(), status="FAILED", message="KeyError: 'x'"), resubmitted_as="again"
+    )
+    receipt = judge(lost)
+    assert receipt.verdict is Verdict.FAILED
+    assert "job again, which went on with it, failed: KeyError" in receipt.reason
 
 
 def test_a_head_that_stayed_was_not_lost() -> None:

@@ -31,6 +31,7 @@ from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.http import http_status
 from lab.runtime.interrupts import held_back
+from lab.runtime.settled import settled
 from lab.secrets import RAY_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -40,6 +41,7 @@ from lab.topology import (
     LabSpec,
     LabStatus,
     Progress,
+    ServiceStatus,
     State,
     Vendor,
     is_node,
@@ -344,9 +346,7 @@ class ComposeRuntime(Runtime):
             if container is not None and container.cut:
                 network.reconnect(self._engine, container, self._networks())
                 containers = self._holdings.containers()
-            view = self._view(current)
-            nodes, why = self._nodes(view, containers)
-            found = readiness.service_status(view, service, containers.get(service), nodes, why)
+            found = self._known_status(self._view(current), service, containers)
             if found.state in (State.HEALTHY, State.PAUSED):
                 return
             boot = self._boot(current)
@@ -442,6 +442,18 @@ class ComposeRuntime(Runtime):
         if head is None or head.state != "running":
             return (), f"{HEAD} is not running"
         return readiness.nodes_or_problem(view)
+
+    def _known_status(self, view: View, service: str, containers: Mapping[str, Container]) -> ServiceStatus:
+        """What a service does, for sure: a node that runs may well train while Ray is slow to answer.
+
+        Raises WaitTimeoutError where that does not become known of a worker.
+        """
+
+        def look() -> tuple[ServiceStatus, str]:
+            nodes, why = self._nodes(view, containers)
+            return readiness.service_status(view, service, containers.get(service), nodes, why), why
+
+        return settled(service, look, self._clock, self._sleep)
 
     def _up(self) -> tuple[ComposeState, dict[str, Container]]:
         current = state.load(self._folder)

@@ -35,6 +35,7 @@ from lab.runtime.local import output, processes, readiness, reserve, services, s
 from lab.runtime.local.boot import START_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
+from lab.runtime.settled import settled
 from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -48,6 +49,7 @@ from lab.topology import (
     LabSpec,
     LabStatus,
     Progress,
+    ServiceStatus,
     State,
     is_node,
 )
@@ -320,7 +322,7 @@ class LocalRuntime(Runtime):
         with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
             current = self._up_state()
             plan = self._plan(current)
-            found = readiness.service_status(plan, current, service, self._nodes(plan))
+            found = self._known_status(plan, current, service)
             if found.state in (State.HEALTHY, State.PAUSED):
                 return
             boot = self._boot(plan)
@@ -431,7 +433,23 @@ class LocalRuntime(Runtime):
 
     def _nodes(self, plan: Plan) -> Sequence[Node]:
         """The cluster's nodes; none when Ray does not answer, so that nobody asks again for every service."""
+        return self._nodes_or_problem(plan)[0]
+
+    def _nodes_or_problem(self, plan: Plan) -> tuple[Sequence[Node], str]:
+        """The cluster's nodes, or why they cannot be had."""
         try:
-            return RayApi(plan.url("dashboard"), plan.secrets.ray_token).nodes()
-        except ClusterError:
-            return ()
+            return RayApi(plan.url("dashboard"), plan.secrets.ray_token).nodes(), ""
+        except ClusterError as error:
+            return (), error.message
+
+    def _known_status(self, plan: Plan, current: LabState, service: str) -> ServiceStatus:
+        """What a service does, for sure: a node that runs may well train while Ray is slow to answer.
+
+        Raises WaitTimeoutError where that does not become known of a worker.
+        """
+
+        def look() -> tuple[ServiceStatus, str]:
+            nodes, why = self._nodes_or_problem(plan)
+            return readiness.service_status(plan, current, service, nodes), why
+
+        return settled(service, look, self._clock, self._sleep)

@@ -57,6 +57,8 @@ class Machine:
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_words: dict[str, str] = field(default_factory=dict)
     """What a service writes to its log when it is started, instead of a greeting."""
+    silent: bool = False
+    """Whether Ray's dashboard does not answer."""
     boot: str = "boot-1"
     on_spawn: dict[str, Callable[[], None]] = field(default_factory=dict)
     on_probe: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -164,8 +166,20 @@ class Machine:
             "which",
             lambda name: f"/bin/{name}" if name in self.programs else None,
         )
-        patch.setattr(runtime_module, "RayApi", _SilentApi)
         machine = self
+
+        class Api(SimpleNamespace):
+            """A dashboard that names no node: what is healthy, `Machine.probe` alone decides."""
+
+            def __init__(self, url: str, token: str) -> None:
+                super().__init__(url=url)
+
+            def nodes(self) -> tuple[()]:
+                if machine.silent:
+                    raise ClusterError("does not answer")
+                return ()
+
+        patch.setattr(runtime_module, "RayApi", Api)
 
         def set_up(url: str, root: Credentials, key: Credentials) -> None:
             assert url.startswith("http://127.0.0.1:")
@@ -174,16 +188,6 @@ class Machine:
             machine.on_bucket()
 
         patch.setattr(setup, "run", set_up)
-
-
-class _SilentApi(SimpleNamespace):
-    """A dashboard that never answers: what is healthy, `Machine.probe` alone decides."""
-
-    def __init__(self, url: str, token: str) -> None:
-        super().__init__(url=url)
-
-    def nodes(self) -> tuple[()]:
-        raise ClusterError("does not answer")
 
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)

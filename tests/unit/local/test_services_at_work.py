@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, NotFoundError, ServiceError, SetupError
+from lab.errors import LabDownError, NotFoundError, ServiceError, SetupError, WaitTimeoutError
 from lab.home import lock
 from lab.runtime.base import Runtime
 from lab.runtime.local.runtime import LocalRuntime
@@ -167,6 +167,16 @@ def test_start_clears_away_a_node_that_lost_its_cluster(machine: Machine, runtim
     runtime.start(W0)
 
     assert machine.journal == [("end", W0), ("spawn", W0)]
+
+
+def test_a_worker_that_may_train_is_left_alone_while_ray_does_not_answer(
+    machine: Machine, runtime: LocalRuntime
+) -> None:
+    machine.unready.add(W0)
+    machine.silent = True
+    with pytest.raises(WaitTimeoutError, match=f"{W0} was left alone: .* after 30 s: does not answer"):
+        runtime.start(W0)
+    assert machine.journal == []
 
 
 def test_start_only_waits_for_a_client_that_is_not_ready_yet(machine: Machine, runtime: LocalRuntime) -> None:

@@ -270,6 +270,20 @@ def test_a_node_whose_container_runs_but_that_ray_has_buried_is_restarted(
     assert docker.done() == [("kill", WORKER), ("start", WORKER)]
 
 
+def test_a_worker_that_may_train_is_left_alone_while_ray_does_not_answer(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.never.add(HEAD)
+    began = docker.clock()
+    with pytest.raises(WaitTimeoutError, match=f"{WORKER} was left alone: .* does not answer"):
+        up.start(WORKER)
+    assert docker.done() == []
+    assert docker.clock() - began == 30
+    docker.never.clear()
+    up.start(WORKER)
+    assert docker.done() == []
+
+
 def test_a_node_counts_only_when_it_joined_after_its_container_was_started(
     up: ComposeRuntime, docker: FakeDocker
 ) -> None:
