@@ -74,7 +74,8 @@ def run_demo(
             f"labctl fault-inject --fault {kind.name}, on a job of yours",
         )
     kind.settle({})
-    check_runtime(kind, lab.runtime)
+    if lab.runtime.kind not in kind.runtimes:
+        check_runtime(kind, lab.runtime)
     if request.epochs <= BREAK_AFTER_EPOCH + 1:
         raise UsageError(
             f"--epochs {request.epochs}: the demo breaks the run after epoch {BREAK_AFTER_EPOCH} "
@@ -88,6 +89,7 @@ def run_demo(
 
     begin = clock()
     lab.up(spec, on_progress)
+    check_runtime(kind, lab.runtime)
     seconds["up"] = clock() - begin
 
     begin = clock()

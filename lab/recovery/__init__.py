@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from lab.errors import LabError, RefusedError
+from lab.errors import LabError, RefusedError, UsageError
 from lab.faults import Scene, Scope, find_fault
 from lab.lab import Lab
 from lab.recovery.control import refuse_fixed_names, run_control
@@ -38,10 +38,15 @@ def inject(
     With `control` the job is then repeated undisturbed and compared; the receipt has the result. The fault
     is reverted whatever happens, Ctrl-C included. Raises NotFoundError, UsageError, RefusedError,
     UnsupportedError, LabDownError, WaitTimeoutError (the moment to inject never came; nothing was changed),
-    what the revert raises, and what the control run raises.
+    and what the revert raises. A control run that fails is told as a problem: the receipt is there.
     """
     fault = find_fault(request.kind)
     parameters = fault.kind.settle(request.given)
+    if control and fault.kind.scope is Scope.CLUSTER:
+        raise UsageError(
+            f"{fault.kind.name} with a control run: the job dies with its head and cannot be repeated",
+            "leave --control out",
+        )
     target = check_target(lab, request.target, fault.kind)
     fault.refuse(Scene(lab.runtime, target, parameters=parameters))
     job = lab.jobs.get(request.job) if request.job else lab.running_job()
@@ -73,9 +78,13 @@ def inject(
     receipt = prove(lab, watch, injection.record(), found, second=second)
     problems = [keep(lab, receipt), keep_samples(lab, receipt, samples)]
     if control:
-        compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
-        receipt = replace(receipt, control=compared.to_json())
-        problems.append(keep(lab, receipt))
+        try:
+            compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
+        except LabError as error:
+            problems.append(f"no control run: {error.message}")
+        else:
+            receipt = replace(receipt, control=compared.to_json())
+            problems.append(keep(lab, receipt))
     for number, problem in enumerate(filter(None, problems)):
         injection.timeline.tell(f"problem {number}", None, problem)
     return Outcome(receipt.fault, receipt)

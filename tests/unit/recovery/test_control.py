@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.errors import JobError, RefusedError, WaitTimeoutError
+from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
+from lab.receipt import Verdict
 from lab.recovery.control import CONTROL_OF, Control, control_of, run_control
+from lab.topology import HEAD
 from tests.unit.recovery.world import JOB, FakeJobs, Training, World
 
 ORIGINAL = "digits-20261121"
@@ -113,6 +115,25 @@ def test_a_control_run_that_fails_is_an_error(world: World, original: Training, 
     world.clock.after(2.0, lambda: world.jobs.put("FAILED", "control-1", at=world.clock()))
     with pytest.raises(JobError, match="the undisturbed run control-1 ended FAILED"):
         control(world)
+
+
+def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+        raise JobError("its files are gone")
+
+    monkeypatch.setattr(FakeJobs, "submit_again", refuse)
+    Training(world, job=ORIGINAL)
+    receipt = world.inject(job=ORIGINAL, control=True).receipt
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+    assert receipt.control is None
+    assert "no control run: its files are gone" in world.moments[-1].text
+
+
+def test_a_job_that_dies_with_its_head_has_no_control_run(world: World, original: Training) -> None:
+    with pytest.raises(UsageError, match="head-kill with a control run"):
+        world.inject(HEAD, "head-kill", control=True)
+    assert world.calls() == []
 
 
 def test_a_control_run_that_takes_too_long_is_stopped(

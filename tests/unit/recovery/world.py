@@ -104,6 +104,7 @@ class World:
         kind: str = "kill",
         *,
         wait: bool = True,
+        control: bool = False,
         on_moment: Callable[[Moment], None] | None = None,
         **request: Any,
     ) -> Outcome:
@@ -112,6 +113,7 @@ class World:
             FaultRequest(target, kind, **request),
             on_moment or self.moments.append,
             wait=wait,
+            control=control,
             clock=self.clock,
             sleep=self.sleep,
         )
