@@ -142,6 +142,8 @@ class Lab:
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
+        Faults that were left behind are forgotten, but for those of stored objects that survive.
+
         Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
         """
         from lab.recovery.journal import Journal
@@ -149,7 +151,7 @@ class Lab:
         self.forget_connections()
         stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
         with contextlib.suppress(UnsupportedError):  # where labctl keeps no notes there is nothing to forget
-            Journal(self.runtime.folder()).clear()
+            Journal(self.runtime.folder()).clear(objects=volumes)
         return stopped
 
     def status(self) -> LabStatus:

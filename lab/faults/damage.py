@@ -7,15 +7,16 @@ another labctl finds it too.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from lab.errors import RefusedError, ServiceError
+from lab.errors import LabError, RefusedError, ServiceError
 from lab.faults.base import Fault, Scene
-from lab.faults.inside import tell
+from lab.faults.inside import tell, tell_if_up
 from lab.objectstore.base import MissingObjectError, Store, StoredObject
 
 KEPT_PREFIX = ".raylab/kept"
@@ -43,8 +44,10 @@ class Damage(Fault):
         if saver is None:
             raise RefusedError(f"job {scene.job} trains nowhere now", "wait until it trains")
         at_saver = replace(scene, target=saver.service)
-        tell(at_saver, "rank", "hang", saver.pid)
+        scene.memo["rank"] = [saver.service, saver.pid]
+        scene.remember()
         try:
+            tell(at_saver, "rank", "hang", saver.pid)
             self._sleep(QUIET_SECONDS)
             uri = newest(store, scene)
             bucket, prefix = split(uri)
@@ -60,23 +63,31 @@ class Damage(Fault):
                 )
             kept = f"{KEPT_PREFIX}/{scene.job}/{prefix.rstrip('/').rsplit('/', 1)[-1]}"
             scene.memo.update(
-                damaged=[uri], bucket=bucket, kept=kept, keys=[entry.key for entry in hit],
-                rank=[saver.service, saver.pid],
+                damaged=[uri], bucket=bucket, kept=kept, keys=[entry.key for entry in hit]
             )  # fmt: skip
             for number, entry in enumerate(hit):
                 store.put(f"{kept}/{number}", holder.get(entry.key))
             scene.remember()
             self.damage(holder, hit)
+            tell(at_saver, "rank", "kill", saver.pid)
         except BaseException:
-            tell(at_saver, "rank", "thaw", saver.pid)
+            with contextlib.suppress(LabError):  # the revert tries it again, and says what is wrong
+                _thaw(scene)
             raise
-        tell(at_saver, "rank", "kill", saver.pid)
+        del scene.memo["rank"]  # it has ended: nothing is left to thaw
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. What was damaged is as it was; the rank that was ended stays so."""
-        memo, store = scene.memo, _store(scene)
+        try:
+            _thaw(scene)
+        finally:
+            self._put_back(scene)
+
+    def _put_back(self, scene: Scene) -> None:
+        memo = scene.memo
         if "keys" not in memo:
             return
+        store = _store(scene)
         holder = store.in_bucket(memo["bucket"])
         for number, key in enumerate(memo["keys"]):
             try:
@@ -114,6 +125,13 @@ def split(uri: str) -> tuple[str, str]:
     if match is None:
         raise RefusedError(f"{uri} does not lie in the lab's object store", "a job that stores in s3://ray")
     return match[1], f"{match[2]}/"
+
+
+def _thaw(scene: Scene) -> None:
+    """Let the rank go on that saves checkpoints, if it was, or may have been, frozen and not ended."""
+    if "rank" in scene.memo:
+        service, pid = scene.memo["rank"]
+        tell_if_up(replace(scene, target=service), "rank", "thaw", pid)
 
 
 def _store(scene: Scene) -> Store:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from lab.errors import ServiceError
+from lab.errors import EngineError, LabDownError, ServiceError
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
 from lab.receipt.expected import Expected
+from lab.runtime.base import Runtime
 from lab.topology import State, is_worker
 
 REJOIN_SECONDS = 30.0
@@ -52,12 +53,28 @@ class HeadKill(Fault):
         while (lost := self._lost(scene)) and self._clock() < deadline:
             self._sleep(POLL_SECONDS)
         for service in lost:
-            status = runtime.status().service(service)
-            if status is not None and status.state not in (State.ABSENT, State.EXITED):
-                runtime.kill(service)
+            state = _state(runtime, service)
+            if state is State.HEALTHY:  # it has found back while another one was being started
+                continue
+            if state is State.PAUSED:  # `start` ends what is left of any other
+                _kill_frozen(runtime, service)
             runtime.start(service)
 
     def _lost(self, scene: Scene) -> list[str]:
         """Workers that are not well."""
         services = scene.runtime.status().services
         return [s.service for s in services if is_worker(s.service) and s.state is not State.HEALTHY]
+
+
+def _state(runtime: Runtime, service: str) -> State | None:
+    found = runtime.status().service(service)
+    return found.state if found is not None else None
+
+
+def _kill_frozen(runtime: Runtime, service: str) -> None:
+    """End a worker that is frozen. One that was thawed, or has ended, meanwhile is left to `start`."""
+    try:
+        runtime.kill(service)
+    except (LabDownError, EngineError):
+        if _state(runtime, service) is State.PAUSED:
+            raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lab.errors import LabDownError, RefusedError, ServiceError
+from lab.errors import LabDownError, NotFoundError, RefusedError, ServiceError
 from lab.faults.base import Scene
 from lab.topology import State
 
@@ -35,10 +35,10 @@ def tell(scene: Scene, module: str, *arguments: object, timeout: float = SECONDS
 
 
 def tell_if_up(scene: Scene, module: str, *arguments: object) -> None:
-    """As `tell`, to undo something: on a node that does not run there is nothing left to undo."""
+    """As `tell`, to undo something: on a node that does not run, or is gone, nothing is left to undo."""
     try:
         tell(scene, module, *arguments)
-    except LabDownError:
+    except (LabDownError, NotFoundError):  # not found: the lab was started again with fewer workers
         return
 
 

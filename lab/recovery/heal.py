@@ -42,25 +42,33 @@ def heal(
 ) -> tuple[Healed, ...]:
     """Undo every fault that was left behind, the newest first. Faults of a living labctl are left alone.
 
-    In a lab that is down nothing is left to undo. Raises nothing that one fault's revert raises: it is told.
+    In a lab that is down nothing is left to undo but damage to stored objects: that has to wait until it is
+    up. Raises nothing that one fault's revert raises: it is told.
     """
     journal = Journal(lab.runtime.folder())
-    if not lab.status().up:
-        for entry in journal.left():
-            journal.drop(entry)
-        return ()
+    up = lab.status().up
     done = []
     for entry in reversed(journal.left()):
-        on_begin(entry)
-        problem = ""
-        try:
-            _undo(lab, entry)
+        if not up and not entry.outlives_the_lab:
             journal.drop(entry)
-            _record(lab, entry, clock())
-        except LabError as error:
-            problem = error.message
+            continue
+        problem = f"lab {lab.name} is down, start it first: `labctl up`"
+        if up:
+            on_begin(entry)
+            problem = _mend(lab, journal, entry, clock)
         done.append(Healed(entry.kind, entry.target, entry.job, entry.at, problem))
     return tuple(done)
+
+
+def _mend(lab: Lab, journal: Journal, entry: Entry, clock: Callable[[], float]) -> str:
+    """Undo one fault; returns why it could not be undone, or nothing."""
+    try:
+        _undo(lab, entry)
+        journal.drop(entry)
+        _record(lab, entry, clock())
+    except LabError as error:
+        return error.message
+    return ""
 
 
 def _undo(lab: Lab, entry: Entry) -> None:

@@ -40,6 +40,11 @@ class Entry:
         """Of its file, without the ending."""
         return f"{int(self.at * 1000)}-{self.kind}-{self.target}"
 
+    @property
+    def outlives_the_lab(self) -> bool:
+        """Whether it damaged stored objects (`keys` of the memo): they and their copies survive `down`."""
+        return bool(self.memo.get("keys"))
+
 
 class Journal:
     """The faults that last in one lab, those of every labctl process."""
@@ -58,11 +63,13 @@ class Journal:
         with contextlib.suppress(OSError):
             (self._folder / f"{entry.name}.json").unlink(missing_ok=True)
 
-    def clear(self) -> None:
-        """Nothing of the lab is left that could be undone."""
+    def clear(self, *, objects: bool = True) -> None:
+        """Nothing of the lab is left that could be undone; without `objects`, only its stored objects are."""
         for path in self._files():
-            with contextlib.suppress(OSError):
-                path.unlink()
+            entry = None if objects else _read(path)
+            if entry is None or not entry.outlives_the_lab:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def lasting(self) -> tuple[Entry, ...]:
         """Every fault that was begun and not undone, the oldest first."""

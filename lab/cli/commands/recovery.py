@@ -163,7 +163,9 @@ def heal(app: App) -> None:
     if problem is not None:
         error = ServiceError(
             f"{problem.kind} of {problem.target} could not be undone: {problem.problem}",
-            f"labctl status; labctl restart {problem.target}; labctl heal again",
+            f"labctl restart {problem.target}; labctl heal again"
+            if lab.status().up
+            else "labctl up; labctl heal again",
         )
         app.out.complain(error, document=False)
         raise click.exceptions.Exit(error.exit_code)

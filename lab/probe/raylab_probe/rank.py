@@ -5,7 +5,8 @@
 `kill` is SIGKILL, `hang` SIGSTOP, `thaw` SIGCONT. PID must be a rank of Ray Train on the node in whose
 environment this runs. Prints one JSON object: `pid`, `done`, and `problem`, why it was not done. The exit
 code is 0 when it was done, 3 when PID is no rank of this node, 4 when the signal could not be sent. `thaw` of
-a process that has ended is 0: nothing is left to thaw.
+a process that has ended, or is no rank of this node, is 0: its id is somebody else's by now, which gets no
+signal, and nothing is left to thaw.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def main(argv: Sequence[str], send: Callable[[int, int], None] = os.kill) -> int
     if action == "thaw" and gone(pid):
         return answer(pid, "")
     why, code = problem(pid), NOT_A_RANK
+    if why and action == "thaw" and os.environ.get(NAME_VARIABLE):
+        return answer(pid, "")
     if not why:
         try:
             send(pid, getattr(signal, SIGNALS[action]))

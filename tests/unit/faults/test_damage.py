@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lab.errors import RefusedError, ServiceError
+from lab.errors import LabDownError, RefusedError, ServiceError, WaitTimeoutError
 from lab.faults import RankProcess, Scene, find_fault
 from lab.faults.damage import KEPT_PREFIX, Damage
 from lab.objectstore import FakeObjectStore
@@ -29,6 +29,7 @@ class World(FakeRuntime):
         self.store = FakeObjectStore(clock=self.clock)
         self.signals: list[tuple[str, ...]] = []
         self.refuse = ""
+        self.broken: dict[str, BaseException] = {}
         for number in (1, 2):
             self.store.put(f"run/checkpoint_{number}/model.pt", WEIGHTS + bytes([number]))
             self.store.put(f"run/checkpoint_{number}/.metadata.json", b"{}")
@@ -44,6 +45,9 @@ class World(FakeRuntime):
 
     def execute(self, service: str, argv: Sequence[str], **_: object) -> Execution:
         self.signals.append((service, *argv[2:]))
+        for word, error in self.broken.items():
+            if word in argv:
+                raise error
         if self.refuse and self.refuse in argv:
             return Execution(4, json.dumps({"problem": "no such rank"}))
         return Execution(0, json.dumps({"done": True}))
@@ -113,7 +117,7 @@ def test_the_memo_is_kept_before_anything_is_damaged() -> None:
     scene = world.scene()
     kept = Scene(**{**vars(scene), "remember": lambda: seen.append(world.files() == before)})
     fault("checkpoint-delete").inject(kept)
-    assert seen == [True]
+    assert seen == [True, True]
 
 
 def test_a_rank_that_cannot_be_frozen_leaves_everything_as_it_was() -> None:
@@ -123,6 +127,80 @@ def test_a_rank_that_cannot_be_frozen_leaves_everything_as_it_was() -> None:
     with pytest.raises(ServiceError, match="no such rank"):
         fault("checkpoint-corrupt").inject(world.scene())
     assert world.files() == before
+
+
+THAW = (W0, "raylab_probe.rank", "thaw", "11")
+
+
+def test_the_rank_is_remembered_before_it_is_frozen() -> None:
+    world = World()
+    kept: list[tuple[dict[str, object], int]] = []
+    scene = world.scene()
+    watched = Scene(
+        **{**vars(scene), "remember": lambda: kept.append((dict(scene.memo), len(world.signals)))}
+    )
+    fault("checkpoint-delete").inject(watched)
+    assert kept[0] == ({"rank": [W0, 11]}, 0)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), WaitTimeoutError("it has not ended after 60 s")])
+@pytest.mark.parametrize("when", ["hang", "kill"])
+def test_an_interrupt_or_a_timeout_of_a_signal_leaves_no_rank_frozen(when: str, error: BaseException) -> None:
+    world = World()
+    world.broken[when] = error
+    before, scene = world.files(), world.scene()
+
+    with pytest.raises(type(error)):
+        fault("checkpoint-delete").inject(scene)
+    assert world.signals[-1] == THAW
+    world.signals.clear()
+    fault("checkpoint-delete").revert(Scene(world, STORE, JOB, store=world.store, memo=scene.memo))
+
+    assert world.signals == [THAW]
+    assert world.files() == before
+
+
+def test_what_a_labctl_left_that_died_while_the_rank_was_frozen_is_thawed() -> None:
+    world = World()
+    fault("checkpoint-delete").revert(Scene(world, STORE, JOB, store=world.store, memo={"rank": [W0, 11]}))
+    assert world.signals == [THAW]
+
+
+def test_a_rank_that_was_ended_is_not_thawed() -> None:
+    world = World()
+    scene = world.scene()
+    fault("checkpoint-corrupt").inject(scene)
+    world.signals.clear()
+    fault("checkpoint-corrupt").revert(scene)
+    assert world.signals == []
+
+
+def test_the_files_are_put_back_although_the_rank_cannot_be_thawed() -> None:
+    world = World()
+    before, scene = world.files(), world.scene()
+    fault("checkpoint-delete").inject(scene)
+    scene.memo["rank"] = [W0, 11]
+    world.broken["thaw"] = WaitTimeoutError("it has not ended after 60 s")
+    with pytest.raises(WaitTimeoutError):
+        fault("checkpoint-delete").revert(scene)
+    assert world.files() == before
+
+
+def test_a_node_that_is_down_has_nothing_to_thaw() -> None:
+    world = World()
+    before, scene = world.files(), world.scene()
+    fault("checkpoint-delete").inject(scene)
+    scene.memo["rank"] = [W0, 11]
+    world.broken["thaw"] = LabDownError("ray-worker-0 is not running")
+    fault("checkpoint-delete").revert(scene)
+    assert world.files() == before
+
+
+def test_an_interrupt_is_not_hidden_by_a_rank_that_cannot_be_thawed() -> None:
+    world = World()
+    world.broken = {"hang": KeyboardInterrupt(), "thaw": WaitTimeoutError("it has not ended after 60 s")}
+    with pytest.raises(KeyboardInterrupt):
+        fault("checkpoint-delete").inject(world.scene())
 
 
 def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.MonkeyPatch) -> None:

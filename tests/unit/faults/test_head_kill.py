@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lab.errors import EngineError, LabDownError
 from lab.faults import Scene
 from lab.faults.head_kill import REJOIN_SECONDS, HeadKill
+from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.fake import FakeRuntime
 from lab.topology import HEAD, LabSpec, State, worker
 
@@ -58,3 +60,74 @@ def test_a_worker_that_does_not_find_back_is_started_again_after_a_while() -> No
     found = runtime.status().service(W1)
     assert found is not None
     assert found.state is State.HEALTHY
+
+
+class Racing(FakeRuntime):
+    """Two workers are frozen when the head comes back; something happens in between, as a test sets it."""
+
+    def __init__(self) -> None:
+        super().__init__("raylab")
+        self.up(LabSpec(workers=2, gcs_ft=True))
+        self.rejoins = ""
+        """This worker finds back while another one is being started."""
+        self.fails: Exception | None = None
+        """What `kill` of W0 raises."""
+        self.ends = True
+        """Whether W0 is gone by then."""
+        self.kill(HEAD)
+        for service in (W0, W1):
+            self.pause(service)
+        self.host.journal.clear()
+
+    def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
+        if service == W0 and self.rejoins:
+            self.host.labs["raylab"].spawn(self.rejoins, 4711, 0)
+        super().start(service, on_progress, wait=wait)
+
+    def kill(self, service: str) -> None:
+        if service == W0 and self.fails is not None:
+            if self.ends:
+                self.die(W0)
+            raise self.fails
+        super().kill(service)
+
+
+def test_a_worker_that_finds_back_while_another_one_is_started_is_left_alone() -> None:
+    runtime = Racing()
+    runtime.rejoins = W1
+
+    fault(runtime).revert(Scene(runtime, HEAD))
+
+    assert runtime.calls("kill") == (("kill", W0),)
+    assert ("start", W1) not in runtime.calls("start")
+    found = runtime.status().service(W1)
+    assert found is not None
+    assert (found.state, found.pid) == (State.HEALTHY, 4711)
+
+
+@pytest.mark.parametrize("error", [LabDownError("it is not running"), EngineError("no such container")])
+def test_a_worker_that_ends_by_itself_meanwhile_keeps_no_other_one_down(error: Exception) -> None:
+    runtime = Racing()
+    runtime.fails = error
+    fault(runtime).revert(Scene(runtime, HEAD))
+    assert runtime.status().healthy
+
+
+def test_a_frozen_worker_that_cannot_be_ended_is_told() -> None:
+    runtime = Racing()
+    runtime.fails, runtime.ends = EngineError("the engine does not answer"), False
+    with pytest.raises(EngineError, match="does not answer"):
+        fault(runtime).revert(Scene(runtime, HEAD))
+
+
+def test_what_is_left_of_a_worker_without_its_cluster_is_left_to_its_start() -> None:
+    runtime = lab(gcs_ft=False)
+    subject = fault(runtime)
+    subject.inject(Scene(runtime, HEAD))
+    runtime.host.journal.clear()
+
+    subject.revert(Scene(runtime, HEAD))
+
+    assert runtime.calls("kill") == ()
+    assert runtime.calls("start") == (("start", HEAD), ("start", W0), ("start", W1))
+    assert runtime.status().healthy

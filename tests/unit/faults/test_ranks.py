@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import RefusedError, ServiceError
-from lab.faults import find_fault
+from lab.faults import Scene, find_fault
 from lab.faults.inside import tell
+from lab.topology import LabSpec, worker
 from tests.unit.faults.ranks import PID, W0, asked, probe, scene, up
 
 
@@ -40,6 +41,14 @@ def test_nothing_is_thawed_that_was_never_frozen_nor_on_a_node_that_is_down() ->
     find_fault("rank-hang").revert(scene(runtime))
     runtime.kill(W0)
     find_fault("rank-hang").revert(scene(runtime, memo={"pid": PID}))
+    assert asked(runtime) == 1
+
+
+def test_nothing_is_thawed_on_a_node_that_the_lab_has_no_more() -> None:
+    runtime = up()
+    runtime.down()
+    runtime.up(LabSpec(workers=1))
+    find_fault("rank-hang").revert(Scene(runtime, worker(1), job="j", memo={"pid": PID}))
     assert asked(runtime) == 1
 
 

@@ -139,6 +139,38 @@ def test_thawing_what_has_ended_is_done(
     assert json.loads(capsys.readouterr().out)["done"]
 
 
+@pytest.mark.parametrize(
+    "process",
+    [Process("bash", {"PATH": "/bin"}), Process(environment={**NODE, "RAYLAB_SERVICE_NAME": "ray-worker-1"})],
+)
+def test_thawing_a_process_that_is_no_rank_of_this_node_is_done_without_a_signal(
+    processes: dict[int, Process],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    process: Process,
+) -> None:
+    processes[5] = process
+    for name, value in NODE.items():
+        monkeypatch.setenv(name, value)
+    sent: list[int] = []
+
+    assert rank.main(["thaw", "5"], lambda pid, _: sent.append(pid)) == 0
+    assert json.loads(capsys.readouterr().out) == {"pid": 5, "done": True, "problem": ""}
+    for action in ("hang", "kill"):
+        assert rank.main([action, "5"], lambda pid, _: sent.append(pid)) == rank.NOT_A_RANK
+    assert not sent
+
+
+def test_thawing_outside_of_a_node_is_refused(
+    processes: dict[int, Process], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes[5] = Process(environment=NODE)
+    for name in NODE:
+        monkeypatch.delenv(name, raising=False)
+    assert rank.main(["thaw", "5"], lambda pid, number: None) == rank.NOT_A_RANK
+    assert "not the environment of a node" in json.loads(capsys.readouterr().out)["problem"]
+
+
 def test_a_signal_that_cannot_be_sent_has_its_own_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

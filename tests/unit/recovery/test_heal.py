@@ -9,7 +9,7 @@ import pytest
 from lab.errors import RefusedError, ServiceError
 from lab.recovery.heal import heal, left_behind
 from lab.recovery.journal import Entry, Journal, myself, process_lives
-from lab.topology import State
+from lab.topology import STORE, LabSpec, State
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
 DEAD = (2**22 + 7, 1.0)
@@ -69,6 +69,64 @@ def test_down_forgets_what_was_left(world: World) -> None:
     left(world)
     world.lab.down()
     assert left_behind(world.lab) == ()
+
+
+KEY, KEPT = "run/checkpoint_2/model.pt", ".raylab/kept/j1/checkpoint_2"
+
+
+def deleted_checkpoint(world: World) -> None:
+    """A labctl died after it had copied a checkpoint's file and deleted it."""
+    world.store.put(f"{KEPT}/0", b"weights")
+    memo = {"damaged": ["s3://ray/run/checkpoint_2"], "bucket": "ray", "kept": KEPT, "keys": [KEY]}
+    journal = Journal(world.runtime.folder())
+    journal.keep(Entry("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo=memo))
+
+
+def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: World) -> None:
+    deleted_checkpoint(world)
+    left(world)
+    begun: list[Entry] = []
+
+    world.lab.down()
+    (told,) = heal(world.lab, begun.append, clock=world.clock)
+
+    assert (told.kind, told.target) == ("checkpoint-delete", STORE)
+    assert told.problem == "lab raylab is down, start it first: `labctl up`"
+    assert begun == []
+    assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
+
+    world.lab.up(LabSpec(workers=2))
+    world.lab.__dict__["store"] = world.store
+    (healed,) = heal(world.lab, begun.append, clock=world.clock)
+
+    assert healed.problem == ""
+    assert world.store.get(KEY) == b"weights"
+    assert not world.store.list(KEPT)
+    assert left_behind(world.lab) == ()
+
+
+def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_by_itself(
+    world: World,
+) -> None:
+    deleted_checkpoint(world)
+    left(world)
+    world.runtime.down()
+
+    assert [healed.kind for healed in heal(world.lab)] == ["checkpoint-delete"]
+    assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
+
+
+def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: World) -> None:
+    deleted_checkpoint(world)
+    world.lab.down(volumes=True)
+    assert left_behind(world.lab) == ()
+
+
+def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: World) -> None:
+    journal = Journal(world.runtime.folder())
+    journal.keep(Entry("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo={"rank": [W0, 11]}))
+    world.lab.down()
+    assert journal.lasting() == ()
 
 
 def test_the_newest_fault_is_undone_first(world: World) -> None:
