@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
+from lab.chaos.aiming import next_epoch, seconds_until, take_aim_at
 from lab.chaos.plan import Plan, Step, with_epoch
 from lab.chaos.result import ChaosResult
 from lab.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
@@ -19,7 +19,7 @@ from lab.lab import Lab
 from lab.recovery.control import run_control
 from lab.recovery.injection import Injection
 from lab.recovery.request import FaultRequest, Moment, OnMoment
-from lab.recovery.trigger import Aim, check_target, take_aim
+from lab.recovery.trigger import Aim, check_target
 from lab.recovery.watch import Watch
 from lab.topology import State, is_worker
 
@@ -28,10 +28,6 @@ CHAOS_PREFIX = ".raylab/chaos"
 
 SUBMIT = "labctl submit digits -p epochs=200 -p max-failures=-1 --detach"
 """A job that lasts, and that outlives any number of faults."""
-
-AHEAD_EPOCHS = 4
-AHEAD_SECONDS = 8.0
-"""A fault that has an epoch comes so far after the last one reported: the rank must hear of it first."""
 
 END_SECONDS = 10.0
 """A job that will have ended after so long is left in peace: a fault needs some time to be felt."""
@@ -140,14 +136,18 @@ class Chaos:
     def _inject(self, number: int, step: Step) -> None:
         """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
         fault = find_fault(step.kind)
-        aim = self._take_aim(fault, step)
-        parameters = fault.kind.settle(with_epoch(fault.kind, step.parameters, self._next_epoch()))
+        run, pace = self._watch.run, self._waiting.pace()
+        aim, given = take_aim_at(self._lab, self._watch, fault.kind, step)
+        parameters = fault.kind.settle(with_epoch(fault.kind, given, next_epoch(run, pace)))
         fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
         self._refuse_the_last(fault, aim)
         self._refuse_the_end()
         self._watch.target = aim.target if is_worker(aim.target) else ""
         self._tell("step", f"{number}. {step.kind} {aim.target}")
         request = FaultRequest(aim.target, step.kind, self._watch.submission_id)
+        if fault.fires:
+            timeout = seconds_until(parameters["epoch"], run, pace or self._waiting.first())
+            request = replace(request, timeout=max(request.timeout, timeout))
         injection = Injection(
             self._lab, fault, request, parameters, self._watch, aim, self._on_moment, self._clock, self._sleep
         )
@@ -170,26 +170,6 @@ class Chaos:
             if injection.problems:
                 self._tell("undone again", injection.problems[0].splitlines()[0])
                 injection.undo_again()
-
-    def _take_aim(self, fault: Fault, step: Step) -> Aim:
-        """What the step hits: the target it names, else the node of the rank that its share falls on."""
-        target = check_target(self._lab, step.target, fault.kind)
-        attempt = self._watch.live_attempt
-        if not target and attempt is not None and attempt.nodes:
-            ranks = sorted(attempt.nodes)
-            drawn = ranks[min(int(step.share * len(ranks)), len(ranks) - 1)]
-            node = attempt.nodes.get(int(step.parameters.get("rank", drawn)), "")
-            target = next((n.service for n in self._watch.nodes if n.node_id == node), "")
-        aim = take_aim(self._watch, target, fault.kind)
-        if aim is None:
-            raise RefusedError("the job did not train at that moment", "a longer --every")
-        return aim
-
-    def _next_epoch(self) -> float:
-        """One that a rank can still be told of."""
-        run, pace = self._watch.run, self._waiting.pace()
-        reached = run.last.progress if run and run.last and run.last.progress is not None else 0
-        return float(reached + max(AHEAD_EPOCHS, math.ceil(AHEAD_SECONDS / pace) if pace else 0))
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
         """Raises RefusedError when the fault would take the last healthy worker, which nobody asked for."""

@@ -70,17 +70,17 @@ def downtime(run: Run | None, receipt: Receipt) -> float | None:
 def lost_checkpoints(
     lab: Lab, watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
 ) -> list[str]:
-    """Committed checkpoints that are changed, or gone although an older one is kept.
+    """Committed checkpoints that are changed, or gone although an older one is kept, or the newest.
 
     Training that keeps only the newest deletes the older ones; one that a fault has put back afterwards says
-    nothing about those that came after it.
+    nothing about those that came after it. Nor does an older one in a run that keeps the best.
     """
     from lab.checkpoints import stored_manifest
 
     put_back = {uri for each in done if each.record for uri in each.record.damaged}
     lost = []
     for run in watch.history.runs:
-        there = set()
+        older, by_age = False, not (run.plan and run.plan.best_by)
         for checkpoint in run.checkpoints:
             uri = checkpoint.uri
             if uri not in stored:
@@ -90,11 +90,9 @@ def lost_checkpoints(
                     say(f"{uri} could not be read back: {error.message}")
                     continue
             files = stored[uri]
-            if files:
-                there.add(uri)
             changed = bool(files) and checkpoint.files is not None and not checkpoint.accepts(files)
-            if changed or (not files and there - put_back):
+            gone = not files and ((older and by_age) or checkpoint is run.checkpoints[-1])
+            if changed or gone:
                 lost.append(uri)
-        if run.checkpoints and not there:
-            lost.append(run.checkpoints[-1].uri)
+            older = older or (bool(files) and uri not in put_back)
     return lost

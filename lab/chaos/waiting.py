@@ -76,6 +76,13 @@ class Waiting:
         gaps = self._gaps()
         return statistics.median(gaps[-LAST_REPORTS:]) if gaps else None
 
+    def first(self) -> float | None:
+        """Seconds that the newest attempt with a report took for its first one; None before there is one."""
+        attempts = self._watch.run.attempts if self._watch.run else ()
+        attempt = next((a for a in reversed(attempts) if a.reports), None)
+        began = (attempt.training_started_at or attempt.started_at) if attempt else None
+        return attempt.reports[0].at - began if attempt and began is not None else None
+
     def left(self) -> float | None:
         """About how many seconds the job will still train; None where that cannot be told."""
         run, pace = self._watch.run, self.pace()

@@ -75,6 +75,8 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
         min_workers=least if isinstance(least, int) else None,
         resources_per_worker={str(k): n for k, v in resources.items() if (n := number(v)) is not None},
         max_failures=failures if isinstance(failures, int) else None,
+        num_to_keep=_whole(fields.get("num_to_keep")),
+        score_attribute=_text(fields.get("checkpoint_score_attribute")),
     )
 
 

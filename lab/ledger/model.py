@@ -31,6 +31,15 @@ class Plan:
     max_failures: int | None = None
     min_workers: int | None = None
     """The least number of ranks of an elastic run; None when the number is fixed."""
+    num_to_keep: int | None = None
+    """How many checkpoints the run keeps; None: all, or it is not known."""
+    score_attribute: str | None = None
+    """The metric by which it keeps the best ones; None: it keeps the newest, or it is not known."""
+
+    @property
+    def best_by(self) -> str:
+        """The metric that decides which checkpoints Ray Train deletes; empty when their age alone does."""
+        return (self.score_attribute or "") if self.num_to_keep is not None else ""
 
 
 @dataclass(frozen=True)

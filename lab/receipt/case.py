@@ -105,11 +105,30 @@ class Case:
         return known[-1] if known else None
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
-        """Whether it was damaged on purpose at that time, by this fault or by another one of the same job."""
+        """Whether it was damaged on purpose by then, by this fault or by another one of the same job.
+
+        Putting it back heals it, but not once it was refused: then Ray Train has dropped it for good.
+        """
         return any(
-            checkpoint.uri in fault.damaged and fault.at <= at <= (fault.reverted_at or inf)
+            checkpoint.uri in fault.damaged
+            and fault.at <= at
+            and (at <= (fault.reverted_at or inf) or self._refused(checkpoint, at))
             for fault in (self.fault, *self.evidence.others)
         )
+
+    def _refused(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
+        return any(
+            e.event == "checkpoint_refused" and e.fields.get("uri") == checkpoint.uri and e.at <= at
+            for e in self.evidence.events
+        )
+
+    @cached_property
+    def damaged(self) -> frozenset[str]:
+        """URIs of what this fault and the others of the job damaged.
+
+        One that was put back may stay for ever: Ray Train no longer counts it among those it keeps.
+        """
+        return frozenset(uri for fault in (self.fault, *self.evidence.others) for uri in fault.damaged)
 
     @cached_property
     def right(self) -> CommittedCheckpoint | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lab.ledger import CommittedCheckpoint, RunAttempt
 from lab.receipt import checks
@@ -166,15 +166,40 @@ def nothing_lost(case: Case) -> Answer:
     changed = [c for c in known if c.uri in stored and not c.accepts(stored[c.uri])]
     if changed:
         return False, f"{checks.name(changed[0])} ({checks.place(case, changed[0])}) is not as it was saved"
-    there = [i for i, c in enumerate(case.run.checkpoints) if c.uri in stored]
-    missing = [c for c in known if c.uri not in stored]
-    kept_longer = [c for c in missing if there and case.run.checkpoints.index(c) > min(there)]
-    newer = any(c.at > case.fault.at for c in case.run.checkpoints)
-    lost: list[CommittedCheckpoint] = kept_longer or ([] if newer else missing[-1:])
-    if lost:
-        return False, f"{checks.name(lost[0])} ({checks.place(case, lost[0])}) is gone"
-    detail = f"{checks.count(len(known) - len(missing), 'checkpoint')} from before the fault intact"
+    missing = [c for c in case.before_fault if c.uri not in stored]
+    lost = _lost(case, missing)
+    if lost is not None:
+        return False, f"{checks.name(lost)} ({checks.place(case, lost)}) is gone"
+    plan, detail = case.run.plan, checks.count(sum(c.uri in stored for c in known), "checkpoint")
+    detail += " from before the fault intact"
+    if missing and plan and plan.best_by:
+        rule = f"it keeps the {plan.num_to_keep} best by {plan.best_by}"
+        if _too_few(case, plan.num_to_keep or 0):
+            return None, f"{detail}; whether training deleted {len(missing)} itself is not known: {rule}"
+        return True, f"{detail}; {len(missing)} deleted by the training itself: {rule}"
     return True, detail + (f"; {len(missing)} older deleted by the training itself" if missing else "")
+
+
+def _lost(case: Case, missing: Sequence[CommittedCheckpoint]) -> CommittedCheckpoint | None:
+    """The first of those missing that training cannot have deleted: it always keeps the newest one.
+
+    Where it keeps the newest few, neither one that came after a checkpoint that is there.
+    """
+    made = case.run.checkpoints if case.run else ()
+    by_age = not (case.run and case.run.plan and case.run.plan.best_by)
+    there = [c.at for c in made if c.uri in case.evidence.stored and c.uri not in case.damaged]
+    return next((c for c in missing if c is made[-1] or (by_age and there and c.at > min(there))), None)
+
+
+def _too_few(case: Case, num_to_keep: int) -> bool:
+    """Whether fewer checkpoints from before the fault are there than training, by its plan, left of them.
+
+    Each one that came later can have taken the place of one of them.
+    """
+    counted = [c for c in case.before_fault if c.uri not in case.damaged]
+    later = len(case.run.checkpoints) - len(case.before_fault) if case.run else 0
+    there = sum(c.uri in case.evidence.stored for c in counted)
+    return there < min(num_to_keep, len(counted)) - later
 
 
 def went_on(case: Case) -> Answer:

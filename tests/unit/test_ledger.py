@@ -175,6 +175,25 @@ def test_the_plan_holds_workers_and_resources(workers: object, expected: int | N
     assert (plan.num_workers, plan.resources_per_worker) == (expected, {"CPU": 1, "GPU": 0.5})
 
 
+@pytest.mark.parametrize(
+    ("told", "keep", "best_by"),
+    [
+        ({}, None, ""),  # as before these were recorded
+        ({"num_to_keep": None, "checkpoint_score_attribute": None}, None, ""),
+        ({"num_to_keep": 2, "checkpoint_score_attribute": None}, 2, ""),
+        ({"num_to_keep": 2, "checkpoint_score_attribute": "val_loss"}, 2, "val_loss"),
+        ({"num_to_keep": None, "checkpoint_score_attribute": "val_loss"}, None, ""),  # nothing is deleted
+        ({"num_to_keep": "2", "checkpoint_score_attribute": 7}, None, ""),
+    ],
+)
+def test_the_plan_says_which_checkpoints_are_kept(
+    told: dict[str, Any], keep: int | None, best_by: str
+) -> None:
+    plan = history(line("run_started", 1, attempt=0, **told)).runs[0].plan
+    assert plan is not None
+    assert (plan.num_to_keep, plan.best_by) == (keep, best_by)
+
+
 def test_a_ledger_without_the_start_of_its_run_has_no_plan() -> None:
     assert history(report(1, epoch=1)).runs[0].plan is None
 

@@ -130,6 +130,34 @@ def test_to_go_back_further_than_needed_is_a_failure() -> None:
     assert judge(damaged(loads=1, first=2)).verdict is Verdict.FAILED
 
 
+def killed_later(*refused: Event, damaged: tuple[str, ...] = (uri(3),)) -> Receipt:
+    """A rank is killed after checkpoint 3 was damaged, passed over and put back, before another is saved."""
+    told = Story(first=(1, 2, 3), second=(3, 4, 5), loads=(2,), more=refused)
+    before = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=damaged, reverted_at=6.9)
+    kill = fault("rank-kill", Expected.RANK_LOST, "ray-worker-0", node_id="a")
+    earlier = replace(before, at=6.4)
+    return judge(evidence(events=located(told), fault=kill, nodes=UNHURT, stored=STORED, others=(earlier,)))
+
+
+def test_a_checkpoint_that_was_refused_is_not_the_newest_once_it_is_put_back() -> None:
+    receipt = killed_later(replace(REFUSED, at=6.6, attempt=1))
+    assert outcome(receipt) == ("recovered", ())
+
+
+@pytest.mark.parametrize(
+    ("refused", "damaged"),
+    [
+        ((), (uri(3),)),  # put back in time, so nobody refused it
+        ((replace(REFUSED, at=25.0),), (uri(3),)),  # refused later
+        ((replace(REFUSED, at=6.6, attempt=1),), (uri(1),)),  # refused, although nobody had damaged it
+    ],
+)
+def test_a_checkpoint_that_was_put_back_is_the_newest_otherwise(
+    refused: tuple[Event, ...], damaged: tuple[str, ...]
+) -> None:
+    assert "not the newest" in check(killed_later(*refused, damaged=damaged), "right checkpoint").detail
+
+
 # The store
 
 
@@ -198,6 +226,62 @@ def test_checkpoints_that_training_itself_lets_go_are_not_lost() -> None:
     receipt = judge(store(stored=kept))
     assert outcome(receipt) == ("as-expected", ())
     assert "3 older deleted by the training itself" in check(receipt, "nothing saved is lost").detail
+
+
+def test_those_let_go_are_not_lost_when_the_job_ends_with_the_fault() -> None:
+    failed = Story(takes_over=False, error="OSError")
+    ended = store(failed, status="FAILED", message="S3 is away", stored={uri(3): content(3)})
+    assert outcome(judge(ended)) == ("as-expected", ())
+    gone = replace(ended, stored={uri(1): content(1), uri(2): content(2)})
+    assert "checkpoint_3 (epoch 3) is gone" in check(judge(gone), "nothing saved is lost").detail
+
+
+def test_a_checkpoint_that_was_put_back_says_nothing_of_those_after_it() -> None:
+    put_back = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=(uri(1),), reverted_at=3.5)
+    kept = {u: files for u, files in STORED.items() if u in (uri(1), uri(4), uri(5))}
+    without = judge(store(stored=kept))
+    assert outcome(without) == ("failed", ("nothing saved is lost",))
+    receipt = judge(store(stored=kept, others=(put_back,)))
+    assert outcome(receipt) == ("as-expected", ())
+
+
+LASTED = Story(takes_over=False, first=(1, 2, 3, 4, 5))
+BROKEN_OFF = Story(takes_over=False, error="OSError")
+
+
+def keeps_best(given: Evidence) -> Evidence:
+    """The same, of a training that keeps the two best checkpoints."""
+    plan = {"num_to_keep": 2, "checkpoint_score_attribute": "val_loss"}
+    events = (
+        replace(e, fields={**e.fields, **plan}) if e.event == "run_started" else e for e in given.events
+    )
+    return replace(given, events=tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("story", "stored", "verdict", "says"),
+    [
+        (
+            LASTED,
+            (1, 5),
+            "as-expected",
+            "2 deleted by the training itself: it keeps the 2 best by val_loss",
+        ),
+        (LASTED, (4, 5), "as-expected", "0 checkpoints from before the fault intact; 3 deleted"),
+        (BROKEN_OFF, (1, 3), "as-expected", "1 deleted by the training itself"),
+        (BROKEN_OFF, (3,), "not-verified", "deleted 2 itself is not known"),
+        (BROKEN_OFF, (1, 2), "failed", "checkpoint_3 (epoch 3) is gone"),
+    ],
+)
+def test_a_training_that_keeps_the_best_may_delete_any_but_the_newest(
+    story: Story, stored: tuple[int, ...], verdict: str, says: str
+) -> None:
+    more: dict[str, Any] = {"stored": {uri(n): content(n) for n in stored}}
+    if story.error:
+        more.update(status="FAILED", message="S3 is away")
+    receipt = judge(keeps_best(store(story, **more)))
+    assert receipt.verdict.value == verdict
+    assert says in check(receipt, "nothing saved is lost").detail
 
 
 def test_a_store_that_answered_all_the_time_was_not_away() -> None:

@@ -8,7 +8,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 
 | event | written by | says |
 | --- | --- | --- |
-| run_started | controller | the plan: workers, resources per worker, train_loop_config, storage |
+| run_started | controller | the plan: workers and their resources, what is kept, train_loop_config, storage |
 | attempt_started | controller | rank, node and process of every worker |
 | training_started | controller | the training function was started on every rank |
 | failure_detected | controller | Ray Train noticed a failure, what it decided |
@@ -116,7 +116,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
     @quietly
     def after_controller_start(self, train_run_context: Any) -> None:
         run = train_run_context.run_config
-        scaling = train_run_context.scaling_config
+        scaling, kept = train_run_context.scaling_config, run.checkpoint_config
         self.run = str(run.name)
         self._recorder = open_recorder(self.job, "controller", {"pid": os.getpid()})
         self._record(
@@ -127,6 +127,8 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
             num_workers=scaling.num_workers,
             resources_per_worker=dict(scaling._resources_per_worker_not_none),
             max_failures=run.failure_config.max_failures if run.failure_config else 0,
+            num_to_keep=kept.num_to_keep if kept else None,
+            checkpoint_score_attribute=kept.checkpoint_score_attribute if kept else None,
             config=plain(train_run_context.train_loop_config or {}),
             environment=environment(),
         )

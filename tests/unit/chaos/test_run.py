@@ -14,11 +14,15 @@ from lab.errors import (
     NotFoundError,
     RefusedError,
     ServiceError,
+    StoreError,
     UnsupportedError,
     WaitTimeoutError,
 )
 from lab.faults import FAULTS, Scene
+from lab.faults.base import rank_on_target
+from lab.faults.exception_at_epoch import ExceptionAtEpoch
 from lab.faults.kill import Kill
+from lab.faults.rank_kill import RankKill
 from lab.recovery import RECEIPTS_PREFIX, Moment
 from lab.recovery.control import Control
 from lab.recovery.journal import Journal
@@ -136,6 +140,109 @@ def test_the_rank_that_the_draw_falls_on_is_hit(world: World) -> None:
     plan = Plan(written=(Step(3.0, "stop", share=0.7),))
 
     assert chaos(world, plan).steps[0].target == W1
+
+
+class Hits(Kill):
+    """Takes a rank, as rank-kill does, and only notes which."""
+
+    kind = RankKill.kind
+
+    def __init__(self) -> None:
+        self.hit: list[int] = []
+
+    def inject(self, scene: Scene) -> None:
+        self.hit.append(rank_on_target(scene).rank)
+
+    def revert(self, scene: Scene) -> None:
+        """There is nothing to undo."""
+
+
+@pytest.mark.parametrize(
+    ("step", "rank"),
+    [
+        (Step(3.0, "rank-kill", share=0.9), 1),
+        (Step(3.0, "rank-kill"), 0),
+        (Step(3.0, "rank-kill", share=0.9, parameters={"rank": 0}), 0),
+        (Step(3.0, "rank-kill", W0, share=0.9), 0),  # it names the node, so the lowest there
+    ],
+)
+def test_of_two_ranks_on_one_node_the_one_that_the_draw_falls_on_is_hit(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: Step, rank: int
+) -> None:
+    Training(world, epochs=30, ranks=2, on=(W0,))
+    fault = Hits()
+    monkeypatch.setitem(FAULTS, "rank-kill", lambda: fault)
+
+    result = chaos(world, Plan(written=(step,)))
+
+    assert fault.hit == [rank]
+    assert result.steps[0].target == W0
+
+
+class Slow(Training):
+    """Reports every 40 s, and counts in steps of 100."""
+
+    seconds = 0
+
+    def epoch(self) -> None:
+        self.seconds += 1
+        if self.seconds % 40:
+            self.world.clock.after(1.0, self.epoch)
+        else:
+            super().epoch()
+
+    def write(self, event: str, **fields: Any) -> None:
+        if "metrics" in fields:
+            fields["metrics"] = {"step": 100 * self.done}
+        super().write(event, **fields)
+
+
+class Fires(Hits):
+    """Armed as exception-at-epoch is; fires when the training gets there."""
+
+    kind = ExceptionAtEpoch.kind
+    fires = True
+
+    def __init__(self, training: Slow) -> None:
+        super().__init__()
+        self.training = training
+        self.armed: list[tuple[float, int]] = []
+
+    def inject(self, scene: Scene) -> None:
+        self.armed.append((scene.parameters["epoch"], 100 * self.training.done))
+        self.wait(scene.parameters["epoch"])
+
+    def wait(self, epoch: float) -> None:
+        if 100 * self.training.done >= epoch:
+            self.training.write("fault_fired", kind="exception", epoch=epoch)
+        else:
+            self.training.world.clock.after(1.0, lambda: self.wait(epoch))
+
+
+@pytest.mark.parametrize("given", [{}, {"epoch": 1200.0}])
+def test_an_armed_fault_is_waited_for_as_long_as_its_reports_take(
+    world: World, monkeypatch: pytest.MonkeyPatch, given: dict[str, float]
+) -> None:
+    fault = Fires(Slow(world, epochs=30))
+    monkeypatch.setitem(FAULTS, "exception-at-epoch", lambda: fault)
+
+    result = chaos(world, Plan(written=(Step(100.0, "exception-at-epoch", parameters=given),)))
+
+    ((epoch, reached),) = fault.armed
+    assert epoch == given.get("epoch", reached + 400)
+    assert [step.skipped for step in result.steps] == [""]
+
+
+def test_before_the_second_report_the_first_one_says_how_long_that_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = Fires(Slow(world, epochs=30))
+    monkeypatch.setitem(FAULTS, "exception-at-epoch", lambda: fault)
+
+    result = chaos(world, Plan(written=(Step(1.0, "exception-at-epoch", parameters={"epoch": 500}),)))
+
+    assert fault.armed == [(500.0, 100)]
+    assert [step.skipped for step in result.steps] == [""]
 
 
 def test_a_fault_comes_once_training_goes_on_from_the_one_before(world: World) -> None:
@@ -327,6 +434,40 @@ def test_checkpoints_that_training_deletes_itself_are_not_lost(world: World) -> 
     assert chaos(world, steps("kill")).lost == ()
 
 
+class KeepsBest(Training):
+    """Keeps the two best checkpoints, and the newest."""
+
+    def begin(self) -> None:
+        plan = {"num_to_keep": 2, "checkpoint_score_attribute": "val_acc"}
+        self.world.write("run_started", self.job, run=self.run, num_workers=1, max_failures=-1, **plan)
+        self.start_on(self.on)
+
+
+def delete_but(world: World, *kept: str) -> None:
+    """Every other checkpoint is gone, once the job has ended."""
+    if not world.jobs.get(JOB).final:
+        world.clock.after(0.1, lambda: delete_but(world, *kept))
+        return
+    for key in [k for k in world.store.buckets["ray"] if "checkpoint_" in k]:
+        if f"s3://ray/{key}".rsplit("/", 1)[0] not in kept:
+            del world.store.buckets["ray"][key]
+
+
+@pytest.mark.parametrize(("newest", "lost"), [(30, ()), (29, (30,))])
+def test_of_a_training_that_keeps_the_best_only_the_newest_can_be_lost(
+    world: World, newest: int, lost: tuple[int, ...]
+) -> None:
+    training = KeepsBest(world, epochs=30)
+    delete_but(world, training.uri(4), training.uri(newest))
+    assert chaos(world, steps("kill")).lost == tuple(training.uri(n) for n in lost)
+
+
+def test_of_one_that_keeps_the_newest_those_after_an_older_one_are_lost(world: World) -> None:
+    training = Training(world, epochs=30)
+    delete_but(world, training.uri(4), training.uri(29), training.uri(30))
+    assert chaos(world, steps("kill")).lost == tuple(training.uri(n) for n in range(5, 29))
+
+
 def test_all_checkpoints_gone_means_the_newest_is_lost(world: World) -> None:
     training = Training(world, epochs=30)
 
@@ -339,6 +480,21 @@ def test_all_checkpoints_gone_means_the_newest_is_lost(world: World) -> None:
 
     delete()
     assert chaos(world, steps("kill")).lost[-1:] == (training.uri(30),)
+
+
+def test_a_checkpoint_that_cannot_be_read_back_is_a_problem_and_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreError("the store does not answer")
+
+    Training(world, epochs=30)
+    monkeypatch.setattr("lab.checkpoints.stored_manifest", away)
+
+    result = chaos(world, steps("kill"))
+
+    assert result.lost == ()
+    assert "could not be read back: the store does not answer" in result.problems[0]
 
 
 def test_what_the_job_survives_is_compared_with_what_may_come(world: World) -> None:

@@ -116,3 +116,30 @@ def test_an_attempt_after_a_failure_is_no_resize(monkeypatch: pytest.MonkeyPatch
     ledger.before_worker_group_shutdown(group(2))
     start(ledger, 1)
     assert "resized" not in [event for event, *_ in recorded]
+
+
+@pytest.mark.parametrize("told", [None, (2, "val_loss"), (None, None)])
+def test_the_start_of_a_run_tells_which_checkpoints_it_keeps(
+    monkeypatch: pytest.MonkeyPatch, ray_job: None, told: tuple[int | None, str | None] | None
+) -> None:
+    import ray
+    from ray.train import CheckpointConfig
+
+    from raylab_probe import train
+
+    keep, score = told or (None, None)
+    config = CheckpointConfig(num_to_keep=keep, checkpoint_score_attribute=score) if told else None
+    run = SimpleNamespace(name="r", storage_path="s3://ray", failure_config=None, checkpoint_config=config)
+    scaling = SimpleNamespace(num_workers=1, _resources_per_worker_not_none={"CPU": 1})
+    ledger, recorded = ledger_of(monkeypatch)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "n"))
+    monkeypatch.setattr(train, "open_recorder", lambda *_: None)
+    monkeypatch.setattr(train, "environment", dict)
+
+    ledger.after_controller_start(
+        SimpleNamespace(run_config=run, scaling_config=scaling, run_id="1", train_loop_config={})
+    )
+
+    ((event, _, fields),) = recorded
+    assert event == "run_started"
+    assert (fields["num_to_keep"], fields["checkpoint_score_attribute"]) == (keep, score)
