@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.errors import RefusedError
 from lab.faults.base import Fault, Parameter, Scene, rank_on_target
 from lab.faults.inside import tell, tell_if_up
-from lab.ledger import Run
+from lab.ledger import EPOCH_KEYS, Run
 
 EPOCH = Parameter("epoch", "epoch", "at which epoch, counted from 1", low=1, high=1e6, required=True)
 
@@ -31,7 +31,8 @@ class ArmedFault(Fault):
         if not runs:
             return
         epoch, run = scene.parameters["epoch"], _run_of(scene, runs)
-        if run.plan and run.plan.epochs is not None and epoch > run.plan.epochs:
+        in_epochs = run.progress_key is None or run.progress_key in EPOCH_KEYS
+        if in_epochs and run.plan and run.plan.epochs is not None and epoch > run.plan.epochs:
             raise RefusedError(
                 f"{self.kind.name}: epoch {epoch:g} never comes, job {scene.job} ends with {run.plan.epochs}",
                 "name an earlier one: -p epoch=N",

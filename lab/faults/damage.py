@@ -108,12 +108,17 @@ class Damage(Fault):
 
 
 def newest(store: Store, scene: Scene) -> str:
-    """URI of the newest committed checkpoint of the run that trains, by the ledger as it is now."""
+    """URI of the newest committed checkpoint of the run that trains, by the ledger as it is now.
+
+    One that was refused before is passed over: training would not load it, whatever is done to it.
+    """
     from lab.checkpoints import JobLedger
 
-    known = set(scene.checkpoints)
-    for run in reversed(JobLedger(store, scene.job).poll().runs):
-        uris = [checkpoint.uri for checkpoint in run.checkpoints]
+    known, ledger = set(scene.checkpoints), JobLedger(store, scene.job)
+    history = ledger.poll()
+    refused = {e.fields.get("uri") for e in ledger.events if e.event == "checkpoint_refused"}
+    for run in reversed(history.runs):
+        uris = [checkpoint.uri for checkpoint in run.checkpoints if checkpoint.uri not in refused]
         if uris and (not known or known & set(uris)):
             return uris[-1]
     raise RefusedError(f"job {scene.job} has no checkpoint yet", "wait for one: --after-epoch 1")

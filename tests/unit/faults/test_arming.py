@@ -79,6 +79,11 @@ def test_an_epoch_that_never_comes_is_refused() -> None:
         find_fault(NAMES[0]).refuse(there)
 
 
+def test_a_job_that_counts_steps_is_not_held_to_its_epochs() -> None:
+    there = scene(up(), parameters={"epoch": 2100.0}, store=ledger(30, key="step"))
+    find_fault(NAMES[0]).refuse(there)
+
+
 def test_a_job_that_reports_no_epoch_is_refused() -> None:
     there = scene(up(), parameters={"epoch": 9.0}, store=ledger(3, key="accuracy"))
     with pytest.raises(RefusedError, match="job j reports no epoch"):

@@ -43,6 +43,14 @@ class World(FakeRuntime):
         }  # fmt: skip
         self.store.put(f"{LEDGER_PREFIX}/{JOB}/c-{number}.jsonl", json.dumps(line).encode())
 
+    def refused(self, number: int) -> None:
+        """Training has passed a damaged checkpoint over."""
+        line = {
+            "schema": "ledger/1", "event": "checkpoint_refused", "at": 9.0, "job": JOB, "run": "run",
+            "attempt": 2, "uri": f"s3://ray/run/checkpoint_{number}",
+        }  # fmt: skip
+        self.store.put(f"{LEDGER_PREFIX}/{JOB}/refused.jsonl", json.dumps(line).encode())
+
     def execute(self, service: str, argv: Sequence[str], **_: object) -> Execution:
         self.signals.append((service, *argv[2:]))
         for word, error in self.broken.items():
@@ -85,6 +93,14 @@ def test_the_newest_checkpoint_is_damaged_and_put_back(name: str) -> None:
     assert not world.store.list(KEPT_PREFIX)
     fault(name).revert(scene)
     assert world.files() == before
+
+
+def test_a_checkpoint_that_training_has_refused_is_not_damaged_again() -> None:
+    world = World()
+    world.refused(2)
+    scene = world.scene()
+    fault(FAULTS[0]).inject(scene)
+    assert scene.memo["damaged"] == ["s3://ray/run/checkpoint_1"]
 
 
 def test_each_damage_is_what_it_says() -> None:
