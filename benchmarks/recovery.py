@@ -21,8 +21,9 @@ from lab.ledger import Run, RunAttempt
 from lab.receipt.breakdown import Breakdown, breakdown
 
 NODES = 3
-SETTLE_SECONDS = 20.0
-"""How long the job trains in a lab that is whole before the next fault: processes get ready to stand by."""
+SETTLE_SECONDS = 40.0
+"""How long the job trains in a lab that is whole before the next fault: processes get ready to stand by, on one
+node after another."""
 
 STOCK_SETTLE_SECONDS = 5.0
 """As long with stock settings, where there are none."""
