@@ -22,8 +22,8 @@ from lab.receipt.breakdown import Breakdown, breakdown
 
 NODES = 3
 SETTLE_SECONDS = 40.0
-"""How long the job trains in a lab that is whole before the next fault: processes get ready to stand by, on one
-node after another."""
+"""How long the job trains in a lab that is whole before the next fault: processes get ready to stand by, on
+one node after another."""
 
 STOCK_SETTLE_SECONDS = 5.0
 """As long with stock settings, where there are none."""
