@@ -15,7 +15,7 @@ from tests.e2e.harness import UP, Bench
 HERE = Path(__file__).resolve().parent
 
 OBJECTS_BYTES = 1024**3
-"""Size of the small disk for the shared lab's objects, where this user may mount one; tests fill a third."""
+"""Size of the small disk for the shared lab's objects, where this user may mount one. 256 MiB ran full."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

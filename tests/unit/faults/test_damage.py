@@ -148,6 +148,14 @@ def test_a_rank_that_cannot_be_frozen_leaves_everything_as_it_was() -> None:
 THAW = (W0, "raylab_probe.rank", "thaw", "11")
 
 
+def damaged_with_a_rank_to_thaw(world: World) -> Scene:
+    """A checkpoint is deleted, and by the memo rank 0 is still frozen."""
+    scene = world.scene()
+    fault("checkpoint-delete").inject(scene)
+    scene.memo["rank"] = [W0, 11]
+    return scene
+
+
 def test_the_rank_is_remembered_before_it_is_frozen() -> None:
     world = World()
     kept: list[tuple[dict[str, object], int]] = []
@@ -193,9 +201,7 @@ def test_a_rank_that_was_ended_is_not_thawed() -> None:
 
 def test_the_files_are_put_back_although_the_rank_cannot_be_thawed() -> None:
     world = World()
-    before, scene = world.files(), world.scene()
-    fault("checkpoint-delete").inject(scene)
-    scene.memo["rank"] = [W0, 11]
+    before, scene = world.files(), damaged_with_a_rank_to_thaw(world)
     world.broken["thaw"] = WaitTimeoutError("it has not ended after 60 s")
     with pytest.raises(WaitTimeoutError):
         fault("checkpoint-delete").revert(scene)
@@ -204,9 +210,7 @@ def test_the_files_are_put_back_although_the_rank_cannot_be_thawed() -> None:
 
 def test_a_node_that_is_down_has_nothing_to_thaw() -> None:
     world = World()
-    before, scene = world.files(), world.scene()
-    fault("checkpoint-delete").inject(scene)
-    scene.memo["rank"] = [W0, 11]
+    before, scene = world.files(), damaged_with_a_rank_to_thaw(world)
     world.broken["thaw"] = LabDownError("ray-worker-0 is not running")
     fault("checkpoint-delete").revert(scene)
     assert world.files() == before
