@@ -38,12 +38,13 @@ for folder, _, files in os.walk("/tmp"):
 memory = 0
 for name in names:
     try:
-        memory += int(open("/proc/" + name + "/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        rows = [line.split() for line in open("/proc/" + name + "/smaps_rollup")]
+        memory += sum(int(row[1]) * 1024 for row in rows if row[0] == "Pss:")
     except OSError:
         pass
 print(len(names), size, memory)
 """
-"""Counts processes, the bytes below /tmp and the processes' resident memory in a container."""
+"""Counts processes, the bytes below /tmp and the processes' memory (PSS) in a container."""
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,8 @@ def usage(
 ) -> dict[str, tuple[float, int]]:
     """Group -> (CPU in percent of one core, memory in bytes) of its processes together, over a moment.
 
+    Memory is their proportional share (PSS) where the system can say it: a page that forked processes have in
+    common counts once, divided among them. Elsewhere it is the resident memory, which counts it in each.
     A process that ends or begins meanwhile counts with what is known of it.
     """
     begin = clock()
@@ -191,7 +193,7 @@ def usage(
     for name, group in groups.items():
         after = _cpu_seconds(group)
         spent = sum(after[pid] - before[name].get(pid, after[pid]) for pid in after)
-        found[name] = (round(100 * spent / passed, 1), sum(map(_memory, group)))
+        found[name] = (round(100 * spent / passed, 1), sum(map(memory, group)))
     return found
 
 
@@ -204,7 +206,12 @@ def _cpu_seconds(group: Iterable[psutil.Process]) -> dict[int, float]:
     return found
 
 
-def _memory(process: psutil.Process) -> int:
+def memory(process: psutil.Process) -> int:
+    """Bytes of memory of one process, its share of what it has in common with others; 0 when it has ended."""
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.Error, AttributeError):  # a process of another user, or a system that knows no PSS
+        pass
     try:
         return int(process.memory_info().rss)
     except psutil.Error:

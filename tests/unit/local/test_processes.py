@@ -411,6 +411,28 @@ class Working:
             raise psutil.NoSuchProcess(self.pid)
         return SimpleNamespace(rss=self.memory)
 
+    def memory_full_info(self) -> Any:
+        return self.memory_info()  # a system that knows no PSS
+
+
+class Sharing(Working):
+    """A process that has three quarters of its pages in common with others."""
+
+    def memory_full_info(self) -> Any:
+        return SimpleNamespace(rss=self.memory, pss=self.memory // 4)
+
+
+class Hidden(Working):
+    """A process that tells only what everybody may know."""
+
+    def memory_full_info(self) -> Any:
+        raise psutil.AccessDenied(self.pid)
+
+
+def test_memory_is_a_process_share_of_it_where_the_system_can_say_that() -> None:
+    of: list[Any] = [Sharing(1, 0.0), Hidden(2, 0.0), Working(3, 0.0), Working(4)]
+    assert [processes.memory(process) for process in of] == [250, 1000, 1000, 0]
+
 
 def test_the_use_of_a_service_is_that_of_all_its_processes() -> None:
     now = [0.0]
