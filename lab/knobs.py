@@ -1,6 +1,7 @@
 """Every setting of Ray that the lab changes: its stock value, the lab's, and why.
 
-All are environment variables of the Ray nodes; jobs and their workers inherit them. Stock Ray notices the
+All are environment variables of the Ray nodes; jobs and their workers inherit them. With stock Ray only what
+is PRIVATE stays (lab.callbacks says which callbacks do). Stock Ray notices the
 loss of a node after 15 to 65 seconds, which suits a large cluster on a network; on one machine the lab can
 afford to ask more often. Sources of the stock values: `ray/_private/ray_constants.py`, `ray_config_def.h`
 and `ray/train/v2/_internal/constants.py` of Ray 2.60.
@@ -84,21 +85,29 @@ RESTART = (
 )
 """How fast training starts again once a loss was noticed."""
 
-HOUSEKEEPING = (
-    Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),
+CONVENIENCE = (
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
     Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
+    Knob(
+        "RAYLAB_LEAN_PIP",
+        "1",
+        "0",
+        "a job's `pip` packages go into an environment that sees what is installed, not into a copy of it",
+    ),
 )
-"""Nothing to do with recovery."""
+"""Nothing to do with recovery, but Ray behaves otherwise."""
 
-KNOBS = DETECTION + RESTART + HOUSEKEEPING
+PRIVATE = (Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),)
+"""Holds with stock Ray too."""
+
+KNOBS = DETECTION + RESTART + CONVENIENCE + PRIVATE
 
 
 def environment(*, stock: bool = False) -> dict[str, str]:
-    """The knobs as environment variables; with `stock` only those that have nothing to do with recovery."""
-    return {knob.name: knob.value for knob in (HOUSEKEEPING if stock else KNOBS)}
+    """The knobs as environment variables; with `stock` only those that hold then too."""
+    return {knob.name: knob.value for knob in (PRIVATE if stock else KNOBS)}
 
 
 def stock_environment() -> dict[str, str]:
-    """The knobs that have to do with recovery, each at its stock value: undoes `environment()`."""
-    return {knob.name: knob.stock for knob in DETECTION + RESTART}
+    """The knobs that stock Ray goes without, each at its stock value: undoes `environment()`."""
+    return {knob.name: knob.stock for knob in KNOBS if knob not in PRIVATE}

@@ -125,7 +125,7 @@ class LabSpec:
     ports: tuple[tuple[str, int], ...] = ()
     """Ports the user chose: (port name, number). Every other port is a free one."""
     stock_ray: bool = False
-    """Leave Ray's own health-check settings, to compare (see lab.knobs)."""
+    """Ray as it is, to compare: no change of the lab's to how it trains (see lab.callbacks, lab.knobs)."""
     gcs_ft: bool = False
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
 
@@ -168,7 +168,7 @@ class LabSpec:
     @property
     def settings(self) -> str:
         """What was asked for, in a few words."""
-        stock = ", stock Ray settings" if self.stock_ray else ""
+        stock = ", stock Ray" if self.stock_ray else ""
         kept = ", head's state in Redis" if self.gcs_ft else ""
         gpu = f"GPU {self.gpu.vendor.value}"
         return f"{self.workers} workers, {self.cpus_per_worker} CPUs each, {gpu}{stock}{kept}"

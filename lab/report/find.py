@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
-from lab.knobs import KNOBS
+from lab.knobs import environment
 from lab.ledger import number
 from lab.recovery.control import control_of
 from lab.recovery.proof import RECEIPTS_PREFIX
@@ -240,7 +240,7 @@ class _Reader:
             self._missing.append(f"the lab's settings could not be read: {error.message}")
             return {}
         each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
-        changed = ", ".join(f"{k.name}={k.value}" for k in KNOBS if k.value != k.stock)
+        changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
         return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
 
 

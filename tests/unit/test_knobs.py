@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.knobs import DETECTION, HOUSEKEEPING, KNOBS, environment
+from lab.knobs import DETECTION, KNOBS, PRIVATE, environment, stock_environment
 
 
 def value(name: str) -> float:
@@ -18,8 +18,14 @@ def test_the_environment_has_every_knob() -> None:
     assert environment() == {knob.name: knob.value for knob in KNOBS}
 
 
-def test_stock_settings_leave_detection_and_restart_to_ray() -> None:
-    assert set(environment(stock=True)) == {knob.name for knob in HOUSEKEEPING}
+def test_stock_ray_keeps_only_that_the_lab_reports_to_nobody() -> None:
+    assert environment(stock=True) == {"RAY_USAGE_STATS_ENABLED": "0"}
+    assert set(stock_environment()) == {knob.name for knob in KNOBS} - {knob.name for knob in PRIVATE}
+    assert all(
+        stock_environment()[name] != value
+        for name, value in environment().items()
+        if name not in environment(stock=True)
+    )
 
 
 def test_the_slowest_detection_of_a_silent_node_stays_within_a_few_seconds() -> None:

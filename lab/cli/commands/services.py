@@ -70,6 +70,11 @@ WHAT = {
     help="Keep the state of Ray's head in Redis: a head that was killed comes back as the same cluster.",
 )
 @click.option(
+    "--stock-ray",
+    is_flag=True,
+    help="Ray as it is, to compare: none of the lab's changes to how it trains and recovers.",
+)
+@click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
 )  # fmt: skip
@@ -81,13 +86,22 @@ def up(
     cpus_per_worker: int,
     ports: tuple[str, ...],
     gcs_ft: bool,
+    stock_ray: bool,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
 
     A lab that is up stays as it is. Ctrl-C leaves nothing running that this call started.
     """
-    lab, spec = prepare(app, request, workers, cpus_per_worker, values.ports(ports), gcs_ft=gcs_ft)
+    lab, spec = prepare(
+        app,
+        request,
+        workers,
+        cpus_per_worker,
+        values.ports(ports),
+        gcs_ft=gcs_ft,
+        stock_ray=stock_ray,
+    )
     if dry_run:
         command = lab.runtime.prepare(spec)
         if app.out.json_wanted:
@@ -111,13 +125,19 @@ def prepare(
     ports: tuple[tuple[str, int], ...] = (),
     *,
     gcs_ft: bool = False,
+    stock_ray: bool = False,
 ) -> tuple[Lab, LabSpec]:
     """The lab and what to start in it, with a warning for each resource that is scarce. Nothing is started.
 
     Raises UsageError, UnsupportedError, GpuError.
     """
     spec = LabSpec(
-        app.settings.name, workers=workers, cpus_per_worker=cpus_per_worker, ports=ports, gcs_ft=gcs_ft
+        app.settings.name,
+        workers=workers,
+        cpus_per_worker=cpus_per_worker,
+        ports=ports,
+        stock_ray=stock_ray,
+        gcs_ft=gcs_ft,
     )
     opened = app.open(announce=True)
     plan = app.core.gpu_plan(request, workers, opened.runtime)

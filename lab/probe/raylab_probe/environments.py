@@ -4,6 +4,8 @@ Where Ray (2.60) itself runs in a virtual environment it copies all of that for 
 node: 2 GB and a minute or more. Here the job gets a new environment that sees what is installed, as Ray does
 it outside of virtual environments; only what is missing is installed into it. Nodes that share a host share
 the folder of such environments, and the second would find the first one's: each node gets one of its own.
+With stock Ray (RAYLAB_LEAN_PIP=0) it copies; the folders stay apart, or nodes of one host would break one
+another's jobs, which machines of their own could not.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 SERVICE_VARIABLE = "RAYLAB_SERVICE_NAME"
 """Environment variable that says which node this is."""
+
+LEAN_VARIABLE = "RAYLAB_LEAN_PIP"
+"""Environment variable of the nodes: `0` lets Ray copy."""
 
 SEES = "raylab.pth"
 """File in the new environment that names the packages installed outside of it."""
@@ -71,8 +76,8 @@ def apart(plugin: Any) -> None:
 
 
 RAY = "ray._private.runtime_env"
-CHANGES = {
-    f"{RAY}.virtualenv_utils": make_without_copying,
+LEAN = {f"{RAY}.virtualenv_utils": make_without_copying}
+APART = {
     f"{RAY}.pip": lambda module: apart(module.PipPlugin),
     f"{RAY}.uv": lambda module: apart(module.UvPlugin),
 }
@@ -81,4 +86,6 @@ CHANGES = {
 def install() -> None:
     """Let this process do so, if it makes environments: the agent of a node does."""
     if os.environ.get(SERVICE_VARIABLE):
-        after_import(CHANGES)
+        after_import(APART)
+        if os.environ.get(LEAN_VARIABLE) != "0":
+            after_import(LEAN)

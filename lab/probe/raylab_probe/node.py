@@ -13,6 +13,9 @@ the folder in which the job's driver, and its workers on other nodes, run. So ev
 `ray start --head` refuses an address for which a process of the host was started: a raylet that has outlived
 its head is one. A lab's ports are its own, and who listens on one is found out before, so it does not look.
 
+All of this holds with stock Ray too: it is about several nodes on one host, and about who can reach them, not
+about how Ray trains or recovers.
+
     python -m raylab_probe.node start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import knobs
+from lab import callbacks, knobs
 from lab.home import data_folder
 from lab.runtime.compose.gpus import compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
@@ -120,7 +120,13 @@ def env(
         **{PORTS[name]: str(port) for name, port in state.ports.items()},
         **state.images,
         **compose_gpu(spec.gpu, spec.workers).env,
+        **({callbacks.STOCK_VARIABLE: callbacks.callbacks(spec)} if spec.stock_ray else {}),
     }
+
+
+def stock_environment(spec: LabSpec) -> dict[str, str]:
+    """What stock-ray.yaml changes in each node, for those that the file does not name."""
+    return {callbacks.VARIABLE: callbacks.callbacks(spec), **knobs.stock_environment()}
 
 
 def folder_path(chosen: str | Path) -> Path:
@@ -158,7 +164,7 @@ def override(state: ComposeState) -> dict[str, Any]:
         name = worker(index)
         service = added.setdefault(name, {})
         environment = {
-            **(knobs.stock_environment() if spec.stock_ray else {}),
+            **(stock_environment(spec) if spec.stock_ray else {}),
             "RAYLAB_GPU": spec.gpu.vendor.value,
             **service.get("environment", {}),
             "RAYLAB_SERVICE_NAME": name,

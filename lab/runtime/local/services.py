@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import knobs
+from lab.callbacks import VARIABLE as CALLBACKS_VARIABLE
+from lab.callbacks import callbacks
 from lab.home import HOME_VARIABLE, data_folder
 from lab.runtime.local.processes import MARK
 from lab.runtime.ports import LOOPBACK, USUAL
@@ -50,11 +52,6 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
 of the host's memory, would be counted once per node."""
-
-CALLBACKS = (
-    "raylab_probe.train.Ledger,raylab_probe.simulated.SimulatedGpu,raylab_probe.intact.Intact"
-    ",raylab_probe.standby.Standby,raylab_probe.elastic.Elastic,raylab_probe.teardown.Teardown"
-)
 
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
@@ -237,14 +234,16 @@ class Plan:
 
     def _jupyter_environment(self) -> dict[str, str]:
         own = self.layout.folder / "jupyter"
+        # What each rank prints, in the notebook that waits for it.
+        logs = {} if self.spec.stock_ray else {"RAY_DEDUP_LOGS": "0"}
         return {
+            **logs,
             # `from lab import Lab`, and `Lab()` is this lab.
             "PYTHONPATH": os.pathsep.join([str(PROBE), str(ROOT)]),
             HOME_VARIABLE: str(self.layout.folder.parent),
             "RAYLAB_NAME": self.spec.name,
             "RAYLAB_RUNTIME": "local",
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
-            "RAY_DEDUP_LOGS": "0",  # what each rank prints, in the notebook that waits for it
             "JUPYTER_TOKEN_FILE": str(self.layout.secrets / JUPYTER_FILE),
             "JUPYTER_CONFIG_PATH": str(JUPYTER_SETTINGS),
             # What the user's other Jupyter is set to, and its extensions, stay out of the lab.
@@ -320,7 +319,7 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "RAY_ADDRESS": f"{LOOPBACK}:{plan.ports['gcs']}",
         "RAY_API_SERVER_ADDRESS": plan.url("dashboard"),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_probe.node: Ray stays on loopback
-        "RAY_TRAIN_CALLBACKS": CALLBACKS,
+        CALLBACKS_VARIABLE: callbacks(plan.spec),
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
         "RAYLAB_DATA": str(plan.layout.data),
         "FOOD11_DATA_DIR": str(plan.layout.data / FOOD11),

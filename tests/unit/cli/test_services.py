@@ -26,6 +26,12 @@ def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:
     assert labctl.core.requests == [(GpuRequest("none"), 3)]
 
 
+def test_up_starts_ray_as_it_is_when_asked(labctl: Labctl) -> None:
+    labctl.ok("up", "--stock-ray")
+    ((_, spec),) = labctl.core.runtime.journal
+    assert spec.stock_ray
+
+
 def test_up_shows_progress_on_stderr_and_the_lab_on_stdout(labctl: Labctl) -> None:
     result = labctl("up")
     assert "    1.2 s  ray-head        healthy\n" in result.stderr

@@ -149,7 +149,16 @@ def test_simulated_gpus_are_logical_ones() -> None:
 def test_the_knobs_reach_the_nodes_unless_rays_own_settings_are_wanted() -> None:
     assert knobs.environment().items() <= plan().command(HEAD).environment.items()
     stock = plan(stock_ray=True).command(HEAD).environment
-    assert not {knob.name for knob in knobs.DETECTION + knobs.RESTART} & stock.keys()
+    assert {knob.name for knob in knobs.KNOBS} & stock.keys() == {knob.name for knob in knobs.PRIVATE}
+
+
+@pytest.mark.parametrize("service", [HEAD, W0, JUPYTER])
+def test_with_stock_ray_only_the_recorder_is_named_to_ray_train(service: str) -> None:
+    own = {W0: "GPU-0", W1: "GPU-1"}
+    for lab in (plan(stock_ray=True), plan(Vendor.NVIDIA, own, stock_ray=True)):
+        environment = lab.command(service).environment
+        assert environment["RAY_TRAIN_CALLBACKS"] == "raylab_probe.train.Ledger"
+        assert "RAY_DEDUP_LOGS" not in environment
 
 
 def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:

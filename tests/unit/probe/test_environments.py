@@ -63,6 +63,28 @@ def test_outside_of_a_virtual_environment_ray_does_as_it_always_does(tmp_path: P
     assert ray.ran == []
 
 
+@pytest.mark.parametrize(
+    ("variables", "changed"),
+    [
+        ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"virtualenv_utils", "pip", "uv"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head", "RAYLAB_LEAN_PIP": "1"}, {"virtualenv_utils", "pip", "uv"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head", "RAYLAB_LEAN_PIP": "0"}, {"pip", "uv"}),
+        ({}, set()),
+    ],
+)
+def test_stock_ray_copies_and_only_the_folders_stay_apart(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], changed: set[str]
+) -> None:
+    asked: set[str] = set()
+    monkeypatch.setattr(environments, "after_import", asked.update)
+    for name in (environments.SERVICE_VARIABLE, environments.LEAN_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    environments.install()
+    assert {module.rpartition(".")[2] for module in asked} == changed
+
+
 @pytest.mark.parametrize(("service", "folder"), [("ray-worker-1", "/ray/ray-worker-1"), ("", "/ray/")])
 def test_each_node_keeps_its_environments_apart(
     monkeypatch: pytest.MonkeyPatch, service: str, folder: str

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from lab import __version__, knobs
+from lab import __version__, callbacks, knobs
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
-from lab.runtime.local.services import CALLBACKS
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -117,9 +117,29 @@ def test_a_state_survives_its_file(tmp_path: Path) -> None:
 def test_version_and_defaults_of_the_files_are_those_of_the_code() -> None:
     text = (COMPOSE / "lab.yaml").read_text()
     assert set(re.findall(r"raylab/ray:([\d.]+)-cpu", text)) == {__version__}
-    assert f"RAY_TRAIN_CALLBACKS: {CALLBACKS}" in text
+    assert f"RAY_TRAIN_CALLBACKS: {callbacks.callbacks(LabSpec())}\n" in text
     assert f"--num-cpus=${{LAB_CPUS_PER_WORKER:-{LabSpec.cpus_per_worker}}}" in text
     assert project.worker_command(worker(0), 0)[6] in text
+
+
+def test_the_file_of_stock_ray_undoes_everything_that_the_code_says() -> None:
+    document = yaml.safe_load((COMPOSE / "stock-ray.yaml").read_text())
+    default = callbacks.stock_callbacks(GpuPlan(Vendor.SIMULATED))
+    named = {"RAY_TRAIN_CALLBACKS": f"${{{callbacks.STOCK_VARIABLE}:-{default}}}"}
+    found = {name: service["environment"] for name, service in document["services"].items()}
+    nodes = dict.fromkeys((HEAD, worker(0), worker(1)), named | knobs.stock_environment())
+    assert found == {JUPYTER: named, **nodes}
+
+
+@pytest.mark.parametrize("vendor", [Vendor.SIMULATED, Vendor.NONE])
+def test_with_stock_ray_every_worker_gets_the_callbacks_that_stay(vendor: Vendor, tmp_path: Path) -> None:
+    asked = replace(spec(workers=3), stock_ray=True)
+    stock = made(asked if vendor is Vendor.SIMULATED else replace(asked, gpu=GpuPlan(vendor)))
+    wanted = callbacks.stock_callbacks(stock.spec.gpu)
+    assert project.env(stock, tmp_path, (1, 1), {})["LAB_STOCK_CALLBACKS"] == wanted
+    third = project.override(stock)["services"][worker(2)]["environment"]
+    assert (third["RAY_TRAIN_CALLBACKS"], third["RAYLAB_LEAN_PIP"]) == (wanted, "0")
+    assert "LAB_STOCK_CALLBACKS" not in project.env(made(spec()), tmp_path, (1, 1), {})
 
 
 def test_the_example_of_an_env_file_has_the_defaults_of_the_files() -> None:
@@ -188,6 +208,8 @@ def test_the_nodes_have_the_settings_that_the_code_says(config: Any, workers: in
     nodes = [name for name in services if is_node(name)]
     assert nodes == [HEAD, *(worker(index) for index in range(workers))]
     wanted = knobs.environment() | (knobs.stock_environment() if stock else {})
+    wanted["RAY_TRAIN_CALLBACKS"] = callbacks.callbacks(replace(spec(), stock_ray=stock))
+    assert services[JUPYTER]["environment"]["RAY_TRAIN_CALLBACKS"] == wanted["RAY_TRAIN_CALLBACKS"]
     for name in nodes:
         environment = services[name]["environment"]
         assert {key: environment.get(key) for key in wanted} == wanted, name
