@@ -1,8 +1,11 @@
-"""Benchmarks: timings as ratios against a peer in the same run. Nothing here passes or fails.
+"""Benchmarks: figures as ratios against a peer in the same run. Nothing here passes or fails.
 
-    python -m benchmarks cli|up|submit|recovery|false-deaths [--runs N] [--json]
+    python -m benchmarks cli|submit|start [--runs N] [--json]
+    python -m benchmarks up|install|demo|memory [--runs N] [--against PATH] [--json]
+    python -m benchmarks recovery [--runs N] [--runtime local|compose] [--cases NAME,NAME] [--json]
+    python -m benchmarks false-deaths [--minutes N]
     python -m benchmarks soak [--minutes N] [--runtime local|compose] [--seed N] [--every SECONDS] [--json]
 
-They need the environment that `labctl up` installs: `.venv/bin/python -m benchmarks ...`. Each uses labs of
-its own in a temporary folder and takes them down again.
+docs/benchmarks.md says what each compares with what. They need the environment that `labctl up` installs:
+`.venv/bin/python -m benchmarks ...`. Each uses labs of its own in a temporary folder and takes them down.
 """

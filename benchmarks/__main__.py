@@ -5,18 +5,72 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks import false_deaths, recovery, soak, startup
-from benchmarks.measure import table
+from benchmarks import false_deaths, install, memory, recovery, soak, start, startup
+from benchmarks.checkouts import Side
+from benchmarks.compare import Found, Row, rows, table
+
+AGAINST = {"up": startup.up, "install": install.install, "demo": install.demo, "memory": memory.run}
+"""Those that can compare with another checkout."""
+
+PLAIN = {"cli": startup.cli, "submit": startup.submit}
+OTHERS = ("start", "recovery", "false-deaths", "soak")
 
 
 def main() -> None:
     """Run one benchmark and print its table."""
+    args = _parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its labs are taken down then, too
+    if args.what == "false-deaths":
+        false_deaths.main(args.minutes)
+    elif args.what == "soak":
+        found = soak.run(args.minutes, args.runtime, args.seed, args.every)
+        print(json.dumps(found, indent=1) if args.json else soak.table(found))
+    elif args.what == "recovery":
+        names = args.cases.split(",") if args.cases else recovery.possible(args.runtime)
+        measured, lost = recovery.run(args.runs, names, args.runtime)
+        _show(measured, lost, args.json)
+        if not args.json:
+            print()
+            print(recovery.stage_table(measured))
+    elif args.what == "start":
+        turns = start.run(args.runs)
+        _show(rows(turns, start.OURS, [start.STOCK]), turns, args.json)
+    elif args.what in PLAIN:
+        _show(PLAIN[args.what](args.runs), Found(), args.json)
+    else:
+        turns, compared = AGAINST[args.what](args.runs, args.against)
+        _show(compared_rows(turns, compared, "MB" if args.what == "memory" else "s"), turns, args.json)
+
+
+def compared_rows(found: Found, compared: Sequence[Side], unit: str) -> list[Row]:
+    """Rows of this checkout, the first one, against each of the others."""
+    ours, *peers = (side.name for side in compared)
+    return rows(found, ours, peers, unit)
+
+
+def _show(measured: Sequence[Row], found: Found, as_json: bool) -> None:
+    if as_json:
+        document = {"rows": [row.document() for row in measured], "lost": found.lost}
+        print(json.dumps(document, indent=1))
+    else:
+        print(table(measured, found.lost))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Timings as ratios against a peer."
+        prog="python -m benchmarks", description="Figures of this lab beside a peer's in the same run."
     )
-    parser.add_argument("what", choices=["cli", "up", "submit", "recovery", "false-deaths", "soak"])
+    parser.add_argument("what", choices=[*PLAIN, *AGAINST, *OTHERS])
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="PATH",
+        help="another checkout to compare with; for " + ", ".join(AGAINST),
+    )
     parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
     parser.add_argument(
         "--runtime", choices=["local", "compose"], default="local", help="for recovery and soak"
@@ -27,28 +81,7 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=10, help="for false-deaths and soak")
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its labs are taken down then, too
-    if args.what == "false-deaths":
-        false_deaths.main(args.minutes)
-        return
-    if args.what == "soak":
-        found = soak.run(args.minutes, args.runtime, args.seed, args.every)
-        print(json.dumps(found, indent=1) if args.json else soak.table(found))
-        return
-    if args.what == "recovery":
-        names = [case.name for case in recovery.CASES]
-        possible = [name for name in names if args.runtime == "compose" or name != "partition"]
-        rows = recovery.run(args.runs, args.cases.split(",") if args.cases else possible, args.runtime)
-    else:
-        rows = {"cli": startup.cli, "up": startup.up, "submit": startup.submit}[args.what](args.runs)
-    if args.json:
-        print(json.dumps([row.document() for row in rows], indent=1))
-    else:
-        print(table(rows))
-        if args.what == "recovery":
-            print()
-            print(recovery.stage_table(rows))
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """From a fault to the first new epoch: the lab's settings against stock Ray's, stage by stage.
 
-Three nodes, so that a job of two ranks has somewhere to go; the faults of one kind of job all hit the same
-job, one after the other, each once the lab is whole and quiet again.
+Three nodes, so that a job of two ranks has somewhere to go. The faults of a round all hit the same job of so
+many ranks, one after the other, each once the lab is whole again; an `early` one hits a job of its own, with
+its first checkpoint.
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from benchmarks.measure import Row, own_lab, say
+from benchmarks.compare import Found, LostError, Measure, Row, by_turns, rows
+from benchmarks.measure import own_lab, say, spec
 from lab.errors import ClusterError
 from lab.faults import Scene, find_fault
 from lab.lab import Lab
 from lab.ledger import Run, RunAttempt
 from lab.receipt.breakdown import Breakdown, breakdown
 
-NODES = 3
-SETTLE_SECONDS = 40.0
-"""How long the job trains in a lab that is whole before the next fault: processes get ready to stand by, on
-one node after another."""
+OURS, STOCK = "this lab", "stock Ray"
+NAMES = {OURS: "bench-lab", STOCK: "bench-stock"}
 
-STOCK_SETTLE_SECONDS = 5.0
-"""As long with stock settings, where there are none."""
+NODES = 3
+SETTLE_SECONDS = 5.0
+"""How long the job trains in a lab that is whole before the next fault."""
 
 REPORTS = 3
 """How many epochs an attempt reports before it is hit."""
@@ -37,11 +38,17 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a fault, and how many ranks the job has."""
+    """One row: a fault, how many ranks the job has, and whether it comes with the first checkpoint."""
 
     name: str
     kind: str
     ranks: int = 1
+    early: bool = False
+
+    @property
+    def reports(self) -> int:
+        """How many epochs the attempt has reported when it is hit."""
+        return 1 if self.early else REPORTS
 
 
 CASES = (
@@ -49,8 +56,17 @@ CASES = (
     Case("stop", "stop"),
     Case("pause", "pause"),
     Case("partition", "partition"),
+    Case("one-worker kill early", "kill", early=True),
     Case("two-worker kill", "kill", 2),
+    Case("two-worker pause", "pause", 2),
+    Case("two-worker partition", "partition", 2),
+    Case("two-worker kill early", "kill", 2, early=True),
 )
+
+
+def possible(runtime: str) -> list[str]:
+    """The cases whose faults this runtime has."""
+    return [case.name for case in CASES if runtime == "compose" or case.kind != "partition"]
 
 
 @dataclass(frozen=True)
@@ -61,57 +77,72 @@ class Recovery(Row):
     peer_stages: Mapping[str, float] = field(default_factory=dict)
 
 
-def run(runs: int, names: Sequence[str], runtime: str = "local") -> list[Row]:
-    """One row per case. The stock lab is measured first; each lab serves all its runs."""
+def run(runs: int, names: Sequence[str], runtime: str = "local") -> tuple[list[Row], Found]:
+    """One row per case. Each round has a lab with stock Ray and one of ours, one after the other."""
     known = {case.name: case for case in CASES}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
     cases = sorted((known[name] for name in names), key=lambda case: case.ranks)
-    stock = measure(cases, runs, runtime, stock_ray=True)
-    ours = measure(cases, runs, runtime, stock_ray=False)
-    return [
-        Recovery(
-            f"{case.name}: fault to first new epoch",
-            tuple(each.total for each in ours[case]),
-            "stock Ray settings",
-            tuple(each.total for each in stock[case]),
-            stages(ours[case]),
-            stages(stock[case]),
-        )
-        for case in cases
-    ]
+    measured: dict[tuple[str, str], list[Breakdown]] = {}
+    turns: dict[str, Measure] = {side: _round(cases, runtime, side, measured) for side in (STOCK, OURS)}
+    found = by_turns({"recovery": turns}, runs, say)
+    return [_row(row, measured) for row in rows(found, OURS, [STOCK])], found
 
 
-def measure(
-    cases: Sequence[Case], runs: int, runtime: str, *, stock_ray: bool
-) -> dict[Case, list[Breakdown]]:
-    """Every recovery of these cases in one lab, told as it happens."""
-    name = "bench-stock" if stock_ray else "bench-tuned"
-    measured: dict[Case, list[Breakdown]] = {}
-    say(f"starting {name} on the {runtime} runtime")
-    with own_lab(name, stock_ray=stock_ray, workers=NODES, runtime=runtime) as lab:
-        for ranks in dict.fromkeys(case.ranks for case in cases):
-            settings = {"epochs": "10000", "workers": str(ranks), "max-failures": "1000"}
-            job = lab.submit_workload("digits", settings).submission_id
-            for case in (case for case in cases if case.ranks == ranks):
-                for number in range(runs):
-                    found = once(lab, job, case.kind, STOCK_SETTLE_SECONDS if stock_ray else SETTLE_SECONDS)
-                    measured.setdefault(case, []).append(found)
-                    parts = "  ".join(f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
-                    say(f"{name}  {case.name} {number + 1}/{runs}: {found.total:.2f} s   {parts}")
-            lab.jobs.stop(job)
-    return measured
+def _row(row: Row, measured: Mapping[tuple[str, str], Sequence[Breakdown]]) -> Recovery:
+    """The row with the stages of its case."""
+    case = row.what.partition(":")[0]
+    ours, stock = (stages(measured.get((side, case), ())) for side in (OURS, STOCK))
+    return Recovery(row.what, row.values, row.peer, row.peer_values, row.pairs, row.unit, ours, stock)
 
 
-def once(lab: Lab, job: str, kind: str, settle: float) -> Breakdown:
+def _round(
+    cases: Sequence[Case], runtime: str, side: str, measured: dict[tuple[str, str], list[Breakdown]]
+) -> Measure:
+    """Every case once, in a lab of its own; a case that fails is lost, and the lab is mended for the next."""
+    name, stock = NAMES[side], side == STOCK
+
+    def measure() -> Iterator[tuple[str, float | Exception]]:
+        with own_lab(name, stock_ray=stock, workers=NODES, runtime=runtime) as lab:
+            job, ranks = "", 0
+            for case in cases:
+                figure = f"{case.name}: fault to first new epoch"
+                try:
+                    if not job or case.early or ranks != case.ranks:
+                        if job:
+                            lab.jobs.stop(job)
+                        job, ranks = _train(lab, case.ranks), case.ranks
+                    found = once(lab, job, case)
+                except Exception as error:  # the other cases are worth having
+                    yield figure, error
+                    lab.up(spec(name, stock_ray=stock, workers=NODES))
+                    if job:
+                        lab.jobs.stop(job)
+                    job = ""
+                    continue
+                measured.setdefault((side, case.name), []).append(found)
+                parts = (f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
+                say(f"{side}, {case.name}: {'  '.join(parts)}")
+                yield figure, found.total
+
+    return measure
+
+
+def _train(lab: Lab, ranks: int) -> str:
+    settings = {"epochs": "10000", "workers": str(ranks), "max-failures": "1000"}
+    return lab.submit_workload("digits", settings).submission_id
+
+
+def once(lab: Lab, job: str, case: Case) -> Breakdown:
     """Break the node of the job's last rank, wait until it trains again, and make the lab whole."""
-    wait_for("a job that trains", lambda: trains(lab, job))
-    wait_for("a lab that is whole", lambda: whole(lab))
-    time.sleep(settle)
+    wait_for("a job that trains", lambda: trains(lab, job, case.reports))
+    if not case.early:
+        wait_for("a lab that is whole", lambda: whole(lab))
+        time.sleep(SETTLE_SECONDS)
     hit = latest(lab, job)[1]
     target = service_of(lab, hit.nodes[max(hit.nodes)])
-    fault = find_fault(kind)
+    fault = find_fault(case.kind)
     scene = Scene(lab.runtime, target, job=job, parameters=fault.kind.settle({}))
     fault.refuse(scene)
     at = time.time()
@@ -129,14 +160,14 @@ def latest(lab: Lab, job: str) -> tuple[Run, RunAttempt]:
     return run, run.attempts[-1]
 
 
-def trains(lab: Lab, job: str) -> bool:
+def trains(lab: Lab, job: str, reports: int) -> bool:
     """Whether the newest attempt has reported some epochs and saved a checkpoint."""
     ended = lab.jobs.get(job)
     if ended.final:
-        raise SystemExit(f"job {job}: {ended.status}: {ended.message}")
+        raise LostError(f"job {job}: {ended.status}: {ended.message}")
     runs = lab.history(job).runs
     attempts = runs[-1].attempts if runs else ()
-    return bool(attempts and len(attempts[-1].reports) >= REPORTS and runs[-1].checkpoints)
+    return bool(attempts and len(attempts[-1].reports) >= reports and runs[-1].checkpoints)
 
 
 def whole(lab: Lab) -> bool:
@@ -165,7 +196,7 @@ def wait_for(what: str, look: Callable[[], Any]) -> Any:
             if found:
                 return found
         time.sleep(POLL_SECONDS)
-    raise SystemExit(f"no sign of {what} after {DEADLINE_SECONDS:g} s")
+    raise LostError(f"no sign of {what} after {DEADLINE_SECONDS:g} s")
 
 
 def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
@@ -178,11 +209,11 @@ def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
     return medians
 
 
-def stage_table(rows: Sequence[Row]) -> str:
+def stage_table(measured: Sequence[Row]) -> str:
     """The stages of these rows as a Markdown table of median seconds."""
     names = [each.name.rstrip("_") for each in fields(Breakdown)]
     lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
-    for row in rows:
+    for row in measured:
         if isinstance(row, Recovery):
             for label, found in (("", row.stages), (f", {row.peer}", row.peer_stages)):
                 cells = [f"{found[name]:.2f}" if name in found else "" for name in names]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.measure import Row, own_lab, say, spec, timed
+from benchmarks.checkouts import Side, cli_lab, nodes_alive, sides
+from benchmarks.compare import Found, Measure, Row, by_turns
+from benchmarks.measure import own_lab, say, timed
 from lab.lab import Lab
-from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import ROOT
 from lab.workloads import find_workload
 
@@ -33,31 +33,22 @@ def cli(runs: int) -> list[Row]:
     return [Row("labctl --help", tuple(ours), "python -c pass", tuple(peer))]
 
 
-def up(runs: int) -> list[Row]:
-    """`up` until every service is healthy, and until both workers are alive in Ray."""
-    whole, workers = [], []
-    for number in range(runs):
-        with tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
-            lab = Lab(LocalRuntime("bench-up", Path(folder) / "bench-up"))
-            alive: list[float] = []
+def up(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
+    """`up` as a command, until the worker nodes are healthy, and until every service is; labs by turns."""
+    compared = sides(against, stock=True)
+    steps: dict[str, dict[str, Measure]] = {"up": {side.name: _up(side) for side in compared}}
+    return by_turns(steps, runs, say), compared
 
-            def note(progress: object, alive: list[float] = alive) -> None:
-                state = getattr(progress, "state", None)
-                if (
-                    getattr(progress, "service", "") == "ray-worker-1"
-                    and state is not None
-                    and state.value == "healthy"
-                ):
-                    alive.append(getattr(progress, "seconds", 0.0))
 
-            whole.append(timed(partial(lab.up, spec("bench-up"), note)))
-            workers.append(alive[0])
-            say(f"up {number + 1}/{runs}: {whole[-1]:.1f} s")
-            lab.down(volumes=True)
-    return [
-        Row("up: both workers alive in Ray", tuple(workers)),
-        Row("up: every service healthy", tuple(whole)),
-    ]
+def _up(side: Side) -> Measure:
+    def measure() -> Iterator[tuple[str, float]]:
+        with cli_lab(side) as lab:
+            whole = lab.up()
+            if (alive := nodes_alive(lab.seen)) is not None:
+                yield "up: every node alive", alive
+            yield "up: every service healthy", whole
+
+    return measure
 
 
 def submit(runs: int) -> list[Row]:

@@ -1,0 +1,195 @@
+"""Labs that are used by the command line alone, as any revision has it: this checkout, and another one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare import LostError
+from lab.home import HOME_VARIABLE
+from lab.runtime.local.services import ROOT
+from lab.topology import is_worker
+
+OURS, STOCK = "this checkout", "stock Ray"
+CALL_SECONDS = 600.0
+
+STEP = re.compile(r"\s*[\d.]+ s\s+(\S+)\s+(\w+)")
+"""A line of progress of `up`: seconds, service, state."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is compared: a checkout, the Python that runs it, and further options of `up`."""
+
+    name: str
+    root: Path
+    python: str = sys.executable
+    options: tuple[str, ...] = ()
+
+
+def sides(against: Path | None, *, stock: bool) -> list[Side]:
+    """This checkout; with `stock` also with stock Ray; the other checkout, when there is one.
+
+    The other one is run by the environment beside it, where there is one, else by this interpreter.
+    Raises SystemExit when it is no checkout.
+    """
+    found = [Side(OURS, ROOT)]
+    if stock:
+        found.append(Side(STOCK, ROOT, options=("--stock-ray",)))
+    if against is not None:
+        root = against.expanduser().absolute()
+        if not (root / "labctl.py").is_file():
+            raise SystemExit(f"--against {against}: there is no labctl.py")
+        own = root / ".venv" / "bin" / "python"
+        found.append(Side(revision(root), root, str(own) if own.exists() else sys.executable))
+    return found
+
+
+def revision(root: Path) -> str:
+    """What a checkout is called: its commit, with a mark when files were changed; else its folder's name."""
+    call = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        ended = subprocess.run(call, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return root.name
+    return ended.stdout.strip() or root.name
+
+
+@dataclass
+class CliLab:
+    """A lab of processes of one side. Methods raise LostError when a command fails or takes too long."""
+
+    side: Side
+    home: Path
+    name: str = "bench"
+    seen: list[tuple[float, str]] = field(default_factory=list)
+    """What the last `up` said: seconds after its begin, line."""
+
+    def up(self) -> float:
+        """Start the lab with two workers and simulated GPUs; seconds until every service was healthy."""
+        self.seen = []
+        asked = ("up", "--gpu", "simulated", "--workers", "2", *self.side.options, "--json")
+        return self._call(asked, self.seen)[0]
+
+    def down(self) -> None:
+        """Take the lab down, with what it stored."""
+        self._call(("down", "--volumes", "--yes", "--json"))
+
+    def submit(self, workload: str, settings: Mapping[str, str]) -> str:
+        """Start a job; returns its id."""
+        given = [word for name, value in settings.items() for word in ("-p", f"{name}={value}")]
+        answer = self._call(("submit", workload, *given, "--detach", "--json"))[1]
+        return str(answer["submission_id"])
+
+    def checkpoints(self, job: str) -> int:
+        """How many checkpoints a job has."""
+        return len(self._call(("checkpoints", "--job", job, "--json"))[1]["checkpoints"])
+
+    @property
+    def folder(self) -> Path:
+        """What the marks of the lab's processes begin with."""
+        return self.home / self.name
+
+    def _call(
+        self, words: Sequence[str], seen: list[tuple[float, str]] | None = None
+    ) -> tuple[float, dict[str, Any]]:
+        command = [self.side.python, "labctl.py", "--name", self.name, "--runtime", "local", *words]
+        environment = {**clean(os.environ), HOME_VARIABLE: str(self.home), "LABCTL_NO_VENV": "1"}
+        return call(command, self.side.root, environment, seen=seen)
+
+
+@contextlib.contextmanager
+def cli_lab(side: Side) -> Iterator[CliLab]:
+    """A lab of this side, not up yet; taken down at the end, whatever has become of it."""
+    home = Path(tempfile.mkdtemp(prefix="raylab-bench-"))
+    lab = CliLab(side, home)
+    try:
+        yield lab
+    finally:
+        with contextlib.suppress(LostError):
+            lab.down()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without what would make it another lab than the one that is meant."""
+    return {name: value for name, value in environment.items() if not name.startswith(("RAYLAB_", "RAY_"))}
+
+
+def call(
+    command: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    *,
+    seen: list[tuple[float, str]] | None = None,
+    seconds: float = CALL_SECONDS,
+) -> tuple[float, dict[str, Any]]:
+    """Seconds that a command of labctl takes, and the JSON that it prints, if it does.
+
+    `seen` gets each line of its stderr as it comes, with the seconds since the begin. Raises LostError.
+    """
+    begin = time.perf_counter()
+    lines: list[tuple[float, str]] = [] if seen is None else seen
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=dict(environment), stdout=output, stderr=subprocess.PIPE, text=True
+        )
+        with process, _ended_after(process, seconds):
+            assert process.stderr is not None
+            for line in process.stderr:
+                lines.append((time.perf_counter() - begin, line.rstrip()))
+        passed = time.perf_counter() - begin
+        if process.returncode:
+            raise LostError(why(process.returncode, [line for _, line in lines], passed, seconds))
+        output.seek(0)
+        text = output.read()
+    try:
+        return passed, json.loads(text)
+    except ValueError:
+        return passed, {}
+
+
+@contextlib.contextmanager
+def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    """Interrupt a command after so long, as Ctrl-C would: it takes back what it has begun."""
+    import signal
+    import threading
+
+    timer = threading.Timer(seconds, process.send_signal, (signal.SIGINT,))
+    timer.start()
+    try:
+        yield
+        process.wait()
+    finally:
+        timer.cancel()
+
+
+def why(code: int, lines: Sequence[str], passed: float, limit: float) -> str:
+    """Why a command has failed, in one line."""
+    if passed >= limit:
+        return f"took longer than {limit:g} s"
+    said = [line for line in lines if line.startswith("error:")] or [line for line in lines if line.strip()]
+    return f"exit code {code}: {said[-1].removeprefix('error:').strip()}" if said else f"exit code {code}"
+
+
+def nodes_alive(
+    seen: Sequence[tuple[float, str]], is_wanted: Callable[[str], bool] = is_worker
+) -> float | None:
+    """When the last worker node was healthy, by the lines of `up`; None when they do not say so."""
+    at: dict[str, float] = {}
+    for seconds, line in seen:
+        match = STEP.match(line)
+        if match and is_wanted(match[1]) and match[2] == "healthy":
+            at.setdefault(match[1], seconds)
+    return max(at.values(), default=None)

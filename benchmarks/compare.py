@@ -1,0 +1,176 @@
+"""Runs by turns, what was lost of them, medians, ratios and tables. Measures nothing itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.errors import LabError
+
+Measure = Callable[[], Iterable[tuple[str, float | Exception]]]
+"""One run: gives each figure with its name as soon as it is known, or why there is none."""
+
+
+class LostError(Exception):
+    """A run gave no figure; the message says why."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: the values of every run, here and for the peer, and what the peer is."""
+
+    what: str
+    values: tuple[float, ...]
+    peer: str = ""
+    peer_values: tuple[float, ...] = ()
+    pairs: tuple[float, ...] = ()
+    """The peer's value over ours, of each round in which both are known."""
+    unit: str = "s"
+
+    @property
+    def median(self) -> float | None:
+        """Median of our runs; None when all were lost."""
+        return statistics.median(self.values) if self.values else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Peer's median over ours: above 1 means that we are faster, or smaller."""
+        ours = self.median
+        return statistics.median(self.peer_values) / ours if self.peer_values and ours else None
+
+    @property
+    def paired(self) -> float | None:
+        """Median of the rounds' own ratios: what changes slowly on a machine cancels out in it."""
+        return statistics.median(self.pairs) if self.pairs else None
+
+    def document(self) -> dict[str, object]:
+        """As JSON."""
+        return {
+            **dataclasses.asdict(self),
+            "median": self.median,
+            "ratio": self.ratio,
+            "paired_ratio": self.paired,
+        }
+
+
+@dataclass
+class Found:
+    """What was measured by turns: (side, figure) -> round -> value; and what was lost, why."""
+
+    values: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    lost: list[dict[str, object]] = field(default_factory=list)
+    """`round` (counted from 1), `side`, `step`, `reason`."""
+
+    def of(self, side: str, figure: str) -> dict[int, float]:
+        """Round -> value of one figure; empty when it was never measured."""
+        return self.values.get((side, figure), {})
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Every figure that any side has, in the order in which they came."""
+        return tuple(dict.fromkeys(figure for _, figure in self.values))
+
+    def lose(self, number: int, side: str, step: str, reason: str) -> None:
+        """Note a run that gave nothing, or not all."""
+        self.lost.append({"round": number + 1, "side": side, "step": step, "reason": reason})
+
+
+def by_turns(
+    steps: Mapping[str, Mapping[str, Measure]],
+    runs: int,
+    say: Callable[[str], None],
+    repair: Callable[[str], None] = lambda side: None,
+) -> Found:
+    """Every step of every round, each side in turn: A B A B. A run that fails is lost, and the next comes.
+
+    `steps` are step -> side -> what measures it. After a failure `repair` gets the side; where that fails
+    too, the side is given up.
+    """
+    found = Found()
+    given_up: set[str] = set()
+    for number, step, side, measure in _turns(steps, runs):
+        if side in given_up:
+            found.lose(number, side, step, "given up after a repair that failed")
+            continue
+        begun = f"{side}, {step}, {number + 1}/{runs}"
+        try:
+            for figure, value in measure():
+                if isinstance(value, Exception):
+                    found.lose(number, side, figure, reason(value))
+                    say(f"{begun}: {figure}: lost: {reason(value)}")
+                    continue
+                found.values.setdefault((side, figure), {})[number] = value
+                say(f"{begun}: {figure}: {value:.2f}")
+        except Exception as error:  # whatever it is, the other runs are worth having
+            found.lose(number, side, step, reason(error))
+            say(f"{begun}: lost: {reason(error)}")
+            try:
+                repair(side)
+            except Exception as second:
+                given_up.add(side)
+                say(f"{side} is given up: {reason(second)}")
+    return found
+
+
+def _turns(steps: Mapping[str, Mapping[str, Measure]], runs: int) -> Iterator[tuple[int, str, str, Measure]]:
+    for number in range(runs):
+        for step, sides in steps.items():
+            for side, measure in sides.items():
+                yield number, step, side, measure
+
+
+def reason(error: Exception) -> str:
+    """One line that says what went wrong."""
+    text = error.message if isinstance(error, LabError) else str(error)
+    first = next(iter(text.strip().splitlines()), "")
+    return first if isinstance(error, LostError) else f"{type(error).__name__}: {first}".rstrip(": ")
+
+
+def rows(found: Found, ours: str, peers: Sequence[str], unit: str = "s") -> list[Row]:
+    """A row per figure and peer; without peers a row per figure."""
+    made = []
+    for figure in found.figures:
+        mine = found.of(ours, figure)
+        values = tuple(mine.values())
+        for peer in peers:
+            theirs = found.of(peer, figure)
+            pairs = tuple(theirs[n] / mine[n] for n in mine if n in theirs and mine[n])
+            made.append(Row(figure, values, peer, tuple(theirs.values()), pairs, unit))
+        if not peers:
+            made.append(Row(figure, values, unit=unit))
+    return made
+
+
+def table(rows: Sequence[Row], lost: Sequence[Mapping[str, object]] = ()) -> str:
+    """The rows as a Markdown table, and what was lost below it."""
+    lines = [
+        "| what | median (min-max, runs) | peer | peer's median (min-max, runs) | peer / ours | of pairs |",
+        "| --- " * 6 + "|",
+    ]
+    for row in rows:
+        cells = (
+            row.what,
+            spread(row.values, row.unit),
+            row.peer,
+            spread(row.peer_values, row.unit) if row.peer else "",
+            "" if row.ratio is None else f"{row.ratio:.1f}x",
+            "" if row.paired is None else f"{row.paired:.1f}x",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"\nlost: {_lost(each)}" for each in lost]
+    return "\n".join(lines)
+
+
+def spread(values: Sequence[float], unit: str = "s") -> str:
+    """`12.3 s (11.0-14.2, 5)`; whole megabytes; `none` when there is no value."""
+    if not values:
+        return "none"
+    digits = 2 if unit == "s" else 0
+    median, least, most = (f"{v:.{digits}f}" for v in (statistics.median(values), min(values), max(values)))
+    return f"{median} {unit} ({least}-{most}, {len(values)})"
+
+
+def _lost(each: Mapping[str, object]) -> str:
+    return f"round {each['round']}, {each['side']}, {each['step']}: {each['reason']}"

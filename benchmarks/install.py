@@ -1,0 +1,103 @@
+"""A machine that knows nothing of the lab: a fresh clone, an empty HOME. This checkout against another one.
+
+What is not committed is not in the clone. Packages come from where pip is told to get them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.checkouts import Side, call, clean, sides
+from benchmarks.compare import Found, LostError, Measure, by_turns
+from benchmarks.measure import say
+
+SECONDS = 1200.0
+INSTALL = "from lab import environment; environment.ensure('local')"
+
+Measured = Callable[[Path, Mapping[str, str]], Iterator[tuple[str, float]]]
+"""What is measured in a clone, with this environment."""
+
+NOT_TAKEN = ("VIRTUAL_ENV", "LABCTL_", "XDG_", "PIP_CACHE_DIR", "UV_CACHE_DIR", "PYTHONPATH")
+"""Variables, or their beginnings, that a fresh machine does not have."""
+
+
+def install(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
+    """`labctl --help` in a fresh clone, then what plain processes need."""
+    return _compared("install", runs, against, _install)
+
+
+def demo(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
+    """`labctl demo` in a fresh clone, its set-up included."""
+    return _compared("demo", runs, against, _demo)
+
+
+def _compared(step: str, runs: int, against: Path | None, measure: Measured) -> tuple[Found, list[Side]]:
+    compared = sides(against, stock=False)
+    steps: dict[str, dict[str, Measure]] = {step: {side.name: _once(side, measure) for side in compared}}
+    return by_turns(steps, runs, say), compared
+
+
+def _once(side: Side, measure: Measured) -> Measure:
+    def run() -> Iterator[tuple[str, float]]:
+        with fresh(side) as (clone, environment):
+            yield from measure(clone, environment)
+
+    return run
+
+
+def _install(clone: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    first = call([base_python(), "labctl.py", "--help"], clone, environment, seconds=SECONDS)[0]
+    yield "labctl --help, fresh clone", first
+    python = str(clone / ".venv" / "bin" / "python")
+    second = call([python, "-c", INSTALL], clone, environment, seconds=SECONDS)[0]
+    yield "then Ray and PyTorch", second
+    yield "both", first + second
+
+
+def _demo(clone: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    words = ["labctl.py", "demo", "--runtime", "local", "--down", "--json"]
+    try:
+        yield (
+            "labctl demo, set-up included",
+            call([base_python(), *words], clone, environment, seconds=SECONDS)[0],
+        )
+    finally:
+        with contextlib.suppress(LostError):
+            call([base_python(), "labctl.py", "down", "--volumes", "--yes"], clone, environment)
+
+
+@contextlib.contextmanager
+def fresh(side: Side) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A clone of a side's checkout, and the environment of a user without anything; gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="raylab-bench-"))
+    clone, home = folder / "raylab", folder / "home"
+    home.mkdir()
+    try:
+        git = ["git", "clone", "--quiet", str(side.root), str(clone)]
+        ended = subprocess.run(git, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise LostError(f"git clone: {ended.stderr.strip()}")
+        yield clone, environment_of(home, os.environ)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment_of(home: Path, here: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a user whose HOME is empty; where pip gets its packages is as it is here."""
+    kept = {name: value for name, value in clean(here).items() if not name.startswith(NOT_TAKEN)}
+    config = Path(here.get("HOME", "")) / ".config" / "pip" / "pip.conf"
+    if "PIP_CONFIG_FILE" not in kept and config.is_file():
+        kept["PIP_CONFIG_FILE"] = str(config)
+    return {**kept, "HOME": str(home)}
+
+
+def base_python() -> str:
+    """The Python that the running environment was made from: an environment of its own has packages."""
+    return str(getattr(sys, "_base_executable", "") or sys.executable)

@@ -1,0 +1,103 @@
+"""Memory of all processes of a lab, at rest and while two ranks train: each page counted once, by PSS.
+
+One lab is up at a time: what two labs have in common would count half in each.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from benchmarks.checkouts import CliLab, Side, cli_lab, sides
+from benchmarks.compare import Found, LostError, Measure, by_turns
+from benchmarks.measure import say
+from lab.runtime.local.processes import MARK, memory
+
+SETTLE_SECONDS = 30.0
+"""How long a lab is left alone before it is looked at while idle."""
+
+CHECKPOINTS, DEADLINE_SECONDS, POLL_SECONDS = 3, 300.0, 2.0
+"""How many checkpoints a training has saved before it is looked at, and how long it gets for that."""
+
+LOOKS, LOOK_SECONDS = 3, 2.0
+"""A figure is the median of so many looks."""
+
+Table = Mapping[int, tuple[int, str]]
+"""Process id -> its parent's id, and its mark: empty when it has none, or hides it."""
+
+
+def run(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
+    """Megabytes of each side, by turns."""
+    compared = sides(against, stock=True)
+    steps: dict[str, dict[str, Measure]] = {"lab": {side.name: _lab(side) for side in compared}}
+    return by_turns(steps, runs, say), compared
+
+
+def _lab(side: Side) -> Measure:
+    def measure() -> Iterator[tuple[str, float]]:
+        with cli_lab(side) as lab:
+            lab.up()
+            time.sleep(SETTLE_SECONDS)
+            yield "lab at rest", _megabytes(lab)
+            job = lab.submit("digits", {"epochs": "10000", "workers": "2"})
+            _until_it_trains(lab, job)
+            yield "two ranks training", _megabytes(lab)
+
+    return measure
+
+
+def _until_it_trains(lab: CliLab, job: str) -> None:
+    end = time.monotonic() + DEADLINE_SECONDS
+    while lab.checkpoints(job) < CHECKPOINTS:
+        if time.monotonic() > end:
+            raise LostError(f"job {job} has not saved {CHECKPOINTS} checkpoints after {DEADLINE_SECONDS:g} s")
+        time.sleep(POLL_SECONDS)
+
+
+def _megabytes(lab: CliLab) -> float:
+    looks = []
+    for _ in range(LOOKS):
+        time.sleep(LOOK_SECONDS)
+        found = [psutil.Process(pid) for pid in processes_of(lab.folder, _table()) if psutil.pid_exists(pid)]
+        looks.append(sum(map(memory, found)) / 1e6)
+    return statistics.median(looks)
+
+
+def _table() -> dict[int, tuple[int, str]]:
+    table = {}
+    for process in psutil.process_iter():
+        try:
+            mark = process.environ().get(MARK, "")
+        except psutil.Error:
+            mark = ""
+        try:
+            table[process.pid] = (process.ppid(), mark)
+        except psutil.Error:
+            continue
+    return table
+
+
+def processes_of(folder: Path, table: Table) -> list[int]:
+    """The processes of a lab: those with its mark, and what descends from them and has no other mark."""
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found = [pid for pid, (_, mark) in table.items() if _is_of(folder, mark)]
+    known = set(found)
+    for pid in found:  # grows while it is walked: descendants of descendants
+        new = [child for child in _of(children, pid) if child not in known and not table[child][1]]
+        known.update(new)
+        found += new
+    return sorted(found)
+
+
+def _of(children: Mapping[int, list[int]], pid: int) -> Iterable[int]:
+    return children.get(pid, ())
+
+
+def _is_of(folder: Path, mark: str) -> bool:
+    return mark.rpartition(":")[0] == str(folder)

@@ -1,0 +1,51 @@
+"""Runs as a job in the lab that is measured: prints a JSON line for each actor, all in seconds.
+
+`start`: from its creation until its first method has answered; `imports`: what a rank imports, in it; `both`.
+Each actor has variables of its own, so that Ray can give it no idle process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import ray
+
+REST_SECONDS = 2.0
+"""Pause before each actor: what the job's start or the last actor's end sets off is over."""
+
+
+@ray.remote(num_cpus=1)
+class Actor:
+    """A process of a node that trains."""
+
+    def answer(self) -> bool:
+        return True
+
+    def import_all(self) -> float:
+        begin = time.perf_counter()
+        import pytorch_lightning  # noqa: F401
+        import ray.train.lightning
+        import ray.train.torch  # noqa: F401
+        import torch  # noqa: F401
+
+        return time.perf_counter() - begin
+
+
+def main(count: int) -> None:
+    ray.init(log_to_driver=False)
+    for number in range(count):
+        time.sleep(REST_SECONDS)
+        begin = time.perf_counter()
+        actor = Actor.options(runtime_env={"env_vars": {"RAYLAB_BENCHMARK": str(number)}}).remote()
+        ray.get(actor.answer.remote())
+        started = time.perf_counter() - begin
+        imports = ray.get(actor.import_all.remote())
+        both = time.perf_counter() - begin
+        print(json.dumps({"start": started, "imports": imports, "both": both}), flush=True)
+        ray.kill(actor)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,127 @@
+"""From an actor to its first answer, from `submit` to the first epoch: this lab against stock Ray.
+
+Both labs are up, and idle while the other is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from benchmarks.compare import Found, LostError, Measure, by_turns
+from benchmarks.measure import own_lab, say, spec
+from lab.lab import Lab
+
+OURS, STOCK = "this lab", "stock Ray"
+NAMES = {OURS: "bench-lab", STOCK: "bench-stock"}
+
+SCRIPTS = Path(__file__).parent / "scripts"
+ACTORS = 2
+"""How many each job starts; its figure is their median."""
+
+RANKS = (1, 2)
+EPOCHS = 2
+
+FIGURES = {
+    "start": "actor created to first method answered",
+    "imports": "torch, Lightning and Ray Train imported in it",
+    "both": "both together",
+}
+
+JOB_SECONDS = 300.0
+QUIET_SECONDS, QUIET_PERCENT, LOOK_SECONDS = 90.0, 30.0, 3.0
+"""How long a lab gets to settle once it is up, and how busy all cores together may be then."""
+
+REST_SECONDS = 3.0
+"""Pause before each measurement: the last one's processes end."""
+
+
+def run(runs: int) -> Found:
+    """The figures of both labs, by turns."""
+    with contextlib.ExitStack() as stack:
+        labs = {}
+        for side, name in NAMES.items():
+            say(f"starting {side}")
+            labs[side] = stack.enter_context(own_lab(name, stock_ray=side == STOCK))
+        settle(lambda: psutil.cpu_percent(LOOK_SECONDS), time.monotonic)
+
+        def repair(side: str) -> None:
+            lab = labs[side]
+            for job in lab.jobs.list():
+                if not job.final:
+                    lab.jobs.stop(job.submission_id)
+            lab.up(spec(NAMES[side], stock_ray=side == STOCK))
+
+        steps: dict[str, dict[str, Measure]] = {"actors": {s: _actors(lab) for s, lab in labs.items()}}
+        for ranks in RANKS:
+            steps[f"digits, {ranks} ranks"] = {s: _training(lab, ranks) for s, lab in labs.items()}
+        return by_turns(steps, runs, say, repair)
+
+
+def settle(look: Callable[[], float], clock: Callable[[], float]) -> bool:
+    """Wait until the machine is quiet, by percent of all cores that are busy; whether it became so."""
+    end = clock() + QUIET_SECONDS
+    while (busy := look()) > QUIET_PERCENT:
+        if clock() > end:
+            say(f"the machine is not quiet: {busy:.0f} % of its cores are busy")
+            return False
+    return True
+
+
+def parse(log: str) -> dict[str, float]:
+    """The medians of what scripts/actors.py printed. Raises LostError when it printed nothing."""
+    found: dict[str, list[float]] = {}
+    for line in log.splitlines():
+        if not line.startswith("{"):
+            continue
+        with contextlib.suppress(ValueError):
+            for name, seconds in json.loads(line).items():
+                found.setdefault(str(name), []).append(float(seconds))
+    if not all(name in found for name in FIGURES):
+        raise LostError("the job printed no figures")
+    return {name: statistics.median(found[name]) for name in FIGURES}
+
+
+def _actors(lab: Lab) -> Measure:
+    def measure() -> Iterator[tuple[str, float]]:
+        time.sleep(REST_SECONDS)
+        job = lab.submit(command=["python", "actors.py", str(ACTORS)], working_dir=SCRIPTS).submission_id
+        _ended(lab, job)
+        for name, seconds in parse(lab.jobs.logs(job)).items():
+            yield FIGURES[name], seconds
+
+    return measure
+
+
+def _training(lab: Lab, ranks: int) -> Measure:
+    def measure() -> Iterator[tuple[str, float]]:
+        time.sleep(REST_SECONDS)
+        asked = {"epochs": str(EPOCHS), "workers": str(ranks)}
+        begin = time.time()
+        job = lab.submit_workload("digits", asked).submission_id
+        _ended(lab, job)
+        yield f"submit to first epoch, {ranks} rank{'s' * (ranks > 1)}", first_epoch(lab, job) - begin
+
+    return measure
+
+
+def first_epoch(lab: Lab, job: str) -> float:
+    """When the first epoch of a job was reported, in seconds since the epoch. Raises LostError."""
+    runs = lab.history(job).runs
+    first = runs[-1].attempts[0].first if runs and runs[-1].attempts else None
+    if first is None:
+        raise LostError(f"job {job} reported no epoch")
+    return first.at
+
+
+def _ended(lab: Lab, job: str) -> None:
+    """Wait for the end of a job. Raises LostError unless that is success."""
+    ended = lab.jobs.wait(job, JOB_SECONDS)
+    if ended.status != "SUCCEEDED":
+        raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")

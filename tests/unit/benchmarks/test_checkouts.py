@@ -1,0 +1,91 @@
+"""Labs that benchmarks use by the command line alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import checkouts
+from benchmarks.checkouts import OURS, STOCK, clean, nodes_alive, sides, why
+from lab.runtime.local.services import ROOT
+
+UP = """plan: simulated GPUs
+    0.1 s  minio           starting
+    2.1 s  ray-head        healthy
+    9.0 s  ray-worker-0    running   joins the cluster
+   12.0 s  ray-worker-0    healthy
+   15.5 s  jupyter         healthy
+"""
+
+
+def seen(text: str) -> list[tuple[float, str]]:
+    return [(float(number), line) for number, line in enumerate(text.splitlines(), 1)]
+
+
+def test_the_nodes_are_alive_when_the_last_of_them_is_healthy() -> None:
+    assert nodes_alive(seen(UP)) == 5.0
+    assert nodes_alive(seen(UP + "   18.0 s  ray-worker-1    healthy\n")) == 7.0
+
+
+def test_an_output_that_does_not_say_it_gives_no_figure() -> None:
+    assert nodes_alive(seen("starting\ndone\n")) is None
+
+
+def test_this_checkout_is_compared_with_stock_ray_and_with_another_checkout(tmp_path: Path) -> None:
+    (tmp_path / "labctl.py").touch()
+    found = sides(tmp_path, stock=True)
+    assert [side.name for side in found] == [OURS, STOCK, tmp_path.name]
+    assert [side.root for side in found] == [ROOT, ROOT, tmp_path]
+    assert [side.options for side in found] == [(), ("--stock-ray",), ()]
+    assert [side.name for side in sides(None, stock=False)] == [OURS]
+
+
+def test_another_checkout_is_run_by_its_own_environment_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "labctl.py").touch()
+    assert sides(tmp_path, stock=False)[1].python == sys.executable
+    own = tmp_path / ".venv" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert sides(tmp_path, stock=False)[1].python == str(own)
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"there is no labctl\.py"):
+        sides(tmp_path, stock=False)
+
+
+def test_variables_that_would_choose_another_lab_are_left_out() -> None:
+    here = {"RAYLAB_NAME": "mine", "RAY_ADDRESS": "1.2.3.4", "PATH": "/bin", "HOME": "/root"}
+    assert clean(here) == {"PATH": "/bin", "HOME": "/root"}
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "passed", "said"),
+    [
+        (
+            7,
+            ["    0.1 s  minio  starting", "error: no memory", "  -> free some"],
+            3.0,
+            "exit code 7: no memory",
+        ),
+        (1, ["Traceback", "ValueError: x", ""], 3.0, "exit code 1: ValueError: x"),
+        (1, [], 3.0, "exit code 1"),
+        (130, ["interrupted"], 60.0, "took longer than 60 s"),
+    ],
+)
+def test_why_a_command_failed_is_one_line(code: int, lines: list[str], passed: float, said: str) -> None:
+    assert why(code, lines, passed, 60.0) == said
+
+
+def test_a_command_is_timed_and_its_json_read(tmp_path: Path) -> None:
+    script = "import sys; print('{\"a\": 1}'); print('one', file=sys.stderr); sys.exit(int(sys.argv[1]))"
+    lines: list[tuple[float, str]] = []
+    seconds, document = checkouts.call([sys.executable, "-c", script, "0"], tmp_path, os.environ, seen=lines)
+    assert document == {"a": 1}
+    assert [line for _, line in lines] == ["one"]
+    assert seconds >= lines[0][0] >= 0
+    with pytest.raises(checkouts.LostError, match="exit code 3: one"):
+        checkouts.call([sys.executable, "-c", script, "3"], tmp_path, os.environ)

@@ -1,0 +1,150 @@
+"""What benchmarks make of their runs: turns, losses, medians, ratios, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.compare import Found, LostError, Measure, Row, by_turns, reason, rows, spread, table
+from lab.errors import ClusterError
+
+
+class Bench:
+    """Sides whose runs are written down; one fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.said: list[str] = []
+        self.repaired: list[str] = []
+        self.failing: dict[str, Exception] = {}
+
+    def measure(self, side: str, *values: float) -> Measure:
+        left = iter(values)
+
+        def run() -> Iterator[tuple[str, float | Exception]]:
+            self.ran.append(side)
+            yield "first", next(left)
+            if side in self.failing:
+                raise self.failing.pop(side)
+            yield "second", 10.0
+
+        return run
+
+    def turns(self, runs: int, **sides: Measure) -> Found:
+        return by_turns({"step": sides}, runs, self.said.append, self.repaired.append)
+
+
+def test_the_sides_are_measured_by_turns() -> None:
+    bench = Bench()
+    found = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
+    assert bench.ran == ["a", "b", "a", "b"]
+    assert found.of("a", "first") == {0: 1.0, 1: 2.0}
+    assert found.of("b", "first") == {0: 3.0, 1: 4.0}
+    assert found.figures == ("first", "second")
+    assert found.lost == []
+
+
+def test_each_step_of_a_round_is_over_before_the_next() -> None:
+    bench = Bench()
+    steps = {step: {side: bench.measure(step + side, 1.0, 1.0) for side in "ab"} for step in "xy"}
+    by_turns(steps, 2, bench.said.append)
+    assert bench.ran == ["xa", "xb", "ya", "yb"] * 2
+
+
+def test_a_run_that_fails_is_lost_with_its_reason_and_the_others_go_on() -> None:
+    bench = Bench()
+    bench.failing["a"] = LostError("no sign of life")
+    found = bench.turns(2, a=bench.measure("a", 1.0, 2.0), b=bench.measure("b", 3.0, 4.0))
+    assert bench.ran == ["a", "b", "a", "b"]
+    assert bench.repaired == ["a"]
+    assert found.lost == [{"round": 1, "side": "a", "step": "step", "reason": "no sign of life"}]
+    assert found.of("a", "first") == {0: 1.0, 1: 2.0}, "what was known before stays"
+    assert found.of("a", "second") == {1: 10.0}
+
+
+def test_a_figure_can_be_lost_without_those_that_follow() -> None:
+    def measure() -> Iterator[tuple[str, float | Exception]]:
+        yield "kill", LostError("too slow")
+        yield "stop", 2.0
+
+    found = by_turns({"recovery": {"a": measure}}, 1, [].append)
+    assert found.of("a", "stop") == {0: 2.0}
+    assert found.lost == [{"round": 1, "side": "a", "step": "kill", "reason": "too slow"}]
+
+
+def test_a_side_that_cannot_be_repaired_is_given_up() -> None:
+    bench = Bench()
+    bench.failing["a"] = OSError("broken")
+
+    def repair(side: str) -> None:
+        raise ClusterError(f"{side} stays broken")
+
+    sides = {"a": bench.measure("a", 1.0, 2.0), "b": bench.measure("b", 3.0, 4.0)}
+    found = by_turns({"step": sides}, 2, bench.said.append, repair)
+    assert bench.ran == ["a", "b", "b"]
+    assert [each["reason"] for each in found.lost] == [
+        "OSError: broken",
+        "given up after a repair that failed",
+    ]
+    assert "a is given up: ClusterError: a stays broken" in bench.said
+
+
+def test_what_a_person_interrupts_is_no_lost_run() -> None:
+    def measure() -> Iterator[tuple[str, float | Exception]]:
+        raise KeyboardInterrupt
+        yield "never", 0.0
+
+    with pytest.raises(KeyboardInterrupt):
+        by_turns({"step": {"a": measure}}, 1, [].append)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (LostError("job x FAILED"), "job x FAILED"),
+        (ClusterError("Ray is silent", "wait"), "ClusterError: Ray is silent"),
+        (ValueError("one\ntwo"), "ValueError: one"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_a_reason_is_one_line(error: Exception, text: str) -> None:
+    assert reason(error) == text
+
+
+def test_ratios_are_of_medians_and_of_the_rounds_in_which_both_are_known() -> None:
+    found = Found()
+    found.values = {("we", "up"): {0: 1.0, 1: 2.0, 2: 4.0}, ("they", "up"): {1: 6.0, 2: 4.0}}
+    (row,) = rows(found, "we", ["they"])
+    assert (row.median, row.ratio) == (2.0, 2.5)
+    assert row.pairs == (3.0, 1.0)
+    assert row.paired == 2.0
+    assert row.document()["paired_ratio"] == 2.0
+
+
+def test_every_peer_has_a_row_and_a_side_alone_has_one_too() -> None:
+    found = Found({("we", "up"): {0: 1.0}, ("stock", "up"): {0: 2.0}, ("old", "up"): {0: 3.0}})
+    assert [(row.peer, row.ratio) for row in rows(found, "we", ["stock", "old"])] == [
+        ("stock", 2.0),
+        ("old", 3.0),
+    ]
+    assert [(row.what, row.peer, row.ratio) for row in rows(found, "we", [])] == [("up", "", None)]
+
+
+def test_a_figure_that_only_the_peer_has_is_no_division_by_nothing() -> None:
+    (row,) = rows(Found({("they", "up"): {0: 3.0}}), "we", ["they"])
+    assert (row.median, row.ratio, row.paired) == (None, None, None)
+    assert "| up | none | they | 3.00 s (3.00-3.00, 1) |  |  |" in table([row])
+
+
+def test_the_table_is_markdown_with_what_was_lost_below() -> None:
+    lost = [{"round": 2, "side": "we", "step": "kill", "reason": "too slow"}]
+    text = table([Row("up", (1.0, 3.0), "they", (8.0,), (8.0,))], lost)
+    head, rule, line, _, below = text.splitlines()
+    assert head.count("|") == rule.count("|") == line.count("|") == 7
+    assert line == "| up | 2.00 s (1.00-3.00, 2) | they | 8.00 s (8.00-8.00, 1) | 4.0x | 8.0x |"
+    assert below == "lost: round 2, we, kill: too slow"
+
+
+def test_megabytes_are_whole() -> None:
+    assert spread((1000.4, 2000.4), "MB") == "1500 MB (1000-2000, 2)"
