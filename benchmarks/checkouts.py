@@ -7,9 +7,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,8 @@ from lab.runtime.local.services import ROOT
 from lab.topology import is_worker
 
 OURS, STOCK = "this checkout", "stock Ray"
-CALL_SECONDS = 600.0
+CALL_SECONDS, GRACE_SECONDS = 600.0, 60.0
+"""How long a command of labctl may take, and how long it gets then to take back what it has begun."""
 
 STEP = re.compile(r"\s*[\d.]+ s\s+(\S+)\s+(\w+)")
 """A line of progress of `up`: seconds, service, state."""
@@ -162,17 +165,19 @@ def call(
 
 @contextlib.contextmanager
 def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    """Interrupt a command after so long, as Ctrl-C would: it takes back what it has begun."""
-    import signal
-    import threading
-
-    timer = threading.Timer(seconds, process.send_signal, (signal.SIGINT,))
-    timer.start()
+    """Interrupt a command after so long, as Ctrl-C would: it takes back what it has begun. Then kill it."""
+    timers = [
+        threading.Timer(seconds, process.send_signal, (signal.SIGINT,)),
+        threading.Timer(seconds + GRACE_SECONDS, process.kill),
+    ]
+    for timer in timers:
+        timer.start()
     try:
         yield
         process.wait()
     finally:
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
 
 
 def why(code: int, lines: Sequence[str], passed: float, limit: float) -> str:

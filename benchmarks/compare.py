@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lab.errors import LabError
 
-Measure = Callable[[], Iterable[tuple[str, float | Exception]]]
-"""One run: gives each figure with its name as soon as it is known, or why there is none."""
+Figures = Generator[tuple[str, "float | Exception"], None, None]
+"""One run: each figure with its name as soon as it is known, or why there is none."""
+
+Measure = Callable[[], Figures]
 
 
 class LostError(Exception):
@@ -96,13 +99,14 @@ def by_turns(
             continue
         begun = f"{side}, {step}, {number + 1}/{runs}"
         try:
-            for figure, value in measure():
-                if isinstance(value, Exception):
-                    found.lose(number, side, figure, reason(value))
-                    say(f"{begun}: {figure}: lost: {reason(value)}")
-                    continue
-                found.values.setdefault((side, figure), {})[number] = value
-                say(f"{begun}: {figure}: {value:.2f}")
+            with contextlib.closing(measure()) as figures:
+                for figure, value in figures:
+                    if isinstance(value, Exception):
+                        found.lose(number, side, figure, reason(value))
+                        say(f"{begun}: {figure}: lost: {reason(value)}")
+                        continue
+                    found.values.setdefault((side, figure), {})[number] = value
+                    say(f"{begun}: {figure}: {value:.2f}")
         except Exception as error:  # whatever it is, the other runs are worth having
             found.lose(number, side, step, reason(error))
             say(f"{begun}: lost: {reason(error)}")

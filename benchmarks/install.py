@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.checkouts import Side, call, clean, sides
-from benchmarks.compare import Found, LostError, Measure, by_turns
+from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
 from benchmarks.measure import say
 
 SECONDS = 1200.0
 INSTALL = "from lab import environment; environment.ensure('local')"
 
-Measured = Callable[[Path, Mapping[str, str]], Iterator[tuple[str, float]]]
+Measured = Callable[[Path, Mapping[str, str]], Figures]
 """What is measured in a clone, with this environment."""
 
 NOT_TAKEN = ("VIRTUAL_ENV", "LABCTL_", "XDG_", "PIP_CACHE_DIR", "UV_CACHE_DIR", "PYTHONPATH")
@@ -45,14 +45,14 @@ def _compared(step: str, runs: int, against: Path | None, measure: Measured) -> 
 
 
 def _once(side: Side, measure: Measured) -> Measure:
-    def run() -> Iterator[tuple[str, float]]:
+    def run() -> Figures:
         with fresh(side) as (clone, environment):
             yield from measure(clone, environment)
 
     return run
 
 
-def _install(clone: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+def _install(clone: Path, environment: Mapping[str, str]) -> Figures:
     first = call([base_python(), "labctl.py", "--help"], clone, environment, seconds=SECONDS)[0]
     yield "labctl --help, fresh clone", first
     python = str(clone / ".venv" / "bin" / "python")
@@ -61,7 +61,7 @@ def _install(clone: Path, environment: Mapping[str, str]) -> Iterator[tuple[str,
     yield "both", first + second
 
 
-def _demo(clone: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+def _demo(clone: Path, environment: Mapping[str, str]) -> Figures:
     words = ["labctl.py", "demo", "--runtime", "local", "--down", "--json"]
     try:
         yield (

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import psutil
 
 from benchmarks.checkouts import CliLab, Side, cli_lab, sides
-from benchmarks.compare import Found, LostError, Measure, by_turns
+from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
 from benchmarks.measure import say
 from lab.runtime.local.processes import MARK, memory
 
@@ -38,7 +38,7 @@ def run(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
 
 
 def _lab(side: Side) -> Measure:
-    def measure() -> Iterator[tuple[str, float]]:
+    def measure() -> Figures:
         with cli_lab(side) as lab:
             lab.up()
             time.sleep(SETTLE_SECONDS)
@@ -62,9 +62,15 @@ def _megabytes(lab: CliLab) -> float:
     looks = []
     for _ in range(LOOKS):
         time.sleep(LOOK_SECONDS)
-        found = [psutil.Process(pid) for pid in processes_of(lab.folder, _table()) if psutil.pid_exists(pid)]
-        looks.append(sum(map(memory, found)) / 1e6)
+        looks.append(sum(map(_memory, processes_of(lab.folder, _table()))) / 1e6)
     return statistics.median(looks)
+
+
+def _memory(pid: int) -> int:
+    try:
+        return memory(psutil.Process(pid))
+    except psutil.Error:  # it has ended
+        return 0
 
 
 def _table() -> dict[int, tuple[int, str]]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from benchmarks.compare import Found, LostError, Measure, Row, by_turns, rows
+from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, rows
 from benchmarks.measure import own_lab, say, spec
 from lab.errors import ClusterError
 from lab.faults import Scene, find_fault
@@ -103,7 +103,7 @@ def _round(
     """Every case once, in a lab of its own; a case that fails is lost, and the lab is mended for the next."""
     name, stock = NAMES[side], side == STOCK
 
-    def measure() -> Iterator[tuple[str, float | Exception]]:
+    def measure() -> Figures:
         with own_lab(name, stock_ray=stock, workers=NODES, runtime=runtime) as lab:
             job, ranks = "", 0
             for case in cases:

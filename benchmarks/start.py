@@ -9,12 +9,12 @@ import contextlib
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
-from benchmarks.compare import Found, LostError, Measure, by_turns
+from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
 from benchmarks.measure import own_lab, say, spec
 from lab.lab import Lab
 
@@ -89,7 +89,7 @@ def parse(log: str) -> dict[str, float]:
 
 
 def _actors(lab: Lab) -> Measure:
-    def measure() -> Iterator[tuple[str, float]]:
+    def measure() -> Figures:
         time.sleep(REST_SECONDS)
         job = lab.submit(command=["python", "actors.py", str(ACTORS)], working_dir=SCRIPTS).submission_id
         _ended(lab, job)
@@ -100,7 +100,7 @@ def _actors(lab: Lab) -> Measure:
 
 
 def _training(lab: Lab, ranks: int) -> Measure:
-    def measure() -> Iterator[tuple[str, float]]:
+    def measure() -> Figures:
         time.sleep(REST_SECONDS)
         asked = {"epochs": str(EPOCHS), "workers": str(ranks)}
         begin = time.time()

@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.checkouts import Side, cli_lab, nodes_alive, sides
-from benchmarks.compare import Found, Measure, Row, by_turns
+from benchmarks.compare import Figures, Found, Measure, Row, by_turns
 from benchmarks.measure import own_lab, say, timed
 from lab.lab import Lab
 from lab.runtime.local.services import ROOT
@@ -41,7 +40,7 @@ def up(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
 
 
 def _up(side: Side) -> Measure:
-    def measure() -> Iterator[tuple[str, float]]:
+    def measure() -> Figures:
         with cli_lab(side) as lab:
             whole = lab.up()
             if (alive := nodes_alive(lab.seen)) is not None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from benchmarks.compare import Found, LostError, Measure, Row, by_turns, reason, rows, spread, table
+from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, reason, rows, spread, table
 from lab.errors import ClusterError
 
 
@@ -22,7 +20,7 @@ class Bench:
     def measure(self, side: str, *values: float) -> Measure:
         left = iter(values)
 
-        def run() -> Iterator[tuple[str, float | Exception]]:
+        def run() -> Figures:
             self.ran.append(side)
             yield "first", next(left)
             if side in self.failing:
@@ -64,7 +62,7 @@ def test_a_run_that_fails_is_lost_with_its_reason_and_the_others_go_on() -> None
 
 
 def test_a_figure_can_be_lost_without_those_that_follow() -> None:
-    def measure() -> Iterator[tuple[str, float | Exception]]:
+    def measure() -> Figures:
         yield "kill", LostError("too slow")
         yield "stop", 2.0
 
@@ -90,13 +88,22 @@ def test_a_side_that_cannot_be_repaired_is_given_up() -> None:
     assert "a is given up: ClusterError: a stays broken" in bench.said
 
 
-def test_what_a_person_interrupts_is_no_lost_run() -> None:
-    def measure() -> Iterator[tuple[str, float | Exception]]:
-        raise KeyboardInterrupt
-        yield "never", 0.0
+def test_what_a_person_interrupts_is_no_lost_run_and_takes_its_lab_down() -> None:
+    taken_down = []
 
-    with pytest.raises(KeyboardInterrupt):
-        by_turns({"step": {"a": measure}}, 1, [].append)
+    def measure() -> Figures:
+        try:
+            yield "first", 1.0
+        finally:
+            taken_down.append("lab")
+
+    def say(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        by_turns({"step": {"a": measure}}, 1, say)
+    assert caught.tb is not None
+    assert taken_down == ["lab"]
 
 
 @pytest.mark.parametrize(
