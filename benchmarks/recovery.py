@@ -112,6 +112,7 @@ def _round(
                     if not job or case.early or ranks != case.ranks:
                         if job:
                             lab.jobs.stop(job)
+                        wait_for("a lab that is whole", lambda: whole(lab))
                         job, ranks = _train(lab, case.ranks), case.ranks
                     found = once(lab, job, case)
                 except Exception as error:  # the other cases are worth having
