@@ -60,7 +60,9 @@ def run(runs: int) -> Found:
 
         steps: dict[str, dict[str, Measure]] = {"actors": {s: _actors(lab) for s, lab in labs.items()}}
         for ranks in RANKS:
-            steps[f"digits, {ranks} rank{'s' * (ranks > 1)}"] = {s: _training(lab, ranks) for s, lab in labs.items()}
+            steps[f"digits, {ranks} rank{'s' * (ranks > 1)}"] = {
+                s: _training(lab, ranks) for s, lab in labs.items()
+            }
         return by_turns(steps, runs, say, repair)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 import ray
 
@@ -16,7 +17,6 @@ REST_SECONDS = 2.0
 """Pause before each actor: what the job's start or the last actor's end sets off is over."""
 
 
-@ray.remote(num_cpus=1)
 class Actor:
     """A process of a node that trains."""
 
@@ -35,10 +35,11 @@ class Actor:
 
 def main(count: int) -> None:
     ray.init(log_to_driver=False)
+    remote: Any = ray.remote(num_cpus=1)(Actor)
     for number in range(count):
         time.sleep(REST_SECONDS)
         begin = time.perf_counter()
-        actor = Actor.options(runtime_env={"env_vars": {"RAYLAB_BENCHMARK": str(number)}}).remote()
+        actor = remote.options(runtime_env={"env_vars": {"RAYLAB_BENCHMARK": str(number)}}).remote()
         ray.get(actor.answer.remote())
         started = time.perf_counter() - begin
         imports = ray.get(actor.import_all.remote())

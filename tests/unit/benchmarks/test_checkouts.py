@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import checkouts
 from benchmarks.checkouts import OURS, STOCK, clean, nodes_alive, sides, why
+from benchmarks.compare import LostError
 from lab.runtime.local.services import ROOT
 
 UP = """plan: simulated GPUs
@@ -87,5 +88,5 @@ def test_a_command_is_timed_and_its_json_read(tmp_path: Path) -> None:
     assert document == {"a": 1}
     assert [line for _, line in lines] == ["one"]
     assert seconds >= lines[0][0] >= 0
-    with pytest.raises(checkouts.LostError, match="exit code 3: one"):
+    with pytest.raises(LostError, match="exit code 3: one"):
         checkouts.call([sys.executable, "-c", script, "3"], tmp_path, os.environ)
