@@ -60,10 +60,13 @@ def run(runs: int) -> Found:
 
         steps: dict[str, dict[str, Measure]] = {"actors": {s: _actors(lab) for s, lab in labs.items()}}
         for ranks in RANKS:
-            steps[f"digits, {ranks} rank{'s' * (ranks > 1)}"] = {
-                s: _training(lab, ranks) for s, lab in labs.items()
-            }
+            steps[f"digits, {said(ranks)}"] = {s: _training(lab, ranks) for s, lab in labs.items()}
         return by_turns(steps, runs, say, repair)
+
+
+def said(ranks: int) -> str:
+    """The number of ranks in words."""
+    return f"{ranks} rank{'s' * (ranks > 1)}"
 
 
 def settle(look: Callable[[], float], clock: Callable[[], float]) -> bool:
@@ -108,7 +111,7 @@ def _training(lab: Lab, ranks: int) -> Measure:
         begin = time.time()
         job = lab.submit_workload("digits", asked).submission_id
         _ended(lab, job)
-        yield f"submit to first epoch, {ranks} rank{'s' * (ranks > 1)}", first_epoch(lab, job) - begin
+        yield f"submit to first epoch, {said(ranks)}", first_epoch(lab, job) - begin
 
     return measure
 
