@@ -97,7 +97,7 @@ class CliLab:
 
     def checkpoints(self, job: str) -> int:
         """How many checkpoints a job has."""
-        return len(self._call(("checkpoints", "--job", job, "--json"))[1]["checkpoints"])
+        return len(self._call(("checkpoints", job, "--json"))[1]["checkpoints"])
 
     @property
     def folder(self) -> Path:

@@ -76,16 +76,14 @@ def apart(plugin: Any) -> None:
 
 
 RAY = "ray._private.runtime_env"
-LEAN = {f"{RAY}.virtualenv_utils": make_without_copying}
 APART = {
     f"{RAY}.pip": lambda module: apart(module.PipPlugin),
     f"{RAY}.uv": lambda module: apart(module.UvPlugin),
 }
+LEAN_AND_APART = {f"{RAY}.virtualenv_utils": make_without_copying, **APART}
 
 
 def install() -> None:
     """Let this process do so, if it makes environments: the agent of a node does."""
     if os.environ.get(SERVICE_VARIABLE):
-        after_import(APART)
-        if os.environ.get(LEAN_VARIABLE) != "0":
-            after_import(LEAN)
+        after_import(APART if os.environ.get(LEAN_VARIABLE) == "0" else LEAN_AND_APART)
