@@ -11,9 +11,9 @@ from lab.home import make_private, write_private
 from lab.runtime.base import OnProgress
 from lab.runtime.interrupts import held_back
 from lab.runtime.lastlines import listing, ray_gave_up
-from lab.runtime.local import causes, output, processes, readiness, services, state, temporary
+from lab.runtime.local import causes, forks, output, processes, readiness, services, state, temporary
 from lab.runtime.local.processes import Identity
-from lab.runtime.local.services import Plan
+from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
 from lab.topology import HEAD, REDIS, Progress, State, is_node
 
@@ -57,8 +57,12 @@ class Boot:
             temporary.make(self._layout.ray_temporary)
             if self._plan.prometheus:
                 write_private(self._layout.folder / "prometheus.yml", services.prometheus_config(self._plan))
+            if any(map(is_node, todo)):
+                current = self.serve_forks(current, started)
             waiting: list[str] = []
             for name in todo:
+                if is_node(name):
+                    self._await_forks(current, on_progress, begin)
                 processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
                 started.append(name)
                 current = self.spawn(current, name)
@@ -77,6 +81,23 @@ class Boot:
             with held_back():
                 self._take_back(current, started)
             raise
+
+    def serve_forks(self, current: LabState, started: list[str]) -> LabState:
+        """Start the lab's fork server, unless it runs; `started` is told. Raises ServiceError, SetupError."""
+        if not self._plan.forked or forks.runs(current):
+            return current
+        forks.make_room(self._layout)
+        started.append(FORKS)
+        return self.spawn(current, FORKS)
+
+    def _await_forks(self, current: LabState, on_progress: OnProgress, begin: float) -> None:
+        """Wait until the fork server serves. Where it does not, nodes start in the ordinary way."""
+        identity = current.leaders.get(FORKS)
+        if not self._plan.forked or identity is None:
+            return
+        if not forks.wait_until_ready(self._layout, identity, self._clock, self._sleep):
+            detail = f"does not serve, processes start slowly; see {self._layout.log(FORKS)}"
+            on_progress(Progress(FORKS, State.EXITED, detail, self._clock() - begin))
 
     def spawn(self, current: LabState, service: str) -> LabState:
         """Start one process and write its identity down, with interrupts held back in between.
@@ -176,6 +197,8 @@ class Boot:
         setup.run(self._plan.url("s3"), self._plan.secrets.root, self._plan.secrets.store)
 
     def _take_back(self, current: LabState, started: list[str]) -> None:
+        if FORKS in started:
+            forks.end(self._layout)
         for name in reversed(started):
             processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
             current = current.without_leader(name)
