@@ -70,16 +70,10 @@ RESTART = (
         "there is no cloud that announces preemptions; saves an actor per run",
     ),
     Knob(
-        "RAYLAB_STANDBY",
-        "2",
+        "RAYLAB_FORK_SERVER",
+        "1",
         "0",
-        "processes that a node keeps ready, imports done, for the next attempt of a run; 0: none",
-    ),
-    Knob(
-        "RAY_preload_python_modules",
-        "raylab_probe.warm",
-        "",
-        "what such a process does while it waits; any other one is through with it in a millisecond",
+        "processes are forked from one that has Ray, torch and Lightning imported; 0: each imports anew",
     ),
 )
 """How fast training starts again once a loss was noticed."""

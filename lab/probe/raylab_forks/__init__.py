@@ -8,7 +8,7 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 
 | module | is |
 | --- | --- |
-| launcher | the small process that Ray starts instead of a Python: asks for a fork, stands for it, ends as it ends |
+| launcher | what Ray starts instead of a Python: asks for a fork, stands for it, ends as it ends |
 | scripts | the same for `python train.py`, from sitecustomize |
 | server | listens, forks, reaps |
 | refusal | why a request is not forked but started in the ordinary way, for every doubt |

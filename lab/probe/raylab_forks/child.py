@@ -79,6 +79,8 @@ def become(
     sys.orig_argv[:] = request["argv"]
     _streams(unbuffered="-u" in request["argv"][1:2] or bool(os.environ.get("PYTHONUNBUFFERED")))
     pools.settle(os.environ)
+    if context is not None:
+        _heed_ray(pools)
     _random()
     import time
 
@@ -99,9 +101,7 @@ def _signals(request: Mapping[str, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
 
 
-def _descriptors(
-    wanted: Sequence[int], received: Sequence[int], connection: socket.socket
-) -> socket.socket:
+def _descriptors(wanted: Sequence[int], received: Sequence[int], connection: socket.socket) -> socket.socket:
     """Give what was received the numbers that it had; the connection, out of the way, is returned."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, HIGH) for each in received]
     kept = socket.socket(fileno=fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH))
@@ -161,37 +161,32 @@ def without_setup(words: Sequence[str]) -> list[str]:
 
 
 def _streams(*, unbuffered: bool) -> None:
-    """Python's own three, anew: those of the server have its buffers."""
-    encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
-    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-        stream = None
+    """Python's own three, anew: those of the server have its buffers. Encoding and errors are the same."""
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        old, new = getattr(sys, name), None
         with contextlib.suppress(OSError):
             os.fstat(number)
-            errors = "backslashreplace" if name == "stderr" else "surrogateescape"
-            if encoding.lower().replace("-", "") == "utf8" and name != "stderr" and sys.flags.utf8_mode == 0:
-                errors = "strict" if not _c_locale() else "surrogateescape"
-            if mode == "r":
-                stream = open(number, encoding=encoding, errors=errors, closefd=False)
-            else:
-                raw = open(number, "wb", buffering=0, closefd=False)
-                line = name == "stderr" or raw.isatty()
-                binary = raw if unbuffered else io.BufferedWriter(raw)
-                stream = io.TextIOWrapper(
-                    binary,  # type: ignore[arg-type]
-                    encoding=encoding,
-                    errors=errors,
-                    line_buffering=line,
-                    write_through=unbuffered,
-                )
-            stream.mode = mode  # type: ignore[misc]
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
+            new = _stream(name, number, old.encoding, old.errors, unbuffered=unbuffered)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
-def _c_locale() -> bool:
-    import locale
-
-    return locale.setlocale(locale.LC_CTYPE) in ("C", "POSIX", "C.UTF-8", "C.utf8")
+def _stream(name: str, number: int, encoding: str, errors: str, *, unbuffered: bool) -> io.TextIOWrapper:
+    raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
+    binary: Any = raw
+    if name == "stdin":
+        binary = io.BufferedReader(raw)
+    elif not unbuffered:
+        binary = io.BufferedWriter(raw)
+    stream = io.TextIOWrapper(
+        binary,
+        encoding=encoding,
+        errors=errors,
+        line_buffering=name == "stderr" or raw.isatty(),
+        write_through=unbuffered and name != "stdin",
+    )
+    stream.mode = "r" if name == "stdin" else "w"  # type: ignore[misc]
+    return stream
 
 
 def _random() -> None:
@@ -199,6 +194,21 @@ def _random() -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy.random" in sys.modules:
         numpy.random.seed()
+
+
+def _heed_ray(pools: Pools) -> None:
+    """Ray sets OMP_NUM_THREADS before a worker's task, which loads its libraries: here they are loaded."""
+    from ray._private import utils
+
+    decide = utils.set_omp_num_threads_if_unset
+
+    def set_omp_num_threads_if_unset() -> bool:
+        decided = bool(decide())
+        if decided:
+            pools.settle(os.environ)
+        return decided
+
+    utils.set_omp_num_threads_if_unset = set_omp_num_threads_if_unset
 
 
 def _is_agent(argv: Sequence[str]) -> bool:

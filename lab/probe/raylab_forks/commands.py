@@ -1,7 +1,7 @@
 """How Ray comes to start the launcher in place of its Python processes.
 
 Ray (2.60) starts what belongs to a node in `ray._private.services.start_ray_process`. There each command of a
-Python is led through the launcher, and so are those that a raylet is told to start its workers and agents with.
+Python is led through the launcher, and so are those that a raylet is told to start workers and agents with.
 Ray preloads an allocator of its own into all of them; a fork cannot change its allocator, and does without.
 """
 

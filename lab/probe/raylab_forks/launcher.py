@@ -21,6 +21,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
 
 
 def descriptors() -> list[int]:
-    """What the command would inherit: 0, 1 and 2 where they are open, and everything else not closed on exec."""
+    """What the command would inherit: every descriptor that is open and not closed on exec."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -86,11 +87,11 @@ def descriptors() -> list[int]:
     return sorted(found)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """There is no fork, for the reason given."""
 
 
-class Silent(Refused):
+class SilentError(RefusedError):
     """The server has not answered in time; another one is not asked then, or the wait would add up."""
 
 
@@ -115,9 +116,9 @@ class Fork:
 
 
 def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int]) -> Fork:
-    """Ask the server of this level for a fork. Raises Refused, in which case there is none."""
+    """Ask the server of this level for a fork. Raises RefusedError, in which case there is none."""
     if len(fds) > MOST_DESCRIPTORS:
-        raise Refused(f"{len(fds)} open descriptors")
+        raise RefusedError(f"{len(fds)} open descriptors")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(PATIENCE_SECONDS)
     try:
@@ -129,34 +130,34 @@ def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int])
         connection.sendall(body)
         answer, rest = _line(connection, b"")
         if answer != "ready":
-            raise Refused(answer or "the server has closed the connection")
+            raise RefusedError(answer or "the server has closed the connection")
         connection.sendall(b"go\n")
         connection.settimeout(FORK_SECONDS)
         answer, rest = _line(connection, rest)
         if not answer.startswith("pid "):
-            raise Refused(answer or "the server has closed the connection")
+            raise RefusedError(answer or "the server has closed the connection")
         connection.settimeout(None)
         return Fork(connection, int(answer.split()[1]), rest)
     except TimeoutError as error:
         connection.close()
-        raise Silent("the server does not answer") from error
+        raise SilentError("the server does not answer") from error
     except (OSError, ValueError) as error:
         connection.close()
-        raise Refused(f"no server: {error}") from error
-    except Refused:
+        raise RefusedError(f"no server: {error}") from error
+    except RefusedError:
         connection.close()
         raise
 
 
 def first(folder: str, levels: Sequence[str], request: Mapping[str, Any]) -> Fork | None:
-    """A fork by the first of these servers that makes one; None when the command starts in the ordinary way."""
+    """A fork by the first of these servers that makes one; None for a start in the ordinary way."""
     inherited = descriptors()
     for level in levels:
         try:
             return ask(folder, level, request, inherited)
-        except Silent:
+        except SilentError:
             return None
-        except Refused:
+        except RefusedError:
             continue
     return None
 
@@ -176,10 +177,8 @@ def stand_for(fork: Fork) -> NoReturn:
     """Be seen in place of the fork until it ends, and end as it did."""
 
     def hand_on(number: int, frame: Any) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(fork.pid, number)
-        except ProcessLookupError:
-            pass
 
     for name in HANDED_ON:
         number = getattr(signal, name)
@@ -206,17 +205,17 @@ def end(code: int) -> NoReturn:
 
 def call_self(name: str) -> None:
     """Let `ps` show this name (at most 15 characters) for the process."""
-    try:
-        with open("/proc/self/comm", "w") as file:
-            file.write(name)
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/self/comm", "w") as file:
+        file.write(name)
 
 
 def main(argv: Sequence[str]) -> NoReturn:
     folder, levels, command = argv[0], argv[1], list(argv[2:])
     if sys.platform == "linux":
-        fork = first(folder, levels.split(","), describe(command))
+        try:
+            fork = first(folder, levels.split(","), describe(command))
+        except OSError:  # a working directory that is gone, say: the command will find out
+            fork = None
         if fork is not None:
             stand_for(fork)
     os.execv(command[0], command)

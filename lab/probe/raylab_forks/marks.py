@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
 
 VALUES = {"RAY_JOB_ID": b"fefefefe", "RAY_RAYLET_PID": b"2147483001"}
-"""Variable -> its mark: as long as the longest value (4 bytes in hex; a process id), and no value of Ray's."""
+"""Variable -> its mark: as long as the longest value (4 bytes in hex; a process id), and none of Ray's."""
 
 HEAD = struct.Struct("<QQi")
 """Length, capacity, reference count less one; four bytes of padding follow."""
@@ -96,5 +96,3 @@ def _strings(data: bytes, mark: bytes) -> list[int]:
         if at >= HEAD_BYTES and HEAD.unpack_from(data, at - HEAD_BYTES)[:2] == (len(mark), len(mark)):
             found.append(at)
     return found
-
-

@@ -9,7 +9,7 @@ import sys
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
 NODE = (
@@ -80,6 +80,7 @@ LEARNT = "RAYLAB_FORK_LEARNT"
 
 MOST_LEARNT = 20_000
 """How many names are kept; a rank has about 5,000."""
+
 
 def imported(modules: Mapping[str, ModuleType | None]) -> tuple[str, ...]:
     """The names of these modules that another process can import, in the order in which they were.

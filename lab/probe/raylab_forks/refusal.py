@@ -58,10 +58,12 @@ MOST_ENTRIES = 5_000
 
 
 def effective_environment(request: Mapping[str, Any]) -> dict[str, str]:
-    """The environment that the program itself will see: with a worker, that of its runtime environment too."""
+    """The environment that the program will see: for a worker, with its runtime environment."""
     environment = dict(request["environment"])
     context = runtime_context(request["argv"])
-    environment.update({str(k): str(v) for k, v in (context.get("env_vars") or {}).items()} if context else {})
+    environment.update(
+        {str(k): str(v) for k, v in (context.get("env_vars") or {}).items()} if context else {}
+    )
     return environment
 
 
@@ -144,8 +146,8 @@ def search_path(
     request: Mapping[str, Any], environment: Mapping[str, str], base: Sequence[str], first: str
 ) -> list[str]:
     """What `sys.path` is in a process with this environment; `first` is the folder of its script."""
-    if request.get("path") is not None:
-        return [first, *request["path"]]
+    if request.get("path") is not None:  # what has been added to `base` by imports comes last
+        return list(dict.fromkeys((first, *request["path"], *base)))
     extra = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return [first, *extra, *base]
 

@@ -26,6 +26,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 
 from raylab_forks import child, launcher, marks, modules, refusal, threads
 
@@ -46,9 +47,14 @@ AVOID = "avoid.json"
 SPOILT = 75
 """Exit code of a `train` server that one of the learnt modules has spoilt: it is started anew without it."""
 
-RESTARTS = 20
+MOST_AVOIDED = 20
+"""How often that happens at most."""
 
-NVIDIA = "/dev/nvidia"
+MOST_DEATHS = 3
+"""How often a `train` server that was killed is started anew."""
+
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
+"""How the files of GPUs begin."""
 
 
 def log(text: str) -> None:
@@ -108,7 +114,7 @@ class Server:
             return "CUDA is initialised"
         for number in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/self/fd/{number}").startswith(NVIDIA):
+                if os.readlink(f"/proc/self/fd/{number}").startswith(DEVICES):
                     return "a GPU is open"
         return ""
 
@@ -227,7 +233,7 @@ class Server:
 
     def _serving(self) -> set[int]:
         """The descriptors that a fork gives up: those of the server's own work."""
-        own = {self._selector.fileno(), *self._wake, *self._talks}  # type: ignore[attr-defined]
+        own = {self._selector.fileno(), *self._wake, *self._talks}
         own |= {each for talk in self._talks.values() for each in talk.received}
         if self._listener is not None:
             own.add(self._listener.fileno())
@@ -277,19 +283,29 @@ class Server:
 
     def _be(self, talk: Conversation) -> Any:
         """In the fork: give up what is the server's, become what was asked for."""
+        assert talk.request is not None
+        self.give_up(talk)
+        received, talk.received = talk.received, []
+        try:
+            return child.become(
+                talk.request, received, talk.connection, self._marks, self._pools, self._base_path
+            )
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    def give_up(self, kept: Conversation | None = None) -> None:
+        """In a fork: close what is the server's, one conversation excepted."""
         signal.set_wakeup_fd(-1)
         self._selector.close()
         for number in self._wake:
-            os.close(number)
-        assert self._listener is not None and talk.request is not None
-        self._listener.close()
-        for other in self._talks.values():
-            if other is not talk:
-                other.close()
-        received, talk.received = talk.received, []
-        return child.become(
-            talk.request, received, talk.connection, self._marks, self._pools, self._base_path
-        )
+            if number >= 0:
+                os.close(number)
+        if self._listener is not None:
+            self._listener.close()
+        for talk in self._talks.values():
+            if talk is not kept:
+                talk.close()
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -362,7 +378,7 @@ def _top_level() -> set[str]:
 
 
 def base_path(path: Sequence[str], environ: dict[str, str]) -> list[str]:
-    """What a module search path begins with in every process: without PYTHONPATH, and a script's folder."""
+    """What a module search path ends with in every process: without PYTHONPATH, and a script's folder."""
     extra = {entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
     return [entry for entry in path if entry and entry not in extra and entry != os.getcwd()]
 
@@ -391,7 +407,7 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
         return None, environment
 
 
-def import_for_training(server: Server, folder: str) -> str:
+def import_for_training(folder: str) -> str:
     """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt this.
 
     Priorities belong to threads on Linux, and nobody may raise one again: so a thread of its own is lowered,
@@ -425,55 +441,55 @@ def import_for_training(server: Server, folder: str) -> str:
 def lower_priority() -> None:
     """Let this thread, and no other, run only where nobody else wants to."""
     identity = threading.get_native_id()
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, identity, 19)
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError):
         os.sched_setscheduler(identity, os.SCHED_IDLE, os.sched_param(0))
 
 
 def serve(folder: str, places: marks.Marks, environment: dict[str, str]) -> NoReturn:
     """Be both servers, and in every fork what was asked for. Never returns."""
     path = base_path(sys.path, environment)
-    restarts = 0
+    server = Server(folder, NODE, places, path, environment)
+    train, ended = 0, 0
 
-    def start_train() -> int:
-        pid = os.fork()
-        if pid == 0:
-            _serve_train(folder, places, path, environment)
-        return pid
-
-    train = start_train()
+    def start_train() -> None:
+        nonlocal train
+        train = os.fork()
+        if train == 0:
+            server.give_up()
+            _serve_training(folder, places, path, environment)
 
     def on_end(pid: int, code: int) -> None:
-        nonlocal train, restarts
+        nonlocal ended
         if pid == train:
-            log(f"train: ended with {code}")
-            restarts += 1
-            if code == SPOILT and restarts <= RESTARTS:
-                train = start_train()
+            ended += 1
+            log(f"{TRAIN}: ended with {code}")
+            if ended <= (MOST_AVOIDED if code == SPOILT else MOST_DEATHS):
+                start_train()
 
-    server = Server(folder, NODE, places, path, environment)
+    start_train()
     server.listen()
     child.run(*server.serve(on_end))
 
 
-def _serve_train(folder: str, places: marks.Marks, path: Sequence[str], environment: dict[str, str]) -> NoReturn:
+def _serve_training(
+    folder: str, places: marks.Marks, path: Sequence[str], environment: dict[str, str]
+) -> NoReturn:
     """What the fork for level `train` does."""
-    with contextlib.suppress(Exception):
-        signal.set_wakeup_fd(-1)
     server = Server(folder, TRAIN, places, path, environment)
     begin = time.monotonic()
-    spoiler = import_for_training(server, folder)
+    spoiler = import_for_training(folder)
     if spoiler:
-        log(f"train: {spoiler} starts threads as it is imported; it is left out from now on")
+        log(f"{TRAIN}: {spoiler} starts a thread as it is imported; it is left out from now on")
         modules.remember(os.path.join(folder, AVOID), [spoiler])
         os._exit(SPOILT)
     try:
         server.listen()
     except RuntimeError as error:
-        log(f"train: nothing is forked: {error}")
-        os._exit(1)
-    log(f"train: imported in {time.monotonic() - begin:.1f} s")
+        log(f"{TRAIN}: nothing is forked: {error}")
+        os._exit(0)
+    log(f"{TRAIN}: imported in {time.monotonic() - begin:.1f} s")
     child.run(*server.serve())
 
 

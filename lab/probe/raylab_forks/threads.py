@@ -22,7 +22,7 @@ NO_BACKGROUND = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 def restrain(environ: MutableMapping[str, str]) -> None:
     """Let libraries that are loaded with this environment start no threads."""
-    environ.update({name: "1" for name in ONE_THREAD})
+    environ.update(dict.fromkeys(ONE_THREAD, "1"))
     environ.update(NO_BACKGROUND)
 
 

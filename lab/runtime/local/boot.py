@@ -47,6 +47,7 @@ class Boot:
         started: list[str] = []
         fresh = not current.leaders
         if fresh:
+            forks.end(self._layout)
             shutil.rmtree(self._layout.redis, ignore_errors=True)
         if HEAD in todo and (fresh or not self._plan.spec.gcs_ft):  # with Redis the workers live on in it
             temporary.remove(self._layout.ray_temporary)
@@ -86,7 +87,7 @@ class Boot:
         """Start the lab's fork server, unless it runs; `started` is told. Raises ServiceError, SetupError."""
         if not self._plan.forked or forks.runs(current):
             return current
-        forks.make_room(self._layout)
+        temporary.make(self._layout.forks)
         started.append(FORKS)
         return self.spawn(current, FORKS)
 

@@ -1,4 +1,4 @@
-"""The fork server of a local lab (raylab_forks): one for all its nodes, started before them, ended after them.
+"""The fork server of a local lab (raylab_forks): one for all its nodes, started first and ended last.
 
 It is no service: nobody uses it from outside, and without it the lab only starts its processes more slowly.
 """
@@ -22,12 +22,6 @@ def runs(current: LabState) -> bool:
     """Whether the server of this state runs."""
     identity = current.leaders.get(FORKS)
     return identity is not None and processes.find(identity) is not None
-
-
-def make_room(layout: Layout) -> None:
-    """An empty folder for the sockets of a new server. Raises SetupError."""
-    end(layout)
-    temporary.make(layout.forks)
 
 
 def wait_until_ready(

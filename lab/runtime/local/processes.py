@@ -240,8 +240,7 @@ def forks_of(folder: Path) -> list[psutil.Process]:
     return [
         process
         for process in psutil.process_iter(["status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE
-        and _mark(process, FORK_SERVER_OF) == str(folder)
+        if process.info["status"] != psutil.STATUS_ZOMBIE and _mark(process, FORK_SERVER_OF) == str(folder)
     ]
 
 

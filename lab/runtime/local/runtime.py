@@ -109,7 +109,6 @@ class LocalRuntime(Runtime):
             if current is not None and reserve.anything_alive(current):
                 reserve.check_same(current, spec)
             else:
-                forks.end(self._layout)
                 current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
             plan = self._plan(current)
             nodes = self._nodes(plan) if current.leaders else ()

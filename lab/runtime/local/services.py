@@ -52,7 +52,7 @@ OBJECT_STORE_BYTES = 200 * 1024**2
 of the host's memory, would be counted once per node."""
 
 FORKS = "fork-server"
-"""What stands for the lab's fork server in its state and its logs: no service, nobody uses it from outside."""
+"""What the fork server is called in the state and the logs: no service, since nobody uses it from outside."""
 
 LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
@@ -179,6 +179,7 @@ class Plan:
     def command(self, service: str) -> Command:
         """How to start `service`."""
         environment = {**self._base(), MARK: self.layout.mark(service)}
+        argv: tuple[str, ...]
         if service == FORKS:
             return self._fork_server()
         if service == STORE:
