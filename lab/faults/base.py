@@ -11,7 +11,7 @@ from typing import Any
 from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.objectstore.base import Store
 from lab.receipt.expected import Expected
-from lab.runtime.base import Feature, Runtime
+from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
 
 
 class Scope(str, Enum):
@@ -123,6 +123,8 @@ class Scene:
     """What the fault has to know to undo itself, as JSON values."""
     remember: Callable[[], None] = forget
     """Keeps the memo on disk. To be called before what it is about is done."""
+    on_progress: OnProgress = ignore_progress
+    """Is told what a revert that starts services goes through."""
 
 
 class Fault(ABC):

@@ -36,4 +36,4 @@ class Partition(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""
         scene.runtime.reconnect(scene.target)
-        come_back(scene.runtime, scene.target, self._clock, self._sleep)
+        come_back(scene, self._clock, self._sleep)

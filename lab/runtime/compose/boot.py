@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import EngineError, LabError, PortTakenError, ServiceError, SetupError, WaitTimeoutError
 from lab.home import write_private
 from lab.runtime import ports
-from lab.runtime.base import OnProgress
+from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
 from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
+from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.holdings import by_service, check_volumes
 from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
 from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import last_lines, listing, ray_gave_up
+from lab.runtime.lastlines import last_lines, listing
+from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -36,7 +38,11 @@ from lab.topology import (
 )
 
 START_SECONDS = 180.0
-"""Deadline for one service to become healthy. Measured on 2 busy cores: head 20 s, worker 12 s."""
+"""Deadline for one service to become healthy, each time that it is started. Measured on 2 busy cores: head 20 s,
+worker 12 s."""
+
+LONGEST_SECONDS = TRIES * START_SECONDS
+"""Until a node has been given up for good."""
 
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
@@ -76,14 +82,19 @@ class Boot:
         """Services that this call started, in order."""
         self._healthy: set[str] = set()
         """Of these, those that have become healthy."""
-        self._again: set[str] = set()
-        """Nodes that were started a second time."""
+        self._tries: dict[str, int] = {}
+        """How often each service was started."""
+        self._since: dict[str, float] = {}
+        """Service -> when it was started for the first time by this call, as the engine counts."""
+        self._deadlines: dict[str, float] = {}
+        self._acts = Acts(engine, clock, sleep)
         self._before: dict[str, Container] = {}
 
     def all(self, services: Sequence[str], todo: Collection[str], on_progress: OnProgress) -> None:
         """Make every container, start those of `todo`; on any failure stop what this call started.
 
-        Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
+        In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
+        ran before, and was started afresh. Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
         """
         begin = self._clock()
         self._before = self._containers()
@@ -131,54 +142,69 @@ class Boot:
         if service not in self._started:
             self._started.append(service)
         self._healthy.discard(service)
+        self._tries[service] = self._tries.get(service, 0) + 1
         try:
             if found.alive:
-                self._engine.act("kill", [found.id], gone=True)
+                self._acts.kill(found, gone=True)
             if found.cut:
                 network.reconnect(self._engine, found, self._engine.networks(self._target.project))
             self._engine.act("start", [found.id], grace=START_SECONDS - ACT_SECONDS)
         except EngineError as error:
             raise self._not_started(service, error) from error
+        self._deadlines[service] = self._clock() + START_SECONDS
 
     def wait(self, services: Collection[str], on_progress: OnProgress, begin: float) -> None:
         """Wait until these are healthy, and notice when anything that this call started ends.
 
-        Raises WaitTimeoutError, ServiceError.
+        A node that Ray gave up is started again, TRIES times in all, and has START_SECONDS each time. Raises
+        WaitTimeoutError, ServiceError.
         """
         waiting = [name for name in services if name not in self._healthy]
-        deadline = self._clock() + START_SECONDS
+        for name in waiting:  # what is waited for behind others has its time all the same
+            self._deadlines[name] = self._clock() + START_SECONDS
         while waiting:
             containers = self._containers()
             started = dict.fromkeys([*waiting, *self._started])
             for name in started:
+                if name in containers:
+                    self._since.setdefault(name, containers[name].started_at)
                 if self._gave_up(name, containers.get(name)):
-                    self._again.add(name)
-                    self.start(name)
-                    detail = "started again: the machine was too busy"
+                    detail = again(name, self._tries.get(name, 1) + 1)
                     on_progress(Progress(name, State.STARTING, detail, self._clock() - begin))
+                    self.start(name)
                     containers = self._containers()
                 self._check_alive(name, containers.get(name))
-            nodes, problem = nodes_or_problem(self._target.view)
-            details = {}
-            for name in started:
-                if name == SETUP or name in self._healthy:
-                    continue
-                status = service_status(self._target.view, name, containers.get(name), nodes, problem)
-                if status.state is State.HEALTHY:
-                    self._healthy.add(name)
-                    on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
-                else:
-                    details[name] = f"{name} is {status.state.value}: {status.detail}"
+            details = self._look(started, containers, on_progress, begin)
             waiting = [name for name in waiting if name not in self._healthy]
-            if not waiting:
-                return
-            if self._clock() >= deadline:
-                late = containers[waiting[0]]
-                raise WaitTimeoutError(
-                    f"{details[waiting[0]]}, after {START_SECONDS:g} s. {listing(self._lines(late))}",
-                    self._keep_log(waiting[0], late),
-                )
-            self._sleep(POLL_SECONDS)
+            for name in waiting:
+                if self._clock() >= self._deadlines[name]:
+                    raise WaitTimeoutError(
+                        f"{details[name]}, after {START_SECONDS:g} s. {listing(self._lines(containers[name]))}",
+                        self._keep_log(name, containers[name]),
+                    )
+            if waiting:
+                self._sleep(POLL_SECONDS)
+
+    def _look(
+        self,
+        services: Collection[str],
+        containers: Mapping[str, Container],
+        on_progress: OnProgress,
+        begin: float,
+    ) -> dict[str, str]:
+        """Note which of these have become healthy; what is missing of the others, in words."""
+        nodes, problem = nodes_or_problem(self._target.view)
+        details = {}
+        for name in services:
+            if name == SETUP or name in self._healthy:
+                continue
+            status = service_status(self._target.view, name, containers.get(name), nodes, problem)
+            if status.state is State.HEALTHY:
+                self._healthy.add(name)
+                on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
+            else:
+                details[name] = f"{name} is {status.state.value}: {status.detail}"
+        return details
 
     def _set_up(self, again: bool) -> None:
         """Run the one-shot service that prepares the store, unless it has succeeded in this store's life."""
@@ -202,10 +228,12 @@ class Boot:
         self._started.remove(SETUP)
 
     def _gave_up(self, service: str, container: Container | None) -> bool:
-        """Whether a node ended because Ray did not wait long enough for it, for the first time."""
-        if container is None or container.state != "exited" or service in self._again:
+        """Whether a node ended because Ray did not wait long enough for it, and has a try left."""
+        if container is None or container.state != "exited" or not is_node(service):
             return False
-        return is_node(service) and ray_gave_up(self._lines(container))
+        if self._tries.get(service, 1) >= TRIES:
+            return False
+        return ray_gave_up(self._own_lines(container))
 
     def _check_alive(self, service: str, container: Container | None) -> None:
         if container is None:
@@ -238,15 +266,25 @@ class Boot:
             "end that, or `labctl down` and `labctl up` to choose another port",
         )
 
-    def _lines(self, container: Container) -> tuple[str, ...]:
+    def _own_lines(self, container: Container) -> tuple[str, ...]:
+        """The last that a container wrote since it was started for the last time."""
         text = self._engine.last_lines(container.id, 5 * LAST_LINES, container.started_at)
         return last_lines(text, LAST_LINES)
+
+    def _lines(self, container: Container) -> tuple[str, ...]:
+        """The same; of one that has written nothing yet, what it wrote when this call started it before."""
+        found = self._own_lines(container)
+        first = self._since.get(container.service, container.started_at)
+        if found or first >= container.started_at:
+            return found
+        return last_lines(self._engine.last_lines(container.id, 5 * LAST_LINES, first), LAST_LINES)
 
     def _keep_log(self, service: str, container: Container) -> str:
         """Copy what a container wrote, whose own log goes when this start is taken back; says where it is."""
         path = self._target.env_file.parent / FAILED / f"{service}.log"
+        first = self._since.get(service, container.started_at)
         try:
-            write_private(path, self._engine.last_lines(container.id, KEPT_LINES, container.started_at))
+            write_private(path, self._engine.last_lines(container.id, KEPT_LINES, first))
         except SetupError as error:
             return f"its whole log is lost ({error.message})"
         return f"the whole log of {service}: {path}"
@@ -255,14 +293,22 @@ class Boot:
         return by_service(self._engine.containers(self._target.project))
 
     def _take_back(self) -> None:
-        """Kill what this call started; remove the containers that were not there before."""
+        """Kill what this call started; remove the containers that were not there before.
+
+        But for what stays in a lab that was up: see `all`.
+        """
         with contextlib.suppress(LabError):
             containers = self._containers()
+            ran = {name for name, container in self._before.items() if container.alive}
+            stays: set[str] = set()
+            if ran:
+                self._look(self._started, containers, ignore_progress, self._clock())
+                stays = (ran | self._healthy) & set(self._started)
             found = [containers[name] for name in reversed(self._started) if name in containers]
-            alive = [container.id for container in found if container.alive]
+            alive = [c.id for c in found if c.alive and c.service not in stays]
             if alive:
                 with contextlib.suppress(EngineError):
                     self._engine.act("kill", alive, gone=True)
-            made = [c.id for name, c in containers.items() if name not in self._before]
+            made = [c.id for name, c in containers.items() if name not in self._before and name not in stays]
             if made:
                 self._engine.act("rm", made, "--force", gone=True)
