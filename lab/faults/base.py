@@ -12,6 +12,7 @@ from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.objectstore.base import Store
 from lab.receipt.expected import Expected
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.topology import State
 
 
 class Scope(str, Enum):
@@ -136,6 +137,9 @@ class Fault(ABC):
     fires: bool = False
     """Whether `inject` only arms it: it acts later by itself, and the ledger says when (`fault_fired`)."""
 
+    signs: tuple[State, ...] = (State.ABSENT, State.EXITED, State.PAUSED)
+    """What its target may be while it lasts and not otherwise, for a fault of a service."""
+
     @property
     def default_duration(self) -> float | None:
         """Seconds until the revert when the user names none; None: once the job no longer needs the fault to
@@ -149,6 +153,13 @@ class Fault(ABC):
     @abstractmethod
     def inject(self, scene: Scene) -> None:
         """Do it. Returns as soon as it is done; the effect lasts until `revert`."""
+
+    def took(self, scene: Scene) -> bool:
+        """Whether it was done all the same, after an `inject` that failed: the runtime is asked."""
+        if self.kind.scope in (Scope.RANK, Scope.CHECKPOINT):
+            return False
+        status = scene.runtime.status().service(scene.target)
+        return status is not None and status.state in self.signs
 
     @abstractmethod
     def revert(self, scene: Scene) -> None:

@@ -14,7 +14,7 @@ BACK_SECONDS = 60.0
 """How long a crashed node may take to be back by itself; on 2 busy cores it is in the cluster after 16 s."""
 
 STARTING_SECONDS = 180.0
-"""The same of one of which something runs by then: to end it in the middle of its start would gain nothing."""
+"""The same of one that is starting by then: to end it in the middle of that would gain nothing."""
 
 POLL_SECONDS = 0.5
 
@@ -30,6 +30,8 @@ class CrashRestart(Fault):
         revert="the node is waited for; one that does not come back by itself is started",
         expected=Expected.NODE_LOST,
     )
+
+    signs = (*Fault.signs, State.STARTING, State.RUNNING)
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep

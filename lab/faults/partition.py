@@ -9,6 +9,7 @@ from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
 from lab.faults.comeback import come_back
 from lab.receipt.expected import Expected
 from lab.runtime.base import Feature
+from lab.topology import State
 
 
 class Partition(Fault):
@@ -23,6 +24,8 @@ class Partition(Fault):
         expected=Expected.NODE_LOST,
         needs=(Feature.NETWORK,),
     )
+
+    signs = (*Fault.signs, State.STARTING, State.RUNNING)
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep

@@ -9,19 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import EngineError, LabError, PortTakenError, ServiceError, SetupError, WaitTimeoutError
-from lab.home import write_private
+from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime import ports
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
-from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
 from lab.runtime.compose.ending import Acts
+from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
 from lab.runtime.compose.holdings import by_service, check_volumes
 from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
+from lab.runtime.compose.written import Written
 from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import last_lines, listing
+from lab.runtime.lastlines import listing
 from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import (
     GRAFANA,
@@ -38,8 +38,8 @@ from lab.topology import (
 )
 
 START_SECONDS = 180.0
-"""Deadline for one service to become healthy, each time that it is started. Measured on 2 busy cores: head 20 s,
-worker 12 s."""
+"""Deadline for one service to become healthy, each time that it is started. Measured on 2 busy cores: head
+20 s, worker 12 s."""
 
 LONGEST_SECONDS = TRIES * START_SECONDS
 """Until a node has been given up for good."""
@@ -47,12 +47,6 @@ LONGEST_SECONDS = TRIES * START_SECONDS
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
 """Workers that start at the same time: a raylet that has not joined after 30 s ends (Ray 2.60, node.py)."""
-
-KEPT_LINES = 100_000
-"""How much of the log of a service that did not start is kept in a file."""
-
-LAST_LINES = 12
-"""How much of a log an error shows."""
 
 GIVE_UP_RESTARTS = 2
 """A service that was started again so often while it should become healthy will not."""
@@ -84,8 +78,7 @@ class Boot:
         """Of these, those that have become healthy."""
         self._tries: dict[str, int] = {}
         """How often each service was started."""
-        self._since: dict[str, float] = {}
-        """Service -> when it was started for the first time by this call, as the engine counts."""
+        self._written = Written(engine, target.env_file.parent / FAILED)
         self._deadlines: dict[str, float] = {}
         self._acts = Acts(engine, clock, sleep)
         self._before: dict[str, Container] = {}
@@ -94,7 +87,9 @@ class Boot:
         """Make every container, start those of `todo`; on any failure stop what this call started.
 
         In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
-        ran before, and was started afresh. Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
+        ran before, and was started afresh.
+
+        Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
         """
         begin = self._clock()
         self._before = self._containers()
@@ -167,7 +162,7 @@ class Boot:
             started = dict.fromkeys([*waiting, *self._started])
             for name in started:
                 if name in containers:
-                    self._since.setdefault(name, containers[name].started_at)
+                    self._written.began(containers[name])
                 if self._gave_up(name, containers.get(name)):
                     detail = again(name, self._tries.get(name, 1) + 1)
                     on_progress(Progress(name, State.STARTING, detail, self._clock() - begin))
@@ -178,9 +173,10 @@ class Boot:
             waiting = [name for name in waiting if name not in self._healthy]
             for name in waiting:
                 if self._clock() >= self._deadlines[name]:
+                    late = containers[name]
                     raise WaitTimeoutError(
-                        f"{details[name]}, after {START_SECONDS:g} s. {listing(self._lines(containers[name]))}",
-                        self._keep_log(name, containers[name]),
+                        f"{details[name]}, after {START_SECONDS:g} s. {listing(self._written.lines(late))}",
+                        self._written.keep(late),
                     )
             if waiting:
                 self._sleep(POLL_SECONDS)
@@ -219,8 +215,8 @@ class Boot:
                 break
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
-                    f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._lines(found))}",
-                    self._keep_log(STORE, self._containers()[STORE]),
+                    f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._written.lines(found))}",
+                    self._written.keep(self._containers()[STORE]),
                 )
             self._sleep(POLL_SECONDS)
         if found.exit_code:
@@ -233,7 +229,7 @@ class Boot:
             return False
         if self._tries.get(service, 1) >= TRIES:
             return False
-        return ray_gave_up(self._own_lines(container))
+        return ray_gave_up(self._written.own_lines(container))
 
     def _check_alive(self, service: str, container: Container | None) -> None:
         if container is None:
@@ -244,7 +240,7 @@ class Boot:
             raise self._failed(service, container)
 
     def _failed(self, service: str, container: Container) -> ServiceError:
-        lines = self._lines(container)
+        lines = self._written.lines(container)
         text = "\n".join(lines)
         what = f"{service} failed: {ended(container)}"
         if "No space left on device" in text:
@@ -252,7 +248,7 @@ class Boot:
         elif container.out_of_memory:
             hint = "raise LAB_NODE_MEMORY (such as 6g), then `labctl up`"
         else:
-            hint = self._keep_log(service, container)
+            hint = self._written.keep(container)
         return ServiceError(f"{what}. {listing(lines)}", hint)
 
     def _not_started(self, service: str, error: EngineError) -> LabError:
@@ -265,29 +261,6 @@ class Boot:
             f"{service} cannot serve: its port {number} ({name}) was taken meanwhile by {holder}",
             "end that, or `labctl down` and `labctl up` to choose another port",
         )
-
-    def _own_lines(self, container: Container) -> tuple[str, ...]:
-        """The last that a container wrote since it was started for the last time."""
-        text = self._engine.last_lines(container.id, 5 * LAST_LINES, container.started_at)
-        return last_lines(text, LAST_LINES)
-
-    def _lines(self, container: Container) -> tuple[str, ...]:
-        """The same; of one that has written nothing yet, what it wrote when this call started it before."""
-        found = self._own_lines(container)
-        first = self._since.get(container.service, container.started_at)
-        if found or first >= container.started_at:
-            return found
-        return last_lines(self._engine.last_lines(container.id, 5 * LAST_LINES, first), LAST_LINES)
-
-    def _keep_log(self, service: str, container: Container) -> str:
-        """Copy what a container wrote, whose own log goes when this start is taken back; says where it is."""
-        path = self._target.env_file.parent / FAILED / f"{service}.log"
-        first = self._since.get(service, container.started_at)
-        try:
-            write_private(path, self._engine.last_lines(container.id, KEPT_LINES, first))
-        except SetupError as error:
-            return f"its whole log is lost ({error.message})"
-        return f"the whole log of {service}: {path}"
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))

@@ -1,7 +1,7 @@
 """Acts on one container of which the engine may say that they failed, although they did not.
 
-On a busy machine `docker kill` answers "tried to kill container, but did not receive an exit event", or not at
-all, while the container ends all the same: a moment later, or before. So after an error its state is looked at.
+On a busy machine `docker kill` answers "tried to kill container, but did not receive an exit event", or not
+at all, while the container ends all the same: a moment later, or before. So its state is looked at.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ class Boot:
         """Start the services `todo`, in this order; on any failure stop what this call started.
 
         In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
-        ran before, and was started afresh. Raises ServiceError, PortTakenError, WaitTimeoutError, StoreError, SetupError.
+        ran before, and was started afresh.
+
+        Raises ServiceError, PortTakenError, WaitTimeoutError, StoreError, SetupError.
         """
         begin = self._clock()
         started: list[str] = []

@@ -387,9 +387,13 @@ class FakeCore(Core):
         result = receipt(self.verdict)
         return Outcome(result.fault, result if wait else None)
 
-    def heal(self, lab: Lab, on_begin: Callable[[Entry], None]) -> tuple[Healed, ...]:
+    def heal(
+        self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
+    ) -> tuple[Healed, ...]:
         for entry in self.left:
             on_begin(entry)
+            detail = "started again: the machine was too busy (try 2 of 3)"
+            on_progress(Progress(entry.target, State.STARTING, detail))
         return tuple(Healed(e.kind, e.target, e.job, e.at, self.heal_problem) for e in self.left)
 
     def left_behind(self, lab: Lab) -> tuple[Entry, ...]:

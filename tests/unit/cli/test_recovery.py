@@ -223,6 +223,7 @@ def test_nothing_to_heal(labctl: Labctl) -> None:
 def test_what_was_left_behind_is_undone(labctl: Labctl) -> None:
     labctl.core.left = (LEFT,)
     assert labctl.ok("heal") == "pause ray-worker-0: undone\n"
+    assert "ray-worker-0    starting  started again: the machine was too busy" in labctl("heal").stderr
     assert labctl.json("heal")["healed"] == [
         {"kind": "pause", "target": "ray-worker-0", "job": "job-1", "at": AT, "problem": None}
     ]
