@@ -180,7 +180,7 @@ def test_a_demo_whose_control_run_fails_shows_its_receipt_and_exits_with_the_err
     labctl.core.uncompared = JobError("the undisturbed run job-2 ended FAILED", "labctl job logs job-2")
     result = labctl("demo", *arguments)
     assert result.exit_code == JobError.exit_code
-    assert "recovered" in result.stdout
+    assert "recovered" in result.stdout.lower()
     assert "error: the undisturbed run job-2 ended FAILED" in result.stderr
 
 
