@@ -148,10 +148,10 @@ class Injection:
         try:
             self._revert.finish()
         finally:
-            self._tell_steps()
             self._note_revert()
             if log.begun:
                 log.record(self._revert.done_at, again=True)
+            self._tell_steps()
 
     def _note_revert(self) -> None:
         if self._revert.done_at is not None:
@@ -165,8 +165,8 @@ class Injection:
         """Try the revert once more, after one that failed: `record` and `problems` tell how this one went."""
         self._revert = Revert(self._fault, self._scene, self._clock)
         self._revert.finish()
-        self._tell_steps()
         self._note_revert()
+        self._tell_steps()
         if self._revert.done_at is not None and self.happened:
             fault = LoggedFault(self._fault.kind.name, self.target, self.at)
             FaultLog(self._lab.store, self._watch.submission_id, fault).record(self._revert.done_at)

@@ -332,6 +332,26 @@ def test_a_node_that_is_started_again_by_the_revert_is_told(
     assert told == [f"{words} (try 2 of 3)", f"{words} (try 3 of 3)"]
 
 
+def test_an_interrupt_while_that_is_told_leaves_the_journal_right(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+    start = world.runtime.start
+
+    def busy(service: str, on_progress: OnProgress, *, wait: bool = True) -> None:
+        on_progress(Progress(service, State.STARTING, again(service, 2)))
+        start(service, on_progress, wait=wait)
+
+    def interrupt(moment: Moment) -> None:
+        if moment.key in ("fault", "starting"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.runtime, "start", busy)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2, on_moment=interrupt)
+    assert Journal(world.runtime.folder()).lasting() == ()
+
+
 def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
