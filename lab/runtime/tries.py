@@ -1,4 +1,7 @@
-"""A node that Ray gave up while it started: Ray waits 30 s for a raylet, whatever the machine has to do."""
+"""A node that Ray gave up while it started: it waits a fixed time for a raylet, on a busy machine as well.
+
+The time is RAY_raylet_start_wait_time_s, see lab.knobs.
+"""
 
 from __future__ import annotations
 

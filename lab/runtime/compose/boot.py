@@ -46,7 +46,7 @@ LONGEST_SECONDS = TRIES * START_SECONDS
 
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
-"""Workers that start at the same time: a raylet that has not joined after 30 s ends (Ray 2.60, node.py)."""
+"""Workers that start at the same time: one that does not join in time ends, see lab.runtime.tries."""
 
 GIVE_UP_RESTARTS = 2
 """A service that was started again so often while it should become healthy will not."""
