@@ -1,7 +1,8 @@
 """From a fault to the first new epoch: the lab's settings against stock Ray's, stage by stage.
 
 Three nodes, so that a job of two ranks has somewhere to go; the faults of one kind of job all hit the same
-job, one after the other, each once the lab is whole and quiet again.
+job, one after the other, each once the lab is whole and quiet again. A run that cannot be measured, or whose
+fault cannot be undone, is lost: it is told with its reason, the lab is repaired, and the next one begins.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from benchmarks.measure import Row, own_lab, say
-from lab.errors import ClusterError
+from benchmarks.measure import Row, own_lab, say, spec
+from lab.errors import ClusterError, LabError
 from lab.faults import Scene, find_fault
 from lab.lab import Lab
 from lab.ledger import Run, RunAttempt
 from lab.receipt.breakdown import Breakdown, breakdown
+from lab.topology import LabSpec
 
 NODES = 3
 SETTLE_SECONDS = 40.0
@@ -30,6 +32,9 @@ STOCK_SETTLE_SECONDS = 5.0
 
 REPORTS = 3
 """How many epochs an attempt reports before it is hit."""
+
+REPAIRS = 3
+"""How often a lab is repaired after a run that was lost, until the rest of its runs is given up."""
 
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.25
@@ -53,12 +58,27 @@ CASES = (
 )
 
 
+class LostError(Exception):
+    """A run without a figure, and why."""
+
+
+@dataclass
+class Measured:
+    """What the runs of one case in one lab gave."""
+
+    found: list[Breakdown] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Why each of the others gave nothing."""
+
+
 @dataclass(frozen=True)
 class Recovery(Row):
     """A row with the median seconds of each stage of the recovery (lab.receipt.breakdown), here and there."""
 
     stages: Mapping[str, float] = field(default_factory=dict)
     peer_stages: Mapping[str, float] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    """Why runs gave no figure, those of the peer too."""
 
 
 def run(runs: int, names: Sequence[str], runtime: str = "local") -> list[Row]:
@@ -70,25 +90,32 @@ def run(runs: int, names: Sequence[str], runtime: str = "local") -> list[Row]:
     cases = sorted((known[name] for name in names), key=lambda case: case.ranks)
     stock = measure(cases, runs, runtime, stock_ray=True)
     ours = measure(cases, runs, runtime, stock_ray=False)
-    return [
-        Recovery(
-            f"{case.name}: fault to first new epoch",
-            tuple(each.total for each in ours[case]),
-            "stock Ray settings",
-            tuple(each.total for each in stock[case]),
-            stages(ours[case]),
-            stages(stock[case]),
+    rows: list[Row] = []
+    for case in cases:
+        here, there = ours[case], stock[case]
+        if not here.found:
+            say(f"{case.name}: no run gave a figure: {'; '.join(here.lost)}")
+            continue
+        rows.append(
+            Recovery(
+                f"{case.name}: fault to first new epoch",
+                tuple(each.total for each in here.found),
+                "stock Ray settings",
+                tuple(each.total for each in there.found),
+                stages(here.found),
+                stages(there.found),
+                (*here.lost, *(f"stock: {why}" for why in there.lost)),
+            )
         )
-        for case in cases
-    ]
+    return rows
 
 
-def measure(
-    cases: Sequence[Case], runs: int, runtime: str, *, stock_ray: bool
-) -> dict[Case, list[Breakdown]]:
+def measure(cases: Sequence[Case], runs: int, runtime: str, *, stock_ray: bool) -> dict[Case, Measured]:
     """Every recovery of these cases in one lab, told as it happens."""
     name = "bench-stock" if stock_ray else "bench-tuned"
-    measured: dict[Case, list[Breakdown]] = {}
+    measured = {case: Measured() for case in cases}
+    settle = STOCK_SETTLE_SECONDS if stock_ray else SETTLE_SECONDS
+    wanted = spec(name, stock_ray=stock_ray, workers=NODES)
     say(f"starting {name} on the {runtime} runtime")
     with own_lab(name, stock_ray=stock_ray, workers=NODES, runtime=runtime) as lab:
         for ranks in dict.fromkeys(case.ranks for case in cases):
@@ -96,16 +123,47 @@ def measure(
             job = lab.submit_workload("digits", settings).submission_id
             for case in (case for case in cases if case.ranks == ranks):
                 for number in range(runs):
-                    found = once(lab, job, case.kind, STOCK_SETTLE_SECONDS if stock_ray else SETTLE_SECONDS)
-                    measured.setdefault(case, []).append(found)
+                    run = f"{name}  {case.name} {number + 1}/{runs}"
+                    try:
+                        found = once(lab, job, case.kind, settle)
+                    except (LostError, LabError) as error:
+                        why = str(error).splitlines()[0]
+                        measured[case].lost.append(why)
+                        say(f"{run}: lost: {why}")
+                        if not repaired(lab, wanted):
+                            return measured
+                        job = living(lab, job, settings)
+                        continue
+                    measured[case].found.append(found)
                     parts = "  ".join(f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
-                    say(f"{name}  {case.name} {number + 1}/{runs}: {found.total:.2f} s   {parts}")
+                    say(f"{run}: {found.total:.2f} s   {parts}")
             lab.jobs.stop(job)
     return measured
 
 
+def repaired(lab: Lab, wanted: LabSpec) -> bool:
+    """Bring back whatever a lost run has left down, frozen or cut off; whether that could be done."""
+    for _ in range(REPAIRS):
+        try:
+            return lab.up(wanted).healthy
+        except LabError as error:
+            say(f"the lab could not be repaired: {error.message}")
+    return False
+
+
+def living(lab: Lab, job: str, settings: Mapping[str, str]) -> str:
+    """The job, or another one like it where it has ended or is not known any more."""
+    with contextlib.suppress(LabError):
+        if not lab.jobs.get(job).final:
+            return job
+    return lab.submit_workload("digits", settings).submission_id
+
+
 def once(lab: Lab, job: str, kind: str, settle: float) -> Breakdown:
-    """Break the node of the job's last rank, wait until it trains again, and make the lab whole."""
+    """Break the node of the job's last rank, wait until it trains again, and make the lab whole.
+
+    Raises LostError, and the LabError of a fault that could not be done or undone.
+    """
     wait_for("a job that trains", lambda: trains(lab, job))
     wait_for("a lab that is whole", lambda: whole(lab))
     time.sleep(settle)
@@ -133,7 +191,7 @@ def trains(lab: Lab, job: str) -> bool:
     """Whether the newest attempt has reported some epochs and saved a checkpoint."""
     ended = lab.jobs.get(job)
     if ended.final:
-        raise SystemExit(f"job {job}: {ended.status}: {ended.message}")
+        raise LostError(f"job {job}: {ended.status}: {ended.message}")
     runs = lab.history(job).runs
     attempts = runs[-1].attempts if runs else ()
     return bool(attempts and len(attempts[-1].reports) >= REPORTS and runs[-1].checkpoints)
@@ -165,7 +223,7 @@ def wait_for(what: str, look: Callable[[], Any]) -> Any:
             if found:
                 return found
         time.sleep(POLL_SECONDS)
-    raise SystemExit(f"no sign of {what} after {DEADLINE_SECONDS:g} s")
+    raise LostError(f"no sign of {what} after {DEADLINE_SECONDS:g} s")
 
 
 def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
@@ -179,7 +237,7 @@ def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
 
 
 def stage_table(rows: Sequence[Row]) -> str:
-    """The stages of these rows as a Markdown table of median seconds."""
+    """The stages of these rows as a Markdown table of median seconds, and the runs that were lost."""
     names = [each.name.rstrip("_") for each in fields(Breakdown)]
     lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
     for row in rows:
@@ -187,4 +245,10 @@ def stage_table(rows: Sequence[Row]) -> str:
             for label, found in (("", row.stages), (f", {row.peer}", row.peer_stages)):
                 cells = [f"{found[name]:.2f}" if name in found else "" for name in names]
                 lines.append(f"| {row.what.partition(':')[0]}{label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lost = [
+        f"lost: {row.what.partition(':')[0]}: {why}"
+        for row in rows
+        if isinstance(row, Recovery)
+        for why in row.lost
+    ]
+    return "\n".join([*lines, *([""] if lost else []), *lost])

@@ -82,6 +82,12 @@ HOUSEKEEPING = (
     Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
     Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
+    Knob(
+        "RAY_raylet_start_wait_time_s",
+        "60",
+        "30",
+        "a node on a busy machine needs longer than that to join; what has not by then is started again",
+    ),
 )
 """Nothing to do with recovery."""
 

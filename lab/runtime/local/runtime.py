@@ -32,7 +32,7 @@ from lab.runtime import ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.kept import COMPOSE_FILE
 from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
-from lab.runtime.local.boot import START_SECONDS, Boot
+from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
 from lab.runtime.settled import settled
@@ -57,7 +57,7 @@ from lab.topology import (
 STOP_SECONDS = 5.0
 """Grace of a service at `down`."""
 
-LOCK_PATIENCE_SECONDS = START_SECONDS
+LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
 """How long to wait for another labctl that starts a service of this lab or chooses ports for another."""
 
 NODE_MEMORY_SHARE = 0.8
