@@ -173,6 +173,7 @@ def _streams(*, unbuffered: bool) -> None:
 
 def _stream(name: str, number: int, encoding: str, errors: str, *, unbuffered: bool) -> io.TextIOWrapper:
     raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
+    raw.name = f"<{name}>"
     binary: Any = raw
     if name == "stdin":
         binary = io.BufferedReader(raw)
@@ -190,10 +191,16 @@ def _stream(name: str, number: int, encoding: str, errors: str, *, unbuffered: b
 
 
 def _random() -> None:
-    """`random` is seeded anew after each fork by Python itself; numpy's global generator is not."""
-    numpy = sys.modules.get("numpy")
+    """Random state of its own; `random` is seeded anew after each fork by Python itself."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and "numpy.random" in sys.modules:
         numpy.random.seed()
+    if torch is not None and hasattr(torch, "default_generator"):
+        torch.default_generator.seed()
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+        process.ORIGINAL_DIR = os.getcwd()
 
 
 def _heed_ray(pools: Pools) -> None:
@@ -264,6 +271,7 @@ def _script(path: str, arguments: Sequence[str]) -> None:
 
     sys.argv[:] = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    path = os.path.abspath(path)
     loader = SourceFileLoader("__main__", path)
     module = _main_module(path, loader)
     with open(path, "rb") as file:
