@@ -124,14 +124,13 @@ def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int])
     try:
         connection.connect(socket_of(folder, level))
         body = json.dumps({**request, "descriptors": list(fds)}).encode()
-        head = len(body).to_bytes(8, "big")
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        connection.sendmsg([head], rights)
-        connection.sendall(body)
+        connection.sendall(len(body).to_bytes(8, "big") + body)
         answer, rest = _line(connection, b"")
         if answer != "ready":
             raise RefusedError(answer or "the server has closed the connection")
-        connection.sendall(b"go\n")
+        # Not before: what is on its way to a server that is frozen stays open as long as that is.
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        connection.sendmsg([b"go\n"], rights)
         connection.settimeout(FORK_SECONDS)
         answer, rest = _line(connection, rest)
         if not answer.startswith("pid "):

@@ -7,8 +7,8 @@ and what ranks were seen to import, in a thread of the lowest priority, and list
 it is done and has one thread again. Neither touches a device, and neither forks when it finds that something
 in it cannot be forked: `Server.spoilt` says what.
 
-A request comes with its descriptors (`launcher.ask`). The server answers `ready`, or `no` and the reason; on
-`go` it forks, says `pid N`, and `end CODE` when the fork has ended. A launcher that goes away takes its fork
+The server answers a request (`launcher.ask`) with `ready`, or `no` and the reason. With `go` come the
+descriptors; it forks, says `pid N`, and `end CODE` when the fork has ended. A launcher that goes away takes its fork
 with it, and what that has started.
 """
 
@@ -203,7 +203,7 @@ class Server:
             return
         try:
             request = json.loads(talk.data[8 : 8 + size])
-            why = self._reason(request, talk.received)
+            why = self._reason(request)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             request, why = {}, f"no request that is understood: {error!r}"
         if why:
@@ -216,9 +216,7 @@ class Server:
         except OSError:
             self._gone(talk)
 
-    def _reason(self, request: dict[str, Any], received: Sequence[int]) -> str:
-        if len(request["descriptors"]) != len(received):
-            return "descriptors were lost"
+    def _reason(self, request: dict[str, Any]) -> str:
         own = {number for number in request["descriptors"] if number > 2 and _is_open(number)}
         if own - self._serving():
             return f"descriptor {min(own - self._serving())} is in use here"
@@ -262,6 +260,9 @@ class Server:
 
     def _fork(self, talk: Conversation) -> Any:
         assert talk.request is not None
+        if len(talk.request["descriptors"]) != len(talk.received):
+            self._drop(talk, "no descriptors were lost")
+            return None
         try:
             pid = os.fork()
         except OSError as error:
