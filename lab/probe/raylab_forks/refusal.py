@@ -189,10 +189,11 @@ def reason(
         name = differing(wanted, environment)
         if name:
             return f"another {name}"
-        first = folder if words[0] == "-m" else os.path.dirname(words[0])
-        if context is not None:
-            first = ""
-        path = search_path(request, wanted, (), os.path.join(request["cwd"], first) if first else "")
+        first = ""  # that of a worker is Ray's
+        if context is None:
+            script = os.path.join(request["cwd"], words[0])
+            first = folder if words[0] == "-m" else os.path.dirname(os.path.realpath(script))
+        path = search_path(request, wanted, (), first)
         for each in new_folders([entry for entry in path if entry], known):
             found = hidden(os.path.join(folder, each), loaded)
             if found:
