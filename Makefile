@@ -38,6 +38,7 @@ format: ## let ruff format and fix the code (after `labctl test` made .venv)
 	.venv/bin/ruff check --fix .
 
 lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv)
+	$(LOCK) installer.in -o installer.txt $(UPGRADE)
 	$(LOCK) cli.in -o cli.txt $(UPGRADE)
 	$(LOCK) local.in -o local.txt $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(LOCK) report.in -o report.txt $(UPGRADE)

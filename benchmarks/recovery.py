@@ -2,7 +2,8 @@
 
 Three nodes, so that a job of two ranks has somewhere to go. The faults of a round all hit the same job of so
 many ranks, one after the other, each once the lab is whole again; an `early` one hits a job of its own, with
-its first checkpoint.
+its first checkpoint. A run that cannot be measured, or whose fault cannot be undone, is lost: it is told with
+its reason, the lab is repaired, and the next one begins.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Any
 
 from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, rows
 from benchmarks.measure import own_lab, say, spec
-from lab.errors import ClusterError
+from lab.errors import ClusterError, LabError
 from lab.faults import Scene, find_fault
 from lab.lab import Lab
 from lab.ledger import Run, RunAttempt
 from lab.receipt.breakdown import Breakdown, breakdown
+from lab.topology import LabSpec
 
 OURS, STOCK = "this lab", "stock Ray"
 NAMES = {OURS: "bench-lab", STOCK: "bench-stock"}
@@ -31,6 +33,9 @@ SETTLE_SECONDS = 5.0
 
 REPORTS = 3
 """How many epochs an attempt reports before it is hit."""
+
+REPAIRS = 3
+"""How often a lab is repaired after a run that was lost, until the rest of its round is given up."""
 
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.25
@@ -85,7 +90,7 @@ def run(runs: int, names: Sequence[str], runtime: str = "local") -> tuple[list[R
         raise SystemExit(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
     cases = sorted((known[name] for name in names), key=lambda case: case.ranks)
     measured: dict[tuple[str, str], list[Breakdown]] = {}
-    turns: dict[str, Measure] = {side: _round(cases, runtime, side, measured) for side in (STOCK, OURS)}
+    turns: dict[str, Measure] = {side: one_round(cases, runtime, side, measured) for side in (STOCK, OURS)}
     found = by_turns({"recovery": turns}, runs, say)
     return [_row(row, measured) for row in rows(found, OURS, [STOCK])], found
 
@@ -97,11 +102,12 @@ def _row(row: Row, measured: Mapping[tuple[str, str], Sequence[Breakdown]]) -> R
     return Recovery(row.what, row.values, row.peer, row.peer_values, row.pairs, row.unit, ours, stock)
 
 
-def _round(
+def one_round(
     cases: Sequence[Case], runtime: str, side: str, measured: dict[tuple[str, str], list[Breakdown]]
 ) -> Measure:
-    """Every case once, in a lab of its own; a case that fails is lost, and the lab is mended for the next."""
+    """Every case once, in a lab of its own; one that fails is lost, and the lab is repaired for the next."""
     name, stock = NAMES[side], side == STOCK
+    wanted = spec(name, stock_ray=stock, workers=NODES)
 
     def measure() -> Figures:
         with own_lab(name, stock_ray=stock, workers=NODES, runtime=runtime) as lab:
@@ -117,10 +123,8 @@ def _round(
                     found = once(lab, job, case)
                 except Exception as error:  # the other cases are worth having
                     yield figure, error
-                    lab.up(spec(name, stock_ray=stock, workers=NODES))
-                    if job:
-                        lab.jobs.stop(job)
-                    job = ""
+                    repair(lab, wanted)
+                    job = job if lives(lab, job) else ""
                     continue
                 measured.setdefault((side, case.name), []).append(found)
                 parts = (f"{k} {v:.2f}" for k, v in found.to_json().items() if v is not None)
@@ -130,13 +134,34 @@ def _round(
     return measure
 
 
+def repair(lab: Lab, wanted: LabSpec) -> None:
+    """Bring back whatever a lost run has left down, frozen or cut off. Raises LostError when that fails."""
+    for _ in range(REPAIRS):
+        try:
+            if lab.up(wanted).healthy:
+                return
+        except LabError as error:
+            say(f"the lab could not be repaired: {error.message}")
+    raise LostError(f"the lab could not be repaired, {REPAIRS} times")
+
+
+def lives(lab: Lab, job: str) -> bool:
+    """Whether a job is known and has not ended."""
+    with contextlib.suppress(LabError):
+        return bool(job) and not lab.jobs.get(job).final
+    return False
+
+
 def _train(lab: Lab, ranks: int) -> str:
     settings = {"epochs": "10000", "workers": str(ranks), "max-failures": "1000"}
     return lab.submit_workload("digits", settings).submission_id
 
 
 def once(lab: Lab, job: str, case: Case) -> Breakdown:
-    """Break the node of the job's last rank, wait until it trains again, and make the lab whole."""
+    """Break the node of the job's last rank, wait until it trains again, and make the lab whole.
+
+    Raises LostError, and the LabError of a fault that could not be done or undone.
+    """
     wait_for("a job that trains", lambda: trains(lab, job, case.reports))
     if not case.early:
         wait_for("a lab that is whole", lambda: whole(lab))

@@ -25,7 +25,7 @@ class Trade(Enum):
     GPUS = "gpus"
     """Lets simulated and shared GPUs train, and does nothing on GPUs of their own."""
     CHANGES = "changes"
-    """Ray Train behaves otherwise than its own."""
+    """Ray Train behaves otherwise than its own, or what the callback leaves makes it do so later."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ CALLBACKS = (
     Callback("raylab_probe.train.Ledger", Trade.RECORDS),
     Callback("raylab_probe.simulated.SimulatedGpu", Trade.GPUS),
     Callback("raylab_probe.intact.Intact", Trade.CHANGES),
-    Callback("raylab_probe.standby.Standby", Trade.CHANGES),
+    Callback("raylab_forks.learn.Learn", Trade.CHANGES),
     Callback("raylab_probe.elastic.Elastic", Trade.CHANGES),
     Callback("raylab_probe.teardown.Teardown", Trade.CHANGES),
 )

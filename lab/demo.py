@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lab.errors import JobError, UsageError, WaitTimeoutError
+from lab.errors import JobError, LabError, UsageError, WaitTimeoutError
 from lab.faults import Scope, find_fault
 from lab.faults.base import check_runtime
 from lab.lab import Lab
@@ -50,6 +50,8 @@ class DemoResult:
     target: str
     seconds: Mapping[str, float]
     curves: Curves | None = None
+    problem: LabError | None = None
+    """Why there is no control run although one was asked for: the receipt is there all the same."""
 
 
 def run_demo(
@@ -65,7 +67,7 @@ def run_demo(
     """Boot the lab, train, break the node that trains, judge the recovery, compare with an undisturbed run.
 
     Raises UsageError, NotFoundError, UnsupportedError for a request that cannot be met, before anything
-    starts, and whatever the parts raise.
+    starts, and whatever the parts raise up to the receipt.
     """
     kind = find_fault(request.fault).kind
     if kind.scope not in (Scope.NODE, Scope.RANK):
@@ -106,10 +108,14 @@ def run_demo(
     assert receipt is not None
     seconds["train and recover"] = clock() - begin
 
-    control = None
+    control, problem = None, None
     if request.control:
         begin = clock()
-        control = _control(lab, job, on_moment, clock, sleep)
+        try:
+            control = _control(lab, job, on_moment, clock, sleep)
+        except LabError as error:
+            problem = error
+            on_moment(Moment("problem", None, f"no control run: {error.message}"))
         seconds["control run"] = clock() - begin
     return DemoResult(
         receipt,
@@ -119,6 +125,7 @@ def run_demo(
         target,
         seconds,
         control.curves if control else None,
+        problem,
     )
 
 

@@ -71,16 +71,10 @@ RESTART = (
         "there is no cloud that announces preemptions; saves an actor per run",
     ),
     Knob(
-        "RAYLAB_STANDBY",
-        "2",
+        "RAYLAB_FORK_SERVER",
+        "1",
         "0",
-        "processes that a node keeps ready, imports done, for the next attempt of a run; 0: none",
-    ),
-    Knob(
-        "RAY_preload_python_modules",
-        "raylab_probe.warm",
-        "",
-        "what such a process does while it waits; any other one is through with it in a millisecond",
+        "processes are forked from one that has Ray, torch and Lightning imported; 0: each imports anew",
     ),
 )
 """How fast training starts again once a loss was noticed."""
@@ -93,6 +87,12 @@ CONVENIENCE = (
         "1",
         "0",
         "a job's `pip` packages go into an environment that sees what is installed, not into a copy of it",
+    ),
+    Knob(
+        "RAY_raylet_start_wait_time_s",
+        "60",
+        "30",
+        "a node on a busy machine needs longer than that to join; what has not by then is started again",
     ),
 )
 """Nothing to do with recovery, but Ray behaves otherwise."""

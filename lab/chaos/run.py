@@ -162,13 +162,16 @@ class Chaos:
                 raise
         else:
             self._undo(injection)
+            if injection.missed is not None and injection.undone:
+                raise injection.missed
             self._done.append(Done(step, aim.target, injection.record(), injection.problems))
+            injection.check_bug()
 
     def _undo(self, injection: Injection) -> None:
         """Where the revert failed, try again: on a busy machine a node may not start at once."""
         for _ in range(UNDO_TRIES):
-            if injection.problems:
-                self._tell("undone again", injection.problems[0].splitlines()[0])
+            if not injection.undone:
+                self._tell("undone again", injection.problems[-1].splitlines()[0])
                 injection.undo_again()
 
     def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:

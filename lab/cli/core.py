@@ -143,11 +143,13 @@ class Core:
 
         return run_chaos(lab, plan, on_moment, job=job, control=control)
 
-    def heal(self, lab: Lab, on_begin: Callable[[Entry], None]) -> tuple[Healed, ...]:
-        """Undo the faults that a labctl has left behind which died in the middle of them."""
+    def heal(
+        self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
+    ) -> tuple[Healed, ...]:
+        """Undo the faults that a labctl has left behind which died in the middle of them, or gave up."""
         from lab.recovery.heal import heal
 
-        return heal(lab, on_begin)
+        return heal(lab, on_begin, on_progress)
 
     def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
         """Those faults."""

@@ -44,6 +44,7 @@ LABELS = {
     "progress": "training",
     "job_finished": "job finished",
     "control": "control run",
+    "starting": "node is starting",
 }
 
 PASSING = ("waiting", "progress", "control")

@@ -1,4 +1,4 @@
-"""pip as a process: how it is called, which build of torch it takes, and what its failures mean.
+"""pip as a process; which build of torch is taken, and what failures of uv and pip mean.
 
 torch on Linux: PyPI's wheel is the CUDA build, gigabytes that a machine without an NVIDIA GPU cannot use.
 There its CPU build is taken from PyTorch's own index, unless pip is told of package sources of its own:
@@ -8,9 +8,11 @@ LABCTL_TORCH_INDEX=https://download.pytorch.org/whl/rocm<version>.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_INDEX = "LABCTL_TORCH_INDEX"
@@ -42,7 +44,7 @@ def torch_source(
     asked = environ.get(TORCH_INDEX)
     if asked:
         return TorchSource(asked, f"the build from {asked}, as {TORCH_INDEX} says", required=True)
-    if own := own_sources(pip_config):
+    if own := [option for option in SOURCE_OPTIONS if option in options(pip_config)]:
         return TorchSource("", f"the build that pip's own sources have ({', '.join(own)} set)")
     if platform != "linux":
         return TorchSource("", "PyPI's build for this system")
@@ -54,33 +56,40 @@ def torch_source(
     return TorchSource(CPU_INDEX, f"PyTorch's CPU build (no NVIDIA GPU here{amd})")
 
 
-def own_sources(pip_config: str) -> tuple[str, ...]:
-    """The options in the output of `pip config list` that name package sources."""
-    keys = re.findall(r"^[\w:.-]*?\.([\w-]+)=", pip_config, re.MULTILINE)
-    found = {key.replace("_", "-") for key in keys}
-    return tuple(option for option in SOURCE_OPTIONS if option in found)
+def options(pip_config: str) -> dict[str, str]:
+    """What `pip config list` printed, as `pip install` takes it: option -> value."""
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for section, key, value in re.findall(r"^([\w:-]+)\.([\w.-]+)=(['\"].*['\"])$", pip_config, re.MULTILINE):
+        with contextlib.suppress(SyntaxError, ValueError):  # a line that is no value
+            text = str(ast.literal_eval(value)).strip()
+            if section in found and text:
+                found[section][key.lower().replace("_", "-")] = text
+    return {**found["global"], **found["install"], **found[":env:"]}
+
+
+QUIET = ("--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--no-warn-script-location")
 
 
 def install(python: str, *arguments: str) -> list[str]:
-    """The command line of `pip install ARGUMENTS`, for output that is read by PipProgress.
+    """The command line of `pip install ARGUMENTS`, for output that is read by InstallProgress.
 
-    pip compiles what it installs: without, every process that imports ray and torch for the first time does
-    (measured for cli and local on 2 cores: 77 s and 5 s for the imports; uncompiled 45 s and 11 s, again and
-    again where PYTHONDONTWRITEBYTECODE is set).
+    Nothing is compiled, nor by uv: that takes longer than the installation (17,000 files, of which a lab
+    imports 4,000). setup compiles what is imported.
     """
-    quiet = (
-        "--progress-bar",
-        "off",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--no-warn-script-location",
-    )
-    return [python, "-m", "pip", "install", *quiet, *arguments]
+    return [python, "-m", "pip", "install", *QUIET, "--no-compile", *arguments]
+
+
+def install_uv(python: str, target: str, requirements: str) -> list[str]:
+    """The command line by which the pip of `python` installs uv, and pip, for the interpreter `target`."""
+    into = () if python == target else ("--python", target)
+    few = ("--only-binary", ":all:", "--no-compile", "--retries", "1")
+    return [python, "-m", "pip", *into, "install", *QUIET, *few, "-r", requirements]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment that pip runs in: the user's, less what would make it install elsewhere."""
-    unwanted = {"PYTHONHOME", "PYTHONPATH", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_QUIET"}
+    unwanted = {"PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
+    unwanted |= {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_QUIET"}
     return {
         **{k: v for k, v in environ.items() if k not in unwanted},
         "PIP_USER": "0",
@@ -89,67 +98,102 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-CAUSES: tuple[tuple[str, str, str], ...] = (
+@dataclass(frozen=True)
+class Cause:
+    """Why an installation failed."""
+
+    message: str
+    hint: str
+    certain: bool = False
+    """Whether pip would fail where uv did."""
+
+
+CAUSES: tuple[tuple[str, Cause], ...] = (
     (
-        r"No space left on device|Errno 28|disk quota exceeded",
-        "the disk is full",
-        "make room, then repeat: it goes on where it stopped",
+        r"No space left on device|Errno 28|os error 28\b|disk quota exceeded",
+        Cause("the disk is full", "make room, then repeat: it goes on where it stopped", certain=True),
     ),
     (
         r"SSL module is not available",
-        "this Python was built without SSL, so pip can fetch nothing",
-        "call labctl.py with another Python",
+        Cause(
+            "this Python was built without SSL, so pip can fetch nothing",
+            "call labctl.py with another Python",
+        ),
     ),
     (
-        r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError",
-        "the package index's certificate is not trusted here",
-        "behind a proxy that inspects traffic, set PIP_CERT to its certificate file",
+        r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer certificate",
+        Cause(
+            "the package index's certificate is not trusted here",
+            "behind a proxy that inspects traffic, set PIP_CERT to its certificate file",
+        ),
     ),
     (
-        r"\b(?:401|403|407) Client Error|Proxy Authentication Required",
-        "the package index, or a proxy on the way, refused access",
-        "check `pip config list` and HTTPS_PROXY",
+        r"\b(?:401|403|407) Client Error|Proxy Authentication Required|\(401 Unauthorized\)|403 Forbidden",
+        Cause(
+            "the package index, or a proxy on the way, refused access",
+            "check `pip config list` and HTTPS_PROXY",
+        ),
     ),
     (
         r"NameResolutionError|name resolution|Name or service not known|nodename nor servname"
         r"|getaddrinfo failed"
         r"|NewConnectionError|Failed to establish a new connection|Connection refused|Network is unreachable"
         r"|ConnectTimeout|Read timed out|ReadTimeoutError|ProxyError|Connection reset|RemoteDisconnected"
-        r"|Connection broken|IncompleteRead",
-        "the package index cannot be reached",
-        "check the network (HTTPS_PROXY, `pip config list`), then repeat: it goes on where it stopped",
+        r"|Connection broken|IncompleteRead"
+        r"|dns error|tcp connect error|operation timed out|network timeout|HTTP status server error"
+        r"|error sending request for url",
+        Cause(
+            "the package index cannot be reached",
+            "check the network (HTTPS_PROXY, `pip config list`), then repeat: it goes on where it stopped",
+        ),
     ),
     (
         r"Permission denied|Errno 13",
-        "a file cannot be written",
-        "give .venv, and pip's cache, back to the user who calls labctl",
+        Cause(
+            "a file cannot be written",
+            "give .venv, and the caches of uv and pip, back to the user who calls labctl",
+            certain=True,
+        ),
     ),
     (
-        r"No matching distribution found for (?P<what>.+)",
-        "no package {what} for this Python and machine",
-        "call labctl.py with another Python of 3.10 to 3.13, or check `pip config list`",
+        r"Because (\S+) was not found in the p",
+        Cause("no package {what} where pip is told to look", "check `pip config list`"),
     ),
     (
-        r"ResolutionImpossible|conflicting dependencies",
-        "the pinned versions contradict each other",
-        "restore requirements/*.txt from the repository",
+        r"No matching distribution found for (.+)|no version of (\S+)|Because (\S+) has no wheels with",
+        Cause(
+            "no package {what} for this Python and machine",
+            "call labctl.py with another Python of 3.10 to 3.13, or check `pip config list`",
+            certain=True,
+        ),
     ),
     (
-        r"Failed building wheel for (?P<what>\S+)|error: command .* failed",
-        "a package has no wheel for this Python and machine, and could not be built",
-        "call labctl.py with another Python of 3.10 to 3.13",
+        r"ResolutionImpossible|conflicting dependencies|requirements are unsatisfiable",
+        Cause(
+            "the pinned versions contradict each other",
+            "restore requirements/*.txt from the repository",
+            certain=True,
+        ),
+    ),
+    (
+        r"Failed building wheel for|error: command .* failed|Failed to build `",
+        Cause(
+            "a package has no wheel for this Python and machine, and could not be built",
+            "call labctl.py with another Python of 3.10 to 3.13",
+            certain=True,
+        ),
     ),
 )
-"""Pattern in pip's output, what is wrong, what to do; the first that matches counts."""
+"""Pattern in the output of uv or pip, and what it means; the first that matches counts."""
 
 
-def cause(lines: list[str]) -> tuple[str, str]:
-    """What made pip fail, and what to do, from the last lines of its output."""
+def cause(lines: list[str]) -> Cause:
+    """What made uv or pip fail, and what to do, from the last lines of its output."""
     text = "\n".join(lines)
-    for pattern, message, hint in CAUSES:
+    for pattern, known in CAUSES:
         if match := re.search(pattern, text, re.IGNORECASE):
-            named = {k: (v or "").strip() for k, v in match.groupdict().items()}
-            return message.format(**named), hint
+            named = next((v.strip() for v in match.groups() if v), "")
+            return replace(known, message=known.message.format(what=named))
     errors = [line.strip() for line in lines if line.lstrip().upper().startswith("ERROR")]
     last = (errors or [line.strip() for line in lines if line.strip()] or ["it said nothing"])[-1]
-    return last[:200], "the log has the whole of it; repeat when mended"
+    return Cause(last[:200], "the log has the whole of it; repeat when mended")

@@ -6,18 +6,11 @@ import re
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
 EVERY = 10.0
 """Seconds between two lines of progress where a line cannot be changed."""
-
-SEEN = re.compile(
-    r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)"
-    r"|Processing (?:[^ ]*[/\\])?([A-Za-z0-9_.]+)-[^/\\ ]*\.whl"
-)
-"""pip has a package in hand: by name, or as a file."""
 
 
 class Progress:
@@ -75,48 +68,40 @@ class Progress:
             self._shown = 0
 
 
-class PipProgress:
-    """Condenses pip's output to one line: the phase, packages done of all, and what is in work."""
+class InstallProgress:
+    """Condenses what uv or pip prints to one line: the phase, how much is done, and what came last."""
 
-    def __init__(self, title: str, requirements: str, installed: Callable[[], int]) -> None:
-        """`requirements`: the text of the file; `installed()` counts packages on disk."""
+    def __init__(self, title: str, installed: Callable[[], int]) -> None:
+        """`installed()` counts packages on disk."""
         self._title = title
-        self._pins = Counter(pinned(requirements))  # one package may have a line for each Python
-        self._seen: set[str] = set()
-        self._extra: set[str] = set()
-        self._detail = ""
-        self._to_install: list[str] = []
         self._installed = installed
-        self._before = 0
+        self._before = installed()
+        self._sizes: dict[str, float] = {}
+        self._fetched = 0.0
+        self._to_install = 0
+        self._detail = ""
 
     def feed(self, line: str) -> None:
-        """Take one line that pip printed."""
+        """Take one line that uv or pip printed."""
         text = line.strip()
-        if match := re.match(r"Ignoring ([\w.-]+):", text):
-            self._pins[normalised(match[1])] -= 1
-        elif match := SEEN.match(text):
-            self._saw(match[1] or match[2])
-        elif match := re.match(r"Downloading (?:\S*/)?([\w.]+-[\w.]+)\S*(?: \(([^)]+)\))?", text):
-            self._detail = f"{match[1]} ({match[2]})" if match[2] else match[1]
+        if match := re.match(r"Downloading (\S+) \(([\d.]+)([KMG])iB\)", text):
+            self._sizes[match[1]] = float(match[2]) * 1024.0 ** "KMG".index(match[3])
+        elif match := re.match(r"(?:Downloaded|Collecting) ([\w.-]+)", text):
+            self._detail = match[1]
+            self._fetched += self._sizes.get(match[1], 0.0)
+        elif match := re.match(r"Prepared (\d+) package", text):
+            self._to_install = int(match[1])
         elif text.startswith("Installing collected packages:"):
-            self._to_install = [name.strip() for name in text.split(":", 1)[1].split(",")]
-            self._before = self._installed()
-
-    def _saw(self, name: str) -> None:
-        (self._seen if normalised(name) in self._pins else self._extra).add(normalised(name))
-        self._detail = name
+            self._to_install = text.count(",") + 1
 
     def text(self) -> str:
         """The line to show now."""
         if self._to_install:
-            total = len(self._to_install)
-            done = min(max(self._installed() - self._before, 0), total)
-            detail = self._to_install[min(done, total - 1)]
-            return f"{self._title}: installing {done}/{total}  {detail}"
-        expected = {name for name, lines in self._pins.items() if lines > 0}
-        done = len(self._seen & expected) + len(self._extra)
-        total = len(expected) + len(self._extra)
-        return f"{self._title}: fetching {done}/{total}  {self._detail}".rstrip()
+            done = min(max(self._installed() - self._before, 0), self._to_install)
+            return f"{self._title}: installing {done}/{self._to_install}"
+        size = sum(self._sizes.values())
+        percent = f" {100 * self._fetched / size:.0f} %" if size else ""
+        return f"{self._title}: fetching{percent}  {self._detail}".rstrip()
 
 
 def normalised(name: str) -> str:

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +20,13 @@ from typing import IO
 
 from lab import environment
 from lab.environment import pip
+from lab.environment.installer import Installer
 from lab.environment.process import Run, run_process
-from lab.environment.progress import PipProgress, Progress, pinned
+from lab.environment.progress import InstallProgress, Progress, pinned
 from lab.errors import SetupError
 
 FREE_GB = {"cli": 0.2, "local": 3.0, "report": 0.3, "test": 0.3}
-"""Free space that a group needs: measured 0.1, 2.1, 0.15 and 0.2 GB installed, and pip's downloads before."""
+"""Free space that a group needs: measured 0.1, 2.1, 0.15 and 0.2 GB installed, and the downloads."""
 
 FREE_GB_CUDA = 9.0
 """The same with torch's CUDA build: 2.7 GB of wheels (on PyPI, torch 2.13.0), unpacked about twice that."""
@@ -37,6 +37,24 @@ TAIL = 200
 PROBE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))"
 
 KEPT = ("raylab-setup.log", "raylab-setup.lock")
+
+PRELOADED = {
+    **environment.MODULES,
+    "local": (
+        *environment.MODULES["local"],
+        *("moto.server", "ray.dashboard.agent", "ray.dashboard.dashboard"),
+        *("ray.train.lightning", "ray.train.torch"),
+    ),
+}
+"""Modules that are compiled as soon as they are installed: Ray's processes, which start all at once, would
+each compile the same ones. On 2 busy cores all that is installed takes a minute, these half of one."""
+
+IMPORT = """
+import contextlib, importlib, sys
+for name in sys.argv[1:]:
+    with contextlib.suppress(Exception):
+        importlib.import_module(name)
+"""
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,9 @@ class _Setup:
         self.progress = progress
         self.lock = lock
         self.env = pip.environment(machine.environ)
+        self.installer = Installer(
+            root, machine.environ, progress, self._run, self._installed, self._forget_half_installed
+        )
 
     def install(self, group: str) -> bool:
         if environment.is_current(group, self.root):
@@ -126,6 +147,7 @@ class _Setup:
             self.log: IO[str] = log
             self._make_venv()
             self._forget_half_installed()
+            self.installer.choose()
             missing = [g for g in environment.BUILDS_ON[group] if not environment.is_current(g, self.root)]
             source = self._torch_source() if "local" in missing else None
             self._check_space(missing, cuda=bool(source and source.cuda))
@@ -148,7 +170,12 @@ class _Setup:
                 shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
         why = "; the one there was half-made, or its Python is gone" if broken else ""
         self.progress.line(f"making {self.venv} with {self.machine.python}{why}")
-        code, lines = self._run([self.machine.python, "-m", "venv", self.venv])
+        code, lines = self._run([self.machine.python, "-m", "venv", "--without-pip", self.venv])
+        # where the pip that is there knows --python (22.3), it is much faster than ensurepip
+        if code == 0 and self.installer.install_uv(self.machine.python):
+            return
+        if code == 0:
+            code, lines = self._run([self.python, "-m", "ensurepip", "--upgrade", "--default-pip"])
         if code == 0:
             return
         if not any("ensurepip" in line or "No module named" in line for line in lines):
@@ -192,26 +219,29 @@ class _Setup:
             self.progress.line(f"{name} was only half installed; installing it again")
             shutil.rmtree(folder)
 
-    def _count_installed(self) -> int:
-        return len(glob.glob(os.path.join(glob.escape(self._site_packages()), "*.dist-info", "INSTALLER")))
+    def _installed(self, name: str = "*") -> int:
+        pattern = os.path.join(glob.escape(self._site_packages()), f"{name}.dist-info", "INSTALLER")
+        return len(glob.glob(pattern))
 
     def _torch_source(self) -> pip.TorchSource:
-        _, config = self._run([self.python, "-m", "pip", "config", "list"])
         return pip.torch_source(
-            self.machine.environ, self.machine.platform, self.machine.exists, "\n".join(config)
+            self.machine.environ, self.machine.platform, self.machine.exists, self.installer.pip_config
         )
 
     def _check_space(self, groups: list[str], *, cuda: bool) -> None:
         needed = sum(FREE_GB_CUDA if g == "local" and cuda else FREE_GB[g] for g in groups)
-        for place in dict.fromkeys((self.venv, tempfile.gettempdir())):
+        environ = self.machine.environ
+        cache = environ.get("UV_CACHE_DIR") or environ.get("XDG_CACHE_HOME") or os.path.expanduser("~")
+        while not os.path.isdir(cache):
+            cache = os.path.dirname(os.path.abspath(cache))
+        what = " and ".join(groups)
+        for place in dict.fromkeys((self.venv, cache)):
             free = self.machine.free_bytes(place) / 1e9
-            share = needed if place == self.venv else needed / 3
-            if free < share:
+            if free < needed:
+                larger = "put the checkout on" if place == self.venv else "set UV_CACHE_DIR to a folder on"
                 raise SetupError(
-                    f"{place} has {free:.2f} GB free; installing {' and '.join(groups)} needs {share:.1f} GB",
-                    "make room, or set TMPDIR to a larger disk, then repeat"
-                    if place != self.venv
-                    else "make room there, or put the checkout on a larger disk, then repeat",
+                    f"{place} has {free:.2f} GB free; installing {what} needs {needed:.1f} GB",
+                    f"make room there, or {larger} a larger disk, then repeat",
                 )
 
     def _install_group(self, group: str, source: pip.TorchSource | None) -> None:
@@ -222,10 +252,10 @@ class _Setup:
         self.progress.line(f"installing {group}: {len(names)} packages pinned in requirements/{group}.txt")
         if source:
             self._install_torch(text, source)
-        shown = PipProgress(group, text, self._count_installed)
-        code, lines = self._run(pip.install(self.python, "-r", path), shown)
+        code, lines = self.installer.fetch(group, ("-r", path))
         if code != 0:
             raise self._failed(f"installing {group} failed", lines)
+        self._run([self.python, "-c", IMPORT, *PRELOADED[group]], f"{group}: compiling")
         with open(environment.stamp_of(group, self.root), "w", encoding="utf-8") as stamp:
             json.dump(environment.expected_stamp(group, self.root), stamp)
 
@@ -238,37 +268,46 @@ class _Setup:
         self.progress.line(f"{pin}: {source.why}")
         if not source.index:
             return
-        patience = () if source.required else ("--retries", "1", "--timeout", "15")
-        argv = pip.install(self.python, "--no-deps", "--index-url", source.index, *patience, pin)
-        code, lines = self._run(argv, PipProgress("torch", pin, self._count_installed))
+        patience = {} if source.required else {"RETRIES": "1", "TIMEOUT": "15"}
+        code, lines = self.installer.fetch("torch", ("--no-deps", pin), source.index, patience)
         if code == 0:
             return
         if source.required:
             raise self._failed(f"installing torch from {source.index} failed", lines)
-        self.progress.line(f"{source.index} gave no torch ({pip.cause(lines)[0]}); taking PyPI's CUDA build")
+        why = pip.cause(lines).message
+        self.progress.line(f"{source.index} gave no torch ({why}); taking PyPI's CUDA build")
         self._check_space(["local"], cuda=True)
 
     # Processes
 
-    def _run(self, argv: list[str], shown: PipProgress | None = None) -> tuple[int, list[str]]:
+    def _run(
+        self,
+        argv: list[str],
+        shown: InstallProgress | str = "",
+        env: Mapping[str, str] | None = None,
+        *,
+        secret: bool = False,
+    ) -> tuple[int, list[str]]:
+        """Run to the end; the exit code and the last lines of output, which the log keeps unless `secret`."""
         tail: deque[str] = deque(maxlen=TAIL)
 
         def on_tick() -> None:
             if shown:
-                self.progress.update(shown.text())
+                self.progress.update(shown if isinstance(shown, str) else shown.text())
 
         def on_line(line: str) -> None:
-            self.log.write(line + "\n")
             tail.append(line)
-            if shown:
+            if not secret:
+                self.log.write(line + "\n")
+            if isinstance(shown, InstallProgress):
                 shown.feed(line)
-                on_tick()
+            on_tick()
 
         self.log.write(f"$ {' '.join(argv)}\n")
-        code = self.machine.run(argv, self.env, on_line, on_tick, self.lock)
+        code = self.machine.run(argv, self.env if env is None else env, on_line, on_tick, self.lock)
         self.log.flush()
         return code, list(tail)
 
     def _failed(self, what: str, lines: list[str]) -> SetupError:
-        message, hint = pip.cause(lines)
-        return SetupError(f"{what}: {message}", f"{hint} (log: {self.log_path})")
+        cause = pip.cause(lines)
+        return SetupError(f"{what}: {cause.message}", f"{cause.hint} (log: {self.log_path})")

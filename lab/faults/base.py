@@ -11,7 +11,8 @@ from typing import Any
 from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.objectstore.base import Store
 from lab.receipt.expected import Expected
-from lab.runtime.base import Feature, Runtime
+from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.topology import State
 
 
 class Scope(str, Enum):
@@ -123,6 +124,8 @@ class Scene:
     """What the fault has to know to undo itself, as JSON values."""
     remember: Callable[[], None] = forget
     """Keeps the memo on disk. To be called before what it is about is done."""
+    on_progress: OnProgress = ignore_progress
+    """Is told what a revert that starts services goes through."""
 
 
 class Fault(ABC):
@@ -133,6 +136,9 @@ class Fault(ABC):
     """Without a duration it is undone after so many seconds at the latest, if training has not gone on."""
     fires: bool = False
     """Whether `inject` only arms it: it acts later by itself, and the ledger says when (`fault_fired`)."""
+
+    signs: tuple[State, ...] = (State.ABSENT, State.EXITED, State.PAUSED)
+    """What its target may be while it lasts and not otherwise, for a fault of a service."""
 
     @property
     def default_duration(self) -> float | None:
@@ -147,6 +153,13 @@ class Fault(ABC):
     @abstractmethod
     def inject(self, scene: Scene) -> None:
         """Do it. Returns as soon as it is done; the effect lasts until `revert`."""
+
+    def took(self, scene: Scene) -> bool:
+        """Whether it was done all the same, after an `inject` that failed: the runtime is asked."""
+        if self.kind.scope in (Scope.RANK, Scope.CHECKPOINT):
+            return False
+        status = scene.runtime.status().service(scene.target)
+        return status is not None and status.state in self.signs
 
     @abstractmethod
     def revert(self, scene: Scene) -> None:

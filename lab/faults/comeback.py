@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.runtime.base import Runtime
+from lab.faults.base import Scene
 from lab.topology import State
 
 SETTLE_SECONDS = 4.0
@@ -13,19 +13,17 @@ SETTLE_SECONDS = 4.0
 POLL_SECONDS = 0.5
 
 
-def come_back(
-    runtime: Runtime, service: str, clock: Callable[[], float], sleep: Callable[[float], None]
-) -> None:
-    """Wait until the node is what it was, or has ended itself and been started again as a new one.
+def come_back(scene: Scene, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    """Wait until the target is the node it was, or has ended itself and been started again as a new one.
 
     Raises ServiceError, WaitTimeoutError.
     """
     deadline = clock() + SETTLE_SECONDS
     while clock() < deadline:
-        status = runtime.status().service(service)
+        status = scene.runtime.status().service(scene.target)
         if status is None or status.state in (State.ABSENT, State.EXITED):
             break
         sleep(POLL_SECONDS)
-    status = runtime.status().service(service)
+    status = scene.runtime.status().service(scene.target)
     if status is None or status.state is not State.HEALTHY:
-        runtime.start(service)
+        scene.runtime.start(scene.target, scene.on_progress)

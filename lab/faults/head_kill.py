@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from lab.errors import EngineError, LabDownError, ServiceError
+from lab.errors import EngineError, LabDownError, LabError
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
 from lab.receipt.expected import Expected
 from lab.runtime.base import Runtime
@@ -41,24 +41,27 @@ class HeadKill(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. Without a memory outside of the head its workers belong to no cluster."""
         runtime = scene.runtime
-        for last in (False, False, True):  # on a busy machine Ray may give a start up
-            try:
-                runtime.start(scene.target)
-                break
-            except ServiceError:
-                if last:
-                    raise
+        runtime.start(scene.target, scene.on_progress)
         patience = REJOIN_SECONDS if runtime.spec().gcs_ft else 0.0
         deadline = self._clock() + patience
         while (lost := self._lost(scene)) and self._clock() < deadline:
             self._sleep(POLL_SECONDS)
+        problem: LabError | None = None
         for service in lost:
-            state = _state(runtime, service)
-            if state is State.HEALTHY:  # it has found back while another one was being started
-                continue
-            if state is State.PAUSED:  # `start` ends what is left of any other
-                _kill_frozen(runtime, service)
-            runtime.start(service)
+            try:
+                self._bring_back(scene, service)
+            except LabError as error:  # the others come back all the same
+                problem = problem or error
+        if problem is not None:
+            raise problem
+
+    def _bring_back(self, scene: Scene, service: str) -> None:
+        state = _state(scene.runtime, service)
+        if state is State.HEALTHY:  # it has found back while another one was being started
+            return
+        if state is State.PAUSED:  # `start` ends what is left of any other
+            _kill_frozen(scene.runtime, service)
+        scene.runtime.start(service, scene.on_progress)
 
     def _lost(self, scene: Scene) -> list[str]:
         """Workers that are not well."""

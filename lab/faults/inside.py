@@ -46,7 +46,7 @@ def start_if_down(scene: Scene) -> None:
     """Start the target again if it did not survive the fault. Raises ServiceError, WaitTimeoutError."""
     status = scene.runtime.status().service(scene.target)
     if status is None or status.state is not State.HEALTHY:
-        scene.runtime.start(scene.target)
+        scene.runtime.start(scene.target, scene.on_progress)
 
 
 def _answer(output: str) -> dict[str, Any] | None:

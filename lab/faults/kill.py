@@ -24,4 +24,4 @@ class Kill(Fault):
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
-        scene.runtime.start(scene.target)
+        scene.runtime.start(scene.target, scene.on_progress)

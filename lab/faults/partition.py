@@ -9,6 +9,7 @@ from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
 from lab.faults.comeback import come_back
 from lab.receipt.expected import Expected
 from lab.runtime.base import Feature
+from lab.topology import State
 
 
 class Partition(Fault):
@@ -24,6 +25,8 @@ class Partition(Fault):
         needs=(Feature.NETWORK,),
     )
 
+    signs = (*Fault.signs, State.STARTING, State.RUNNING)
+
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
@@ -36,4 +39,4 @@ class Partition(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""
         scene.runtime.reconnect(scene.target)
-        come_back(scene.runtime, scene.target, self._clock, self._sleep)
+        come_back(scene, self._clock, self._sleep)

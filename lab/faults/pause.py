@@ -34,4 +34,4 @@ class Pause(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""
         scene.runtime.resume(scene.target)
-        come_back(scene.runtime, scene.target, self._clock, self._sleep)
+        come_back(scene, self._clock, self._sleep)

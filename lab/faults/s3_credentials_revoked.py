@@ -24,5 +24,5 @@ class S3CredentialsRevoked(Fault):
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
-        scene.runtime.start(scene.target)
+        scene.runtime.start(scene.target, scene.on_progress)
         scene.runtime.set_training_key(True)

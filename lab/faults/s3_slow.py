@@ -58,7 +58,7 @@ class S3Slow(Fault):
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
         scene.runtime.resume(scene.target)
-        scene.runtime.start(scene.target)
+        scene.runtime.start(scene.target, scene.on_progress)
         status = scene.runtime.status().service(scene.target)
         if self._problem is not None and (status is None or status.state is not State.HEALTHY):
             raise self._problem

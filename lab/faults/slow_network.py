@@ -60,4 +60,4 @@ class SlowNetwork(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
         scene.runtime.unimpair(scene.target)
-        come_back(scene.runtime, scene.target, self._clock, self._sleep)
+        come_back(scene, self._clock, self._sleep)

@@ -27,4 +27,4 @@ class Stop(Fault):
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
-        scene.runtime.start(scene.target)
+        scene.runtime.start(scene.target, scene.on_progress)

@@ -33,7 +33,16 @@ def chain(here: str) -> None:
         spec.loader.exec_module(module_from_spec(spec))
 
 
+def fork() -> None:
+    """Leave what this process was started for to a fork of the node's fork server, where one does it."""
+    if os.environ.get("RAYLAB_FORK_FOLDER"):
+        from raylab_forks import scripts
+
+        scripts.hand_over()
+
+
 try:
+    fork()
     prepare()
 except Exception as error:
     print(f"raylab: scripts may need changes to run here: {error!r}", file=sys.stderr)

@@ -36,9 +36,12 @@ def inject(
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
 
     With `control` the job is then repeated undisturbed and compared; the receipt has the result. The fault
-    is reverted whatever happens, Ctrl-C included. Raises NotFoundError, UsageError, RefusedError,
-    UnsupportedError, LabDownError, WaitTimeoutError (the moment to inject never came; nothing was changed),
-    and what the revert raises. A control run that fails is told as a problem: the receipt is there.
+    is reverted whatever happens, Ctrl-C included. What fails once it was, or may have been, begun is a
+    problem of the receipt; what could not be undone is left to `labctl heal`.
+
+    Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
+    moment to inject never came; nothing was changed), and without `wait` what injection and revert raise. A
+    control run that fails is told as a problem: the receipt is there.
     """
     fault = find_fault(request.kind)
     parameters = fault.kind.settle(request.given)
@@ -65,6 +68,9 @@ def inject(
         injection.run(to_the_end=wait)
     finally:
         samples = sampler.stop()
+    if not injection.undone:
+        left = f"{injection.target} is still under the fault: labctl heal undoes it"
+        injection.timeline.tell("problem heal", None, left)
     if not wait:
         injection.check()
         return Outcome(injection.record(), None)
@@ -87,6 +93,7 @@ def inject(
             problems.append(keep(lab, receipt))
     for number, problem in enumerate(filter(None, problems)):
         injection.timeline.tell(f"problem {number}", None, problem)
+    injection.check_bug()
     return Outcome(receipt.fault, receipt)
 
 

@@ -12,6 +12,7 @@ from lab.faults import Scene, find_fault
 from lab.lab import Lab
 from lab.recovery.faultlog import FaultLog, LoggedFault
 from lab.recovery.journal import Entry, Journal
+from lab.runtime.base import OnProgress, ignore_progress
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,12 @@ def left_behind(lab: Lab) -> tuple[Entry, ...]:
 def heal(
     lab: Lab,
     on_begin: Callable[[Entry], None] = lambda _: None,
+    on_progress: OnProgress = ignore_progress,
     *,
     clock: Callable[[], float] = time.time,
 ) -> tuple[Healed, ...]:
-    """Undo every fault that was left behind, the newest first. Faults of a living labctl are left alone.
+    """Undo every fault that was left behind, the newest first. Faults of a living labctl are left alone,
+    unless it has given up undoing them.
 
     In a lab that is down nothing is left to undo but damage to stored objects: that has to wait until it is
     up. Raises nothing that one fault's revert raises: it is told.
@@ -55,15 +58,17 @@ def heal(
         problem = f"lab {lab.name} is down, start it first: `labctl up`"
         if up:
             on_begin(entry)
-            problem = _mend(lab, journal, entry, clock)
+            problem = _mend(lab, journal, entry, on_progress, clock)
         done.append(Healed(entry.kind, entry.target, entry.job, entry.at, problem))
     return tuple(done)
 
 
-def _mend(lab: Lab, journal: Journal, entry: Entry, clock: Callable[[], float]) -> str:
+def _mend(
+    lab: Lab, journal: Journal, entry: Entry, on_progress: OnProgress, clock: Callable[[], float]
+) -> str:
     """Undo one fault; returns why it could not be undone, or nothing."""
     try:
-        _undo(lab, entry)
+        _undo(lab, entry, on_progress)
         journal.drop(entry)
         _record(lab, entry, clock())
     except LabError as error:
@@ -71,7 +76,7 @@ def _mend(lab: Lab, journal: Journal, entry: Entry, clock: Callable[[], float]) 
     return ""
 
 
-def _undo(lab: Lab, entry: Entry) -> None:
+def _undo(lab: Lab, entry: Entry, on_progress: OnProgress) -> None:
     fault = find_fault(entry.kind)
     fault.revert(
         Scene(
@@ -81,6 +86,7 @@ def _undo(lab: Lab, entry: Entry) -> None:
             parameters=entry.parameters,
             store=lab.store,
             memo=dict(entry.memo),
+            on_progress=on_progress,
         )
     )
 

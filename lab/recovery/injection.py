@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.cluster import places
-from lab.errors import WaitTimeoutError
+from lab.errors import (
+    ClusterError,
+    EngineError,
+    LabError,
+    ServiceError,
+    SetupError,
+    StoreError,
+    WaitTimeoutError,
+)
 from lab.faults import Fault, Scene, Scope
 from lab.lab import Lab
 from lab.recovery.faultlog import FaultLog, LoggedFault
@@ -17,13 +27,20 @@ from lab.recovery.revert import Revert
 from lab.recovery.timeline import Timeline
 from lab.recovery.trigger import Aim
 from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end
-from lab.topology import HEAD
+from lab.topology import HEAD, Progress, State
 
 if TYPE_CHECKING:
     from lab.receipt import FaultRecord
 
 JOB_SECONDS = 3600.0
 """Deadline for the job to end once it has recovered."""
+
+
+TOOK_SECONDS = 10.0
+"""How long to look whether a fault was done all the same, after an error."""
+
+UNSURE = (EngineError, ServiceError, WaitTimeoutError, ClusterError, StoreError)
+"""Errors of an `inject` after which nobody knows what was done; after others, nothing was."""
 
 
 class Injection:
@@ -44,77 +61,136 @@ class Injection:
         """`parameters` are all that the fault has; `aim` is what it hits, now."""
         self._lab, self._fault, self._request, self._watch = lab, fault, request, watch
         self._aim, self._on_moment, self._clock, self._sleep = aim, on_moment, clock, sleep
-        self._target = aim.target
+        self.target = aim.target
+        """The service."""
         self._hit = watch.attempt
         self._duration = parameters.get("for")
         self._journal = Journal(lab.runtime.folder())
         self.at = clock()
         """When the fault began, in seconds since the epoch."""
-        self._entry = Entry(
-            fault.kind.name, self._target, watch.submission_id, self.at, *myself(), parameters
-        )
+        self._entry = Entry(fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters)
         self._scene = Scene(
             runtime=lab.runtime,
-            target=self._target,
+            target=self.target,
             job=watch.submission_id,
             parameters=parameters,
             store=lab.store,
             ranks=aim.ranks,
             checkpoints=aim.checkpoints,
             remember=self._remember,
+            on_progress=self._on_progress,
         )
+        self._steps: deque[Progress] = deque()
+        self._disturbed: tuple[str, ...] = ()
+        self.happened = False
+        """Whether the fault was done, as far as anybody knows."""
+        self.missed: LabError | None = None
+        """Why it was not, or perhaps not."""
         self._revert = Revert(fault, self._scene, clock)
         self._felt = (0, 0.0)
         self._head = watch.node_of(HEAD)
         self.timeline = Timeline(
-            watch, on_moment, target=self._target, node=aim.node, hit=self._hit, at=self.at
+            watch, on_moment, target=self.target, node=aim.node, hit=self._hit, at=self.at
         )
 
     def run(self, *, to_the_end: bool) -> None:
         """Do it all; `to_the_end` of the job, else only until the fault is reverted.
 
-        Raises RefusedError when another fault lasts on the target; what a revert raises is in `problems`.
+        Raises RefusedError when another fault lasts on the target, and what `inject` raises when nothing was
+        done. What is raised later is in `problems`: there is something to judge then.
         """
-        self._journal.refuse_second(self._target)
+        self._journal.refuse_second(self.target)
         timeline, kind = self.timeline, self._fault.kind.name
-        log = FaultLog(self._lab.store, self._watch.submission_id, LoggedFault(kind, self._target, self.at))
+        log = FaultLog(self._lab.store, self._watch.submission_id, LoggedFault(kind, self.target, self.at))
         self._remember()
         self._watch.felt_anew()
         try:
-            self._fault.inject(self._scene)
-            if self._fault.fires:
+            self._inject()
+            if self.missed is None and self._fault.fires:
                 self.at = timeline.at = self._fired()
-            timeline.tell("fault", self.at, f"{kind} {self._target}")
-            log.record()
-            self._follow(log, to_the_end=to_the_end)
+            if self.missed is None:
+                self.happened = True
+                timeline.tell("fault", self.at, f"{kind} {self.target}")
+                log.record()
+                self._follow(log, to_the_end=to_the_end)
+        except LabError as error:
+            if not self.happened:
+                raise
+            self._disturbed = (*self._disturbed, f"the recovery could not be followed: {error.message}")
         finally:
-            try:
-                self._revert.finish()
-            finally:
-                if self._revert.done_at is not None:
-                    self._journal.drop(self._entry)
-                if log.begun:
-                    log.record(self._revert.done_at, again=True)
+            self._finish(log)
         if log.problem:
             timeline.tell("problem fault", None, log.problem)
+
+    def _inject(self) -> None:
+        """Do it. Where that fails, look whether it was done all the same: `missed` says that it was not."""
+        try:
+            self._fault.inject(self._scene)
+        except UNSURE as error:
+            if self._took():
+                said = f"{self.target} is under it although its injection failed: {error.message}"
+                self.timeline.tell("note", None, said)
+                return
+            self.missed = error
+            self._disturbed = (f"the fault could not be injected: {error.message}",)
+            self.timeline.tell("note", None, f"{self.target} is restored: {self._disturbed[0]}")
+
+    def _took(self) -> bool:
+        deadline = self._clock() + TOOK_SECONDS
+        while not self._fault.took(self._scene):
+            if self._clock() >= deadline:
+                return False
+            self._sleep(POLL_SECONDS)
+        return True
+
+    def _finish(self, log: FaultLog) -> None:
+        """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed."""
+        try:
+            self._revert.finish()
+        finally:
+            self._note_revert()
+            if log.begun:
+                log.record(self._revert.done_at, again=True)
+            self._tell_steps()
+
+    def _note_revert(self) -> None:
+        if self._revert.done_at is not None:
+            self._journal.drop(self._entry)
+            return
+        left = replace(self._entry.given_up, memo=dict(self._scene.memo))
+        with contextlib.suppress(SetupError):  # it is on disk already, and is healed once labctl has ended
+            self._journal.keep(left)
 
     def undo_again(self) -> None:
         """Try the revert once more, after one that failed: `record` and `problems` tell how this one went."""
         self._revert = Revert(self._fault, self._scene, self._clock)
         self._revert.finish()
-        if self._revert.done_at is not None:
-            self._journal.drop(self._entry)
-            fault = LoggedFault(self._fault.kind.name, self._target, self.at)
+        self._note_revert()
+        self._tell_steps()
+        if self._revert.done_at is not None and self.happened:
+            fault = LoggedFault(self._fault.kind.name, self.target, self.at)
             FaultLog(self._lab.store, self._watch.submission_id, fault).record(self._revert.done_at)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What a receipt has to know of the revert."""
-        return self._revert.problems
+        """What a receipt has to know of the injection, of what came after it, and of the revert."""
+        return (*self._disturbed, *self._revert.problems)
+
+    @property
+    def undone(self) -> bool:
+        """Whether the revert has succeeded."""
+        return self._revert.done_at is not None
 
     def check(self) -> None:
-        """Raises what the revert raised."""
+        """Raises what made the injection fail, else what the revert raised."""
+        if self.missed is not None:
+            raise self.missed
         self._revert.check()
+
+    def check_bug(self) -> None:
+        """Raises what the revert raised if it is no LabError: that is a bug, not a finding."""
+        if self._revert.bug is not None:
+            raise self._revert.bug
 
     def record(self) -> FaultRecord:
         """The fault as it was."""
@@ -128,7 +204,7 @@ class Injection:
         refusals, slowest = self._felt
         return FaultRecord(
             kind=kind.name,
-            target=self._target,
+            target=self.target,
             node_id=node.node_id if node else "",
             at=self.at,
             reverted_at=self._revert.done_at,
@@ -154,7 +230,7 @@ class Injection:
             if self._watch.over or self._clock() >= deadline:
                 why = "the job has ended" if self._watch.over else f"{self._request.timeout:g} s have passed"
                 raise WaitTimeoutError(
-                    f"{self._fault.kind.name} was armed on {self._target} and has not acted: {why}",
+                    f"{self._fault.kind.name} was armed on {self.target} and has not acted: {why}",
                     "an earlier epoch, a longer training, or a longer --timeout",
                 )
             self._sleep(POLL_SECONDS)
@@ -174,7 +250,7 @@ class Injection:
                 revert.begin()
             reverted = revert.ended
             if revert.done_at is not None:
-                timeline.tell("reverted", revert.done_at, f"{self._target} is healthy again")
+                timeline.tell("reverted", revert.done_at, f"{self.target} is healthy again")
                 log.record(revert.done_at)
             if reverted and self._watch.over:
                 job = follow_to_end(self._watch, self._sleep, timeline.look)
@@ -195,7 +271,18 @@ class Injection:
 
     def _look(self) -> None:
         self._watch.poll()
+        self._tell_steps()
         self.timeline.look()
+
+    def _on_progress(self, step: Progress) -> None:
+        """A step of the revert, in its thread."""
+        if step.state is State.STARTING and step.detail:
+            self._steps.append(step)
+
+    def _tell_steps(self) -> None:
+        while self._steps:
+            step, now = self._steps.popleft(), self._clock()
+            self.timeline.tell(f"starting {len(self.timeline.told)}", now, f"{step.service} is {step.detail}")
 
     def _time_to_revert(self, elapsed: float) -> bool:
         if self._duration is not None:
@@ -212,5 +299,5 @@ class Injection:
         run = self.timeline.run
         plan = run.plan if run else None
         ranks = (plan.min_workers if plan else None) or (len(self._hit.nodes) if self._hit else 1)
-        others = tuple(node for node in self._watch.nodes if node.service != self._target)
+        others = tuple(node for node in self._watch.nodes if node.service != self.target)
         return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,11 @@ class Entry:
     def name(self) -> str:
         """Of its file, without the ending."""
         return f"{int(self.at * 1000)}-{self.kind}-{self.target}"
+
+    @property
+    def given_up(self) -> Entry:
+        """The same as the fault of nobody: `labctl heal` may undo it although its labctl goes on."""
+        return replace(self, pid=0, started=0.0)
 
     @property
     def outlives_the_lab(self) -> bool:
@@ -77,7 +82,7 @@ class Journal:
         return tuple(sorted(found, key=lambda entry: entry.at))
 
     def left(self) -> tuple[Entry, ...]:
-        """Those whose labctl has died, the oldest first: nobody will undo them but `labctl heal`."""
+        """Those whose labctl has died or given up, the oldest first: only `labctl heal` will undo them."""
         return tuple(entry for entry in self.lasting() if not self._lives(entry.pid, entry.started))
 
     def refuse_second(self, target: str) -> None:

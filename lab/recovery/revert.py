@@ -30,11 +30,16 @@ class Revert:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why it failed, for a receipt. Raises what is not a LabError: that is a bug, not a finding."""
-        if isinstance(self.error, LabError):
-            return (f"the fault could not be reverted: {self.error.message}",)
-        self.check()
-        return ()
+        """Why it failed, for a receipt."""
+        if self.error is None:
+            return ()
+        why = self.error.message if isinstance(self.error, LabError) else repr(self.error)
+        return (f"the fault could not be reverted: {why}",)
+
+    @property
+    def bug(self) -> Exception | None:
+        """What it raised and nobody thought of."""
+        return None if isinstance(self.error, LabError) else self.error
 
     def begin(self) -> None:
         """Start it, once."""

@@ -75,7 +75,8 @@ class Runtime(ABC):
         """Start every service that is not healthy and wait until all are. Idempotent; repairs a half-state.
 
         A lab that is up with another spec is left as it is. When it fails or is interrupted, what this call
-        started is stopped again; what ran before stays.
+        started is stopped again; what ran before stays, and in a lab that was up so does what this call has
+        made healthy. A node that Ray gives up while it starts is started again (lab.runtime.tries).
 
         Raises PortTakenError, ServiceError, WaitTimeoutError, StoreError, GpuError, UnsupportedError;
         RefusedError when the lab is up with another spec.
@@ -241,5 +242,6 @@ class Runtime(ABC):
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """Bring a service that is down back and, with `wait`, wait until it is healthy. Idempotent.
 
-        Raises ServiceError, WaitTimeoutError.
+        A node that Ray gives up meanwhile is started again, and `on_progress` says so; without `wait` nobody
+        does that before the next `start`. Raises ServiceError, WaitTimeoutError.
         """

@@ -24,14 +24,6 @@ def last_lines(text: str, count: int) -> tuple[str, ...]:
     )
 
 
-def ray_gave_up(lines: Sequence[str]) -> bool:
-    """Whether `ray start` ended because its raylet had not joined after 30 s (Ray 2.60, node.py).
-
-    On a machine that is busy for a moment a second try is worth it.
-    """
-    return any("The current node timed out during startup" in line for line in lines)
-
-
 def listing(lines: Sequence[str]) -> str:
     """The end of a log as the end of a message."""
     if not lines:

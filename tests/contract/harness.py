@@ -5,21 +5,25 @@ To add a runtime: a subclass of `Harness`, and its line in HARNESSES.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from lab.checks import gather_lab, running_checks
 from lab.cluster import Node, RayApi
+from lab.errors import ServiceError
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeHost, FakeRuntime
 from lab.secrets import load_or_make
@@ -79,6 +83,10 @@ class Harness(ABC):
     def scripted(self, service: str, argv: list[str], output: str) -> None:
         """Tell a runtime that has no real services what a command in one prints."""
         del service, argv, output
+
+    @abstractmethod
+    def spoiled(self, service: str) -> AbstractContextManager[object]:
+        """Within it a service that is down cannot be started."""
 
     @abstractmethod
     def leftovers(self) -> Callable[[], list[str]]:
@@ -153,6 +161,10 @@ class FakeHarness(Harness):
     def refused(self) -> tuple[str, str]:
         return ("" if self.runtime().training_key else "InvalidAccessKeyId"), ""
 
+    def spoiled(self, service: str) -> AbstractContextManager[object]:
+        self.runtime().fail_on_start(service, ServiceError(f"{service} ended while starting"))
+        return contextlib.nullcontext()
+
     def leftovers(self) -> Callable[[], list[str]]:
         return lambda: [name for name in self.host.labs if name == self.name]
 
@@ -182,6 +194,12 @@ class ServingHarness(Harness):
         endpoints = self.runtime().endpoints()
         store = ObjectStore(endpoints.s3, endpoints.credentials, REGION)
         return store.get(key) if store.exists(key) else None
+
+    def spoiled(self, service: str) -> AbstractContextManager[object]:
+        """Somebody else holds its port."""
+        found = self.runtime().status().service(service)
+        assert found is not None
+        return socket.create_server(("127.0.0.1", urlsplit(found.url).port or 0))
 
     def refused(self) -> tuple[str, str]:
         endpoints = self.runtime().endpoints()
@@ -234,16 +252,11 @@ class LocalHarness(ServingHarness):
                 f"process {p.pid} {p.name()}" for p in alive.values() if p.status() != psutil.STATUS_ZOMBIE
             ]
             known = {p.pid for p in processes}
-            for socket in psutil.net_connections("tcp"):
+            for one in psutil.net_connections("tcp"):
                 # A port can have gone to somebody else's program meanwhile.
-                ours = socket.pid is None or socket.pid in known
-                if (
-                    ours
-                    and socket.status == psutil.CONN_LISTEN
-                    and socket.laddr
-                    and socket.laddr.port in ports
-                ):
-                    found.append(f"port {socket.laddr.port}")
+                ours = one.pid is None or one.pid in known
+                if ours and one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port in ports:
+                    found.append(f"port {one.laddr.port}")
             return found
 
         return left

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lab.errors import LabDownError, NotFoundError, RefusedError
+from lab.errors import LabDownError, LabError, NotFoundError, RefusedError
 from lab.runtime.base import Runtime
 from lab.topology import HEAD, JUPYTER, STORE, Progress, State
 from tests.contract.harness import Harness
@@ -149,3 +149,19 @@ def test_resuming_a_service_that_is_not_paused_does_nothing(lab: Harness) -> Non
     lab.runtime().resume("ray-worker-0")
     assert lab.identities() == before
     assert lab.runtime().status().healthy
+
+
+def test_a_repair_that_fails_keeps_what_it_has_made_healthy(lab: Harness) -> None:
+    lab.put("contract/repaired", b"kept")
+    for service in (STORE, JUPYTER):
+        lab.runtime().kill(service)
+    rest = {name: who for name, who in lab.identities().items() if name not in (STORE, JUPYTER)}
+
+    with lab.spoiled(JUPYTER), pytest.raises(LabError, match=JUPYTER):
+        lab.runtime().up(lab.spec)
+
+    assert lab.state(STORE) is State.HEALTHY, "a job may be writing to it by now"
+    assert lab.get("contract/repaired") == b"kept"
+    assert lab.state(JUPYTER) in (State.EXITED, State.ABSENT)
+    assert {name: who for name, who in lab.identities().items() if name in rest} == rest
+    assert lab.runtime().up(lab.spec).healthy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_with_stock_ray_nothing_stays_that_changes_it(plan: GpuPlan, kept: list[
 
 def test_each_callback_is_a_class_of_the_probe_and_none_is_forgotten() -> None:
     found = set()
-    for file in (PROBE / "raylab_probe").glob("*.py"):
+    for file in PROBE.glob("*/*.py"):
         for name in re.findall(r"^class (\w+)\([^)]*Callback", file.read_text(), re.MULTILINE):
-            found.add(f"raylab_probe.{Path(file).stem}.{name}")
+            found.add(f"{file.parent.name}.{file.stem}.{name}")
     assert found == {callback.name for callback in CALLBACKS}

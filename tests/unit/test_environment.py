@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from lab import environment
-from lab.environment import pip, setup
+from lab.environment import pip, setup, uv
 from lab.environment.progress import pinned
 from lab.errors import SetupError
 
 PINNED = {
+    "installer": "pip==26.3\nuv==0.13.9\n",
     "cli": "click==8.5.1\nrich==15.0.0\n",
     "local": "ray==2.60.0\ntorch==2.13.0\n",
     "report": "matplotlib==3.11.2\n",
@@ -36,6 +37,8 @@ class FakeMachine:
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Regular expression over the command line -> exit code and output, instead of success."""
     during: Callable[[str], None] = lambda _: None
+    environments: list[Mapping[str, str]] = field(default_factory=list)
+    """Of each call."""
 
     def __call__(
         self,
@@ -46,6 +49,7 @@ class FakeMachine:
         keep: int | None,
     ) -> int:
         self.calls.append(argv)
+        self.environments.append(env)
         text = " ".join(argv)
         for pattern, (code, output) in self.answers.items():
             if re.search(pattern, text):
@@ -55,7 +59,12 @@ class FakeMachine:
                 return code
         self.during(text)
         if "-m venv" in text or "-m virtualenv" in text:
-            self.make_venv()
+            self.make_venv(pip="--without-pip" not in argv)
+        elif "-m ensurepip" in text:
+            self.put("pip")
+        elif "installer.txt" in text:
+            self.put("pip")
+            self.put("uv", version="0.13.9")
         elif "pip install" in text:
             for name in self.wanted(argv):
                 self.put(name)
@@ -65,23 +74,31 @@ class FakeMachine:
     def wanted(argv: list[str]) -> set[str]:
         return set(pinned(Path(argv[-1]).read_text() if "-r" in argv else argv[-1]))
 
-    def make_venv(self) -> None:
+    def make_venv(self, *, pip: bool = True) -> None:
         python = Path(environment.python_of(str(self.root)))
         python.parent.mkdir(parents=True, exist_ok=True)
         python.unlink(missing_ok=True)
         python.symlink_to(sys.executable)
-        self.put("pip")
+        if pip:
+            self.put("pip")
 
     @property
     def site_packages(self) -> Path:
         return self.root / ".venv" / "lib" / "python3.11" / "site-packages"
 
-    def put(self, name: str, *, whole: bool = True) -> Path:
-        folder = self.site_packages / f"{name}-1.0.dist-info"
+    def put(self, name: str, *, whole: bool = True, version: str = "1.0") -> Path:
+        folder = self.site_packages / f"{name}-{version}.dist-info"
         folder.mkdir(parents=True, exist_ok=True)
         if whole:
             (folder / "INSTALLER").write_text("pip\n")
         return folder
+
+    def ran(self, pattern: str) -> list[tuple[str, Mapping[str, str]]]:
+        """Command line and environment of each call that matches."""
+        lines = [" ".join(call) for call in self.calls]
+        return [
+            (c, e) for c, e in zip(lines, self.environments, strict=True) if re.search(pattern, c, re.DOTALL)
+        ]
 
     def did(self, pattern: str) -> list[str]:
         return [" ".join(call) for call in self.calls if re.search(pattern, " ".join(call))]
@@ -119,7 +136,7 @@ def install(fake: FakeMachine, group: str = "cli", **machine: object) -> list[st
 def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: FakeMachine) -> None:
     said = install(fake)
     assert fake.did("/usr/bin/python3 -m venv")
-    assert len(fake.did("pip install")) == 1
+    assert len(fake.did("uv pip install")) == 1
     assert said[-1].startswith("cli: ready after")
     assert environment.is_current("cli", str(fake.root))
     calls = len(fake.calls)
@@ -127,9 +144,9 @@ def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: Fa
     assert len(fake.calls) == calls
 
 
-def test_a_group_brings_what_it_builds_on_in_one_pip_call_each(fake: FakeMachine) -> None:
+def test_a_group_brings_what_it_builds_on_in_one_call_each(fake: FakeMachine) -> None:
     install(fake, "test", environ={pip.TORCH_INDEX: ""})
-    files = [Path(call.split()[-1]).name for call in fake.did("pip install")]
+    files = [Path(call.split()[-1]).name for call in fake.did("uv pip install")]
     assert files == ["cli.txt", "local.txt", "report.txt", "test.txt"]
 
 
@@ -140,7 +157,7 @@ def test_changed_pins_are_installed_again_and_only_those(fake: FakeMachine, root
     assert environment.is_current("local", str(root))
     fake.calls.clear()
     install(fake, "test")
-    assert [Path(call.split()[-1]).name for call in fake.did("pip install")] == ["test.txt"]
+    assert [Path(call.split()[-1]).name for call in fake.did("uv pip install")] == ["test.txt"]
     assert not fake.did("-m venv")
 
 
@@ -187,7 +204,7 @@ def test_an_interrupted_installation_goes_on_and_mends_the_package_that_was_cut_
     fake: FakeMachine, root: Path
 ) -> None:
     def interrupt(text: str) -> None:
-        if "pip install" in text:
+        if "uv pip install" in text:
             fake.put("click")
             fake.put("rich", whole=False)
             raise KeyboardInterrupt
@@ -199,16 +216,17 @@ def test_an_interrupted_installation_goes_on_and_mends_the_package_that_was_cut_
 
     cut_off = fake.site_packages / "rich-1.0.dist-info"
     seen: list[bool] = []
-    fake.during = lambda text: seen.append(cut_off.exists()) if "pip install" in text else None
+    fake.during = lambda text: seen.append(cut_off.exists()) if "uv pip install" in text else None
     said = install(fake)
-    assert seen == [False], "pip takes a package for installed when it sees its dist-info"
+    assert seen == [False], "uv takes a package for installed when it sees its dist-info"
     assert any("rich was only half installed" in line for line in said)
     assert len(fake.did("-m venv")) == 1
     assert environment.is_current("cli", str(root))
 
 
 def test_a_python_without_ensurepip_falls_back_to_virtualenv(fake: FakeMachine) -> None:
-    fake.answers["-m venv"] = (1, "The virtual environment was not created: ensurepip is not available.")
+    fake.answers["installer.txt"] = (1, "No module named pip")
+    fake.answers["-m ensurepip"] = (1, "python: No module named ensurepip")
     install(fake)
     assert fake.did("-m virtualenv")
 
@@ -234,6 +252,18 @@ def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachin
         ("ERROR: HTTP error 403\nrequests.HTTPError: 403 Client Error: Forbidden", "refused access"),
         ("ERROR: [Errno 13] Permission denied: '/x'", "a file cannot be written"),
         ("ERROR: Failed building wheel for antlr4", "could not be built"),
+        ("  cause: failed to write to file `/x`: No space left on device (os error 28)", "the disk is full"),
+        ("  cause: client error (Connect)\n  cause: invalid peer certificate: UnknownIssuer",
+         "certificate is not trusted"),
+        ("  cause: client error (Connect)\n  cause: dns error\n  cause: error resolving DNS",
+         "the package index cannot be reached"),
+        ("  cause: Because a was not found in the package registry\nhint: (401 Unauthorized)",
+         "refused access"),
+        ("  cause: HTTP status client error (407 Proxy Authentication Required) for url", "refused access"),
+        ("  cause: Because there is no version of click==99.0 and you require click==99.0, we",
+         "no package click==99.0 for this Python"),
+        ("  cause: Because click was not found in the provided package", "no package click where"),
+        ("error: failed to remove file `/x`: Permission denied (os error 13)", "a file cannot be written"),
         ("hm\nERROR: first\nERROR: something new", "ERROR: something new"),
         ("", "it said nothing"),
     ],
@@ -241,7 +271,7 @@ def test_without_virtualenv_too_the_package_to_install_is_named(fake: FakeMachin
 def test_a_failed_installation_says_why_and_where_the_log_lies(
     fake: FakeMachine, root: Path, output: str, message: str
 ) -> None:
-    fake.answers["pip install"] = (1, output)
+    fake.answers["pip install .*cli.txt"] = (1, output)
     with pytest.raises(SetupError, match=re.escape(message)) as caught:
         install(fake)
     log = root / ".venv" / "raylab-setup.log"
@@ -334,23 +364,24 @@ def test_an_amd_gpu_is_pointed_to_the_variable_that_chooses_rocm() -> None:
 
 def test_torchs_own_index_is_asked_for_torch_alone(fake: FakeMachine) -> None:
     said = install(fake, "local")
-    first, second = fake.did("pip install")[1:]
-    assert f"--index-url {pip.CPU_INDEX}" in first
-    assert "--no-deps" in first
-    assert first.endswith("torch==2.13.0")
-    assert pip.CPU_INDEX not in second
+    first, second = fake.ran("uv pip install")[1:]
+    assert first[1]["UV_DEFAULT_INDEX"] == pip.CPU_INDEX
+    assert "--no-deps" in first[0]
+    assert first[0].endswith("torch==2.13.0")
+    assert pip.CPU_INDEX not in second[1].values()
     assert any("torch==2.13.0: PyTorch's CPU build" in line for line in said)
 
 
 def test_without_an_answer_from_torchs_index_pypi_stands_in_and_that_is_said(fake: FakeMachine) -> None:
-    fake.answers[pip.CPU_INDEX] = (1, "Failed to establish a new connection")
+    fake.answers["--no-deps"] = (1, "Failed to establish a new connection")
     said = install(fake, "local")
     assert any("cannot be reached" in line and "taking PyPI's CUDA build" in line for line in said)
+    assert fake.did("uv pip install .*local.txt"), "what is wrong with that index is no fault of uv"
     assert environment.is_current("local", str(fake.root))
 
 
 def test_nothing_stands_in_for_an_index_that_was_asked_for(fake: FakeMachine) -> None:
-    fake.answers["https://x/rocm"] = (1, "ERROR: No matching distribution found for torch==2.13.0")
+    fake.answers["--no-deps"] = (1, "ERROR: No matching distribution found for torch==2.13.0")
     with pytest.raises(SetupError, match="installing torch from https://x/rocm failed"):
         install(fake, "local", environ={pip.TORCH_INDEX: "https://x/rocm"})
 
@@ -359,6 +390,124 @@ def test_pip_runs_without_what_would_send_packages_elsewhere() -> None:
     env = pip.environment({"PYTHONPATH": "/x", "PIP_TARGET": "/y", "PIP_INDEX_URL": "u", "HOME": "/h"})
     assert {"PYTHONPATH", "PIP_TARGET"}.isdisjoint(env)
     assert (env["PIP_INDEX_URL"], env["HOME"], env["PIP_USER"]) == ("u", "/h", "0")
+
+
+HANDED_OVER = [
+    ("global.index-url='https://u:p@i/simple'", {"UV_DEFAULT_INDEX": "https://u:p@i/simple"}, ()),
+    ("global.extra-index-url='\\nhttps://a\\nfile:///b'", {"UV_INDEX": "https://a file:///b"}, ()),
+    (":env:.find-links='/a https://b/c'", {"UV_FIND_LINKS": "/a,https://b/c"}, ()),
+    ("install.no-index='true'", {}, ("--no-index",)),
+    ("install.no-index='0'", {}, ()),
+    ("user.cert='/elsewhere'\nglobal.cert='/ca.pem'", {"SSL_CERT_FILE": "/ca.pem"}, ()),
+    ("global.client-cert='/me.pem'", {"SSL_CLIENT_CERT": "/me.pem"}, ()),
+    ("global.trusted-host='a b:8080'", {"UV_INSECURE_HOST": "a b:8080"}, ()),
+    (":env:.default-timeout='180'", {"UV_HTTP_TIMEOUT": "180"}, ()),
+    ("global.timeout='2.5'", {"UV_HTTP_TIMEOUT": "2"}, ()),
+    ("global.retries='9'", {"UV_HTTP_RETRIES": "9"}, ()),
+    (":env:.index-url='e'\nglobal.index-url='g'\ninstall.index_url='i'", {"UV_DEFAULT_INDEX": "e"}, ()),
+    ("global.disable-pip-version-check='1'\nfreeze.all='1'\nwheel.no-deps='1'\nnoise.a='it's'", {}, ()),
+]
+
+
+@pytest.mark.parametrize("case", HANDED_OVER, ids=lambda case: str(case[0]))
+def test_what_pip_is_told_holds_for_uv(case: tuple[str, dict[str, str], tuple[str, ...]]) -> None:
+    config, variables, arguments = case
+    assert uv.from_pip(config, {}) == uv.Handover(variables, arguments)
+
+
+def test_pips_proxy_holds_for_every_way_that_uv_asks_for_one() -> None:
+    env = uv.environment({"https_proxy": "old"}, uv.from_pip("global.proxy='http://p:3128'", {}))
+    assert {env[name] for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY")} == {"http://p:3128"}
+
+
+def test_a_certificate_that_pips_requests_would_read_holds_too_unless_pip_is_told_of_another() -> None:
+    environ = {"REQUESTS_CA_BUNDLE": "/bundle.pem"}
+    assert uv.from_pip("", environ).variables == {"SSL_CERT_FILE": "/bundle.pem"}
+    assert uv.from_pip("global.cert='/ca.pem'", environ).variables == {"SSL_CERT_FILE": "/ca.pem"}
+
+
+def test_uv_runs_without_what_would_send_packages_elsewhere() -> None:
+    environ = {"UV_TARGET": "/y", "UV_SYSTEM_PYTHON": "1", "UV_CACHE_DIR": "/c", "PYTHONPATH": "/x"}
+    env = uv.environment(environ, uv.Handover())
+    assert {name for name in env if name in environ} == {"UV_CACHE_DIR"}
+
+
+@pytest.mark.parametrize("config", ["global.keyring-provider='import'", ":env:.find-links='/a,b'"])
+def test_where_uv_cannot_honour_an_option_of_pip_pip_installs_and_that_is_said(
+    fake: FakeMachine, config: str
+) -> None:
+    fake.answers["pip config list"] = (0, config)
+    said = install(fake)
+    option = config.split(".")[1].partition("=")[0]
+    assert f"pip installs, not uv, which cannot honour pip's option {option}" in said
+    assert fake.did("-m pip install .*cli.txt")
+    assert not fake.did("uv pip install")
+
+
+def test_no_password_of_pips_configuration_is_logged_or_shown_as_an_argument(
+    fake: FakeMachine, root: Path
+) -> None:
+    fake.answers["pip config list"] = (0, "global.index-url='https://user:hush@index.example'")
+    install(fake, "local")
+    assert fake.ran("uv pip install")[0][1]["UV_DEFAULT_INDEX"] == "https://user:hush@index.example"
+    assert "hush" not in (root / ".venv" / "raylab-setup.log").read_text()
+
+
+def test_where_uv_cannot_be_had_pip_installs_and_that_is_said(fake: FakeMachine) -> None:
+    fake.answers["installer.txt"] = (1, "ERROR: No matching distribution found for uv==0.13.9")
+    said = install(fake)
+    assert fake.did("-m ensurepip"), "pip has to come from somewhere"
+    assert any("uv cannot be had here; pip installs" in line for line in said)
+    assert fake.did("-m pip install .*cli.txt")
+    assert not fake.did("uv pip install")
+
+
+@pytest.mark.parametrize(
+    "said_by_uv", ["thread 'main' panicked", "invalid peer certificate: UnknownIssuer", ""]
+)
+def test_where_uv_fails_for_its_own_reasons_pip_takes_over_for_good(
+    fake: FakeMachine, said_by_uv: str
+) -> None:
+    fake.answers["uv pip install"] = (101, said_by_uv)
+    said = install(fake, "local", environ={pip.TORCH_INDEX: ""})
+    assert any("uv could not install cli" in line for line in said)
+    assert len(fake.did("uv pip install")) == 1
+    assert environment.is_current("local", str(fake.root))
+
+
+def test_a_uv_that_was_killed_is_said_to_be(fake: FakeMachine) -> None:
+    fake.answers["uv pip install"] = (-9, "Resolved 168 packages in 1.68s")
+    assert "uv could not install cli (signal 9 ended it); pip tries" in install(fake)
+
+
+@pytest.mark.parametrize("said_by_uv", ["Because there is no version of click==8.5.1", "os error 28)"])
+def test_what_pip_could_not_mend_either_is_told_at_once(fake: FakeMachine, said_by_uv: str) -> None:
+    fake.answers["uv pip install"] = (1, said_by_uv)
+    with pytest.raises(SetupError):
+        install(fake)
+    assert not fake.did("-m pip install .*cli.txt")
+
+
+def test_pips_index_for_torch_is_that_of_torch_too(fake: FakeMachine) -> None:
+    fake.answers["uv pip install"] = (2, "error: unexpected argument")
+    install(fake, "local")
+    (call,) = fake.ran("-m pip install .*torch==")
+    assert call[1]["PIP_INDEX_URL"] == pip.CPU_INDEX
+
+
+def test_an_environment_of_an_older_labctl_gets_uv_from_its_own_pip(fake: FakeMachine, root: Path) -> None:
+    fake.make_venv()
+    install(fake)
+    assert [call.split()[0] for call in fake.did("installer.txt")] == [environment.python_of(str(root))]
+    (root / "requirements" / "report.txt").write_text("matplotlib==4\n")
+    install(fake, "report")
+    assert len(fake.did("installer.txt")) == 1
+
+
+def test_what_a_lab_imports_is_compiled_ahead_whatever_python_is_told(fake: FakeMachine) -> None:
+    install(fake, "local", environ={"PYTHONDONTWRITEBYTECODE": "1"})
+    (call,) = fake.ran("importlib, sys.* ray.train.torch")
+    assert "PYTHONDONTWRITEBYTECODE" not in call[1]
 
 
 def outside(monkeypatch: pytest.MonkeyPatch, has: tuple[str, ...]) -> None:

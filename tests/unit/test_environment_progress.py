@@ -9,30 +9,35 @@ import sys
 import pytest
 
 from lab.environment.process import run_process
-from lab.environment.progress import PipProgress, Progress
+from lab.environment.progress import InstallProgress, Progress
 
 
-def test_pips_output_becomes_one_line_with_packages_done_of_all() -> None:
+def test_uvs_output_becomes_one_line_with_what_is_done_of_all() -> None:
     on_disk = [10]
-    shown = PipProgress("local", "a==1 ; x\na==2 ; y\nb-c==2\nd==1 ; z\n", lambda: on_disk[0])
-    for line in (
-        "Ignoring a: markers 'x' don't match your environment",
-        "Ignoring d: markers 'sys_platform == \"win32\"' don't match your environment",
-        "Collecting a==1 (from -r local.txt (line 1))",
-        "  Downloading a-1-py3-none-any.whl (526.6 MB)",
-    ):
+    shown = InstallProgress("local", lambda: on_disk[0])
+    assert shown.text() == "local: fetching"
+    for line in ("Resolved 3 packages in 2ms", "Downloading ray (75.0MiB)", "Downloading torch (0.5GiB)"):
         shown.feed(line)
-    assert shown.text() == "local: fetching 1/2  a-1 (526.6 MB)"
-    shown.feed("Processing /wheels/B_c-2-py3-none-any.whl (from -r local.txt (line 2))")
-    assert shown.text() == "local: fetching 2/2  B_c"
-    shown.feed("Collecting nvidia-nccl-cu13==2 (from torch)")
-    assert shown.text() == "local: fetching 3/3  nvidia-nccl-cu13"
-    shown.feed("Installing collected packages: nvidia-nccl-cu13, b-c, a")
-    assert shown.text() == "local: installing 0/3  nvidia-nccl-cu13"
+    assert shown.text() == "local: fetching 0 %"
+    shown.feed(" Downloaded ray")
+    assert shown.text() == "local: fetching 13 %  ray"
+    shown.feed("Prepared 3 packages in 16s")
+    assert shown.text() == "local: installing 0/3"
     on_disk[0] = 12
-    assert shown.text() == "local: installing 2/3  a"
+    assert shown.text() == "local: installing 2/3"
     on_disk[0] = 99
-    assert shown.text() == "local: installing 3/3  a"
+    assert shown.text() == "local: installing 3/3"
+
+
+def test_pips_output_says_which_package_is_in_work() -> None:
+    on_disk = [10]
+    shown = InstallProgress("local", lambda: on_disk[0])
+    shown.feed("Collecting ray==2.60.0 (from -r local.txt (line 2))")
+    shown.feed("  Downloading ray-2.60.0-py3-none-any.whl (75.6 MB)")
+    assert shown.text() == "local: fetching  ray"
+    shown.feed("Installing collected packages: click, ray")
+    on_disk[0] = 11
+    assert shown.text() == "local: installing 1/2"
 
 
 class Terminal(io.StringIO):

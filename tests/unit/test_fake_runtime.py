@@ -66,7 +66,9 @@ def test_a_failure_at_the_first_up_leaves_nothing_up() -> None:
     assert runtime.up(SPEC).healthy, "the failure is for one start only"
 
 
-def test_a_failure_while_up_repairs_leaves_what_ran_before(runtime: FakeRuntime) -> None:
+def test_a_failure_while_up_repairs_leaves_what_ran_before_and_what_is_healthy_by_then(
+    runtime: FakeRuntime,
+) -> None:
     before = {s.service: s.pid for s in runtime.status().services}
     runtime.kill("ray-worker-1")
     runtime.die(JUPYTER)
@@ -74,10 +76,11 @@ def test_a_failure_while_up_repairs_leaves_what_ran_before(runtime: FakeRuntime)
     with pytest.raises(KeyboardInterrupt):
         runtime.up(SPEC)
     after = {s.service: s.pid for s in runtime.status().services}
-    assert {name: pid for name, pid in after.items() if pid} == {
+    assert {name: after[name] for name in (STORE, HEAD, WORKER)} == {
         name: before[name] for name in (STORE, HEAD, WORKER)
     }
-    assert state(runtime, "ray-worker-1") is State.EXITED, "this up had started it"
+    assert state(runtime, "ray-worker-1") is State.HEALTHY
+    assert state(runtime, JUPYTER) is State.EXITED
 
 
 def test_a_slow_service_is_starting_for_as_many_polls_as_asked(runtime: FakeRuntime) -> None:

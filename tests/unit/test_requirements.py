@@ -25,7 +25,7 @@ def pins(group: str) -> set[str]:
     return set((REQUIREMENTS / f"{group}.txt").read_text().splitlines())
 
 
-@pytest.mark.parametrize("group", environment.BUILDS_ON)
+@pytest.mark.parametrize("group", ["installer", *environment.BUILDS_ON])
 def test_every_requirement_is_pinned_for_every_python(group: str) -> None:
     text = (REQUIREMENTS / f"{group}.txt").read_text()
     assert set(wanted(group)) <= set(pinned(text))

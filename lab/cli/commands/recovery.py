@@ -149,7 +149,9 @@ def heal(app: App) -> None:
     """
     lab = app.open().lab
     done = app.core.heal(
-        lab, lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {text.clock(entry.at)}")
+        lab,
+        lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {text.clock(entry.at)}"),
+        ProgressLines(app.out).progress,
     )
     if app.out.json_wanted:
         app.out.document({"healed": [documents.healed(item) for item in done]})
@@ -186,10 +188,10 @@ def _not_waited(app: App, outcome: Outcome) -> None:
     app.out.note("what became of the job: labctl jobs")
 
 
-def _finish(app: App, document: Mapping[str, Any], *, compact: bool = False) -> None:
+def _finish(app: App, document: Mapping[str, Any]) -> None:
     """Print the receipt, and exit with 10 unless it says what should have happened."""
     if app.out.json_wanted:
-        app.out.document(document, compact=compact)
+        app.out.document(document)
     else:
         receipt.show(app.out, document)
     _judge(app, document)
@@ -266,7 +268,9 @@ def _told(app: App, lab: Lab, result: DemoResult, down: bool) -> None:
             {"demo": {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}},
             compact=True,
         )
-        _finish(app, document, compact=True)
+        app.out.document(document, compact=True)
+        _judge(app, document)
+        _uncompared(app, result.problem)
         return
     receipt.show(app.out, document)
     if comparison is not None:
@@ -294,6 +298,14 @@ def _told(app: App, lab: Lab, result: DemoResult, down: bool) -> None:
             ),
         )
     _judge(app, document)
+    _uncompared(app, result.problem)
+
+
+def _uncompared(app: App, problem: LabError | None) -> None:
+    """Exit with the error of a control run that failed: what was asked for is not all there."""
+    if problem is not None:
+        app.out.complain(problem, document=False)
+        raise click.exceptions.Exit(problem.exit_code)
 
 
 def dashboard(lab: Lab) -> str:

@@ -1,7 +1,5 @@
 """`ray start --head` with its state in a Redis whose password is in a file, and on no command line.
 
-    python -m raylab_probe.external ray start --head ...
-
 RAY_REDIS_ADDRESS says where Redis is, PASSWORD_FILE where its password. Ray takes the password as an option
 and hands it to its processes as one, where every user of the machine can read it; here its control store (ray
 2.60, `ray._private.services.start_gcs_server`) gets it by its environment. Nobody else needs it.
@@ -10,7 +8,6 @@ and hands it to its processes as one, where every user of the machine can read i
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,15 +64,3 @@ def prepare(argv: list[str], services: Any, environment: Mapping[str, str] = os.
     hide(services, secret)
     forget_workers(services)
     return [*argv, f"--redis-password={secret}"]
-
-
-def main() -> None:
-    from ray._private import services
-    from ray.scripts import scripts
-
-    sys.argv = prepare(sys.argv[1:], services)
-    scripts.main()
-
-
-if __name__ == "__main__":
-    main()

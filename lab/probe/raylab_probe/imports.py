@@ -35,15 +35,26 @@ def _change_after(loader: Any, change: Callable[[ModuleType], None]) -> None:
 
     def load_and_change(module: ModuleType) -> None:
         load(module)
-        try:
-            change(module)
-        except Exception as error:
-            print(f"raylab: {module.__name__} is left as it is: {error!r}", file=sys.stderr)
+        _change(module, change)
 
     loader.exec_module = load_and_change
 
 
+def _change(module: ModuleType, change: Callable[[ModuleType], None]) -> None:
+    try:
+        change(module)
+    except Exception as error:
+        print(f"raylab: {module.__name__} is left as it is: {error!r}", file=sys.stderr)
+
+
 def after_import(changes: Mapping[str, Callable[[ModuleType], None]]) -> None:
-    """Change these modules in this process: module -> what does it; once is enough."""
-    if not any(isinstance(finder, AfterImport) and finder.changes is changes for finder in sys.meta_path):
-        sys.meta_path.insert(0, AfterImport(changes))
+    """Change these modules in this process: module -> what does it; once is enough.
+
+    Those that are imported already, as in a fork of a process that imported them ahead, are changed at once.
+    """
+    if any(isinstance(finder, AfterImport) and finder.changes is changes for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, AfterImport(changes))
+    for name, change in changes.items():
+        if name in sys.modules:
+            _change(sys.modules[name], change)

@@ -26,6 +26,9 @@ NAME_VARIABLE = "RAYLAB_SERVICE_NAME"
 MARK_VARIABLE = "RAYLAB_SERVICE"
 """Which lab's service it is; set where nodes of several labs share a machine."""
 
+FORK = "fork:"
+"""What a launcher of raylab_forks is called, before the process id of what it stands for."""
+
 NOT_A_RANK = 3
 NOT_SENT = 4
 
@@ -66,7 +69,7 @@ def problem(pid: int, environment: Mapping[str, str] = os.environ) -> str:
         title = " ".join(process.cmdline()).strip()
         if not title.startswith(TITLE):
             return f"process {pid} is no rank of Ray Train: {title[:60] or 'it has no title'}"
-        theirs = _marks([process, *process.parents()])
+        theirs = _marks(_origin(process))
     except psutil.NoSuchProcess:
         return f"there is no process {pid}"
     except psutil.Error as error:
@@ -76,6 +79,18 @@ def problem(pid: int, environment: Mapping[str, str] = os.environ) -> str:
         if ours and theirs.get(name, "") != ours:
             return f"process {pid} is a rank on {theirs.get(NAME_VARIABLE) or 'no node'}, not on this one"
     return "" if environment.get(NAME_VARIABLE) else "this is not the environment of a node"
+
+
+def _origin(process: Any) -> list[Any]:
+    """A process and those it comes from, the nearest first.
+
+    One that a fork server has made comes from the launcher that stands for it, which is called by its id.
+    """
+    import psutil
+
+    name = f"{FORK}{process.pid}"
+    launcher = next((each for each in psutil.process_iter(["name"]) if each.info["name"] == name), None)
+    return [launcher, *launcher.parents()] if launcher else [process, *process.parents()]
 
 
 def _marks(chain: Sequence[Any]) -> dict[str, str]:

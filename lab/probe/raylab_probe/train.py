@@ -32,7 +32,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -49,7 +49,6 @@ from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUt
 from raylab_probe.armed import Armed
 from raylab_probe.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_probe.versions import environment
-from raylab_probe.warm import argument
 
 FLUSH_SECONDS = 2.0
 """How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
@@ -212,6 +211,16 @@ def launched_at() -> float | None:
     """When Ray began to start this process (seconds since the epoch); None where it does not say so."""
     milliseconds = argument("--worker-launch-time-ms", sys.argv)
     return int(milliseconds) / 1000 if milliseconds.isdigit() else None
+
+
+def argument(name: str, argv: Sequence[str]) -> str:
+    """The value of Ray's argument `--name=value` or `--name value` of this worker process, or nothing."""
+    for position, word in enumerate(argv):
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+        if word == name and position + 1 < len(argv):
+            return argv[position + 1]
+    return ""
 
 
 def watch_start(runner: Any, record: Callable[..., None]) -> None:

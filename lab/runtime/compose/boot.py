@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import EngineError, LabError, PortTakenError, ServiceError, SetupError, WaitTimeoutError
-from lab.home import write_private
+from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime import ports
-from lab.runtime.base import OnProgress
+from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
+from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
 from lab.runtime.compose.holdings import by_service, check_volumes
 from lab.runtime.compose.project import PORT_OF, SETUP
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
+from lab.runtime.compose.written import Written
 from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import last_lines, listing, ray_gave_up
+from lab.runtime.lastlines import listing
+from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -36,17 +38,15 @@ from lab.topology import (
 )
 
 START_SECONDS = 180.0
-"""Deadline for one service to become healthy. Measured on 2 busy cores: head 20 s, worker 12 s."""
+"""Deadline for one service to become healthy, each time that it is started. Measured on 2 busy cores: head
+20 s, worker 12 s."""
+
+LONGEST_SECONDS = TRIES * START_SECONDS
+"""Until a node has been given up for good."""
 
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
-"""Workers that start at the same time: a raylet that has not joined after 30 s ends (Ray 2.60, node.py)."""
-
-KEPT_LINES = 100_000
-"""How much of the log of a service that did not start is kept in a file."""
-
-LAST_LINES = 12
-"""How much of a log an error shows."""
+"""Workers that start at the same time: one that does not join in time ends, see lab.runtime.tries."""
 
 GIVE_UP_RESTARTS = 2
 """A service that was started again so often while it should become healthy will not."""
@@ -76,12 +76,18 @@ class Boot:
         """Services that this call started, in order."""
         self._healthy: set[str] = set()
         """Of these, those that have become healthy."""
-        self._again: set[str] = set()
-        """Nodes that were started a second time."""
+        self._tries: dict[str, int] = {}
+        """How often each service was started."""
+        self._written = Written(engine, target.env_file.parent / FAILED)
+        self._deadlines: dict[str, float] = {}
+        self._acts = Acts(engine, clock, sleep)
         self._before: dict[str, Container] = {}
 
     def all(self, services: Sequence[str], todo: Collection[str], on_progress: OnProgress) -> None:
         """Make every container, start those of `todo`; on any failure stop what this call started.
+
+        In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
+        ran before, and was started afresh.
 
         Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
         """
@@ -131,54 +137,70 @@ class Boot:
         if service not in self._started:
             self._started.append(service)
         self._healthy.discard(service)
+        self._tries[service] = self._tries.get(service, 0) + 1
         try:
             if found.alive:
-                self._engine.act("kill", [found.id], gone=True)
+                self._acts.kill(found, gone=True)
             if found.cut:
                 network.reconnect(self._engine, found, self._engine.networks(self._target.project))
             self._engine.act("start", [found.id], grace=START_SECONDS - ACT_SECONDS)
         except EngineError as error:
             raise self._not_started(service, error) from error
+        self._deadlines[service] = self._clock() + START_SECONDS
 
     def wait(self, services: Collection[str], on_progress: OnProgress, begin: float) -> None:
         """Wait until these are healthy, and notice when anything that this call started ends.
 
-        Raises WaitTimeoutError, ServiceError.
+        A node that Ray gave up is started again, TRIES times in all, and has START_SECONDS each time. Raises
+        WaitTimeoutError, ServiceError.
         """
         waiting = [name for name in services if name not in self._healthy]
-        deadline = self._clock() + START_SECONDS
+        for name in waiting:  # what is waited for behind others has its time all the same
+            self._deadlines[name] = self._clock() + START_SECONDS
         while waiting:
             containers = self._containers()
             started = dict.fromkeys([*waiting, *self._started])
             for name in started:
+                if name in containers:
+                    self._written.began(containers[name])
                 if self._gave_up(name, containers.get(name)):
-                    self._again.add(name)
-                    self.start(name)
-                    detail = "started again: the machine was too busy"
+                    detail = again(name, self._tries.get(name, 1) + 1)
                     on_progress(Progress(name, State.STARTING, detail, self._clock() - begin))
+                    self.start(name)
                     containers = self._containers()
                 self._check_alive(name, containers.get(name))
-            nodes, problem = nodes_or_problem(self._target.view)
-            details = {}
-            for name in started:
-                if name == SETUP or name in self._healthy:
-                    continue
-                status = service_status(self._target.view, name, containers.get(name), nodes, problem)
-                if status.state is State.HEALTHY:
-                    self._healthy.add(name)
-                    on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
-                else:
-                    details[name] = f"{name} is {status.state.value}: {status.detail}"
+            details = self._look(started, containers, on_progress, begin)
             waiting = [name for name in waiting if name not in self._healthy]
-            if not waiting:
-                return
-            if self._clock() >= deadline:
-                late = containers[waiting[0]]
-                raise WaitTimeoutError(
-                    f"{details[waiting[0]]}, after {START_SECONDS:g} s. {listing(self._lines(late))}",
-                    self._keep_log(waiting[0], late),
-                )
-            self._sleep(POLL_SECONDS)
+            for name in waiting:
+                if self._clock() >= self._deadlines[name]:
+                    late = containers[name]
+                    raise WaitTimeoutError(
+                        f"{details[name]}, after {START_SECONDS:g} s. {listing(self._written.lines(late))}",
+                        self._written.keep(late),
+                    )
+            if waiting:
+                self._sleep(POLL_SECONDS)
+
+    def _look(
+        self,
+        services: Collection[str],
+        containers: Mapping[str, Container],
+        on_progress: OnProgress,
+        begin: float,
+    ) -> dict[str, str]:
+        """Note which of these have become healthy; what is missing of the others, in words."""
+        nodes, problem = nodes_or_problem(self._target.view)
+        details = {}
+        for name in services:
+            if name == SETUP or name in self._healthy:
+                continue
+            status = service_status(self._target.view, name, containers.get(name), nodes, problem)
+            if status.state is State.HEALTHY:
+                self._healthy.add(name)
+                on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
+            else:
+                details[name] = f"{name} is {status.state.value}: {status.detail}"
+        return details
 
     def _set_up(self, again: bool) -> None:
         """Run the one-shot service that prepares the store, unless it has succeeded in this store's life."""
@@ -193,8 +215,8 @@ class Boot:
                 break
             if self._clock() >= deadline:
                 raise WaitTimeoutError(
-                    f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._lines(found))}",
-                    self._keep_log(STORE, self._containers()[STORE]),
+                    f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._written.lines(found))}",
+                    self._written.keep(self._containers()[STORE]),
                 )
             self._sleep(POLL_SECONDS)
         if found.exit_code:
@@ -202,10 +224,12 @@ class Boot:
         self._started.remove(SETUP)
 
     def _gave_up(self, service: str, container: Container | None) -> bool:
-        """Whether a node ended because Ray did not wait long enough for it, for the first time."""
-        if container is None or container.state != "exited" or service in self._again:
+        """Whether a node ended because Ray did not wait long enough for it, and has a try left."""
+        if container is None or container.state != "exited" or not is_node(service):
             return False
-        return is_node(service) and ray_gave_up(self._lines(container))
+        if self._tries.get(service, 1) >= TRIES:
+            return False
+        return ray_gave_up(self._written.own_lines(container))
 
     def _check_alive(self, service: str, container: Container | None) -> None:
         if container is None:
@@ -216,7 +240,7 @@ class Boot:
             raise self._failed(service, container)
 
     def _failed(self, service: str, container: Container) -> ServiceError:
-        lines = self._lines(container)
+        lines = self._written.lines(container)
         text = "\n".join(lines)
         what = f"{service} failed: {ended(container)}"
         if "No space left on device" in text:
@@ -224,7 +248,7 @@ class Boot:
         elif container.out_of_memory:
             hint = "raise LAB_NODE_MEMORY (such as 6g), then `labctl up`"
         else:
-            hint = self._keep_log(service, container)
+            hint = self._written.keep(container)
         return ServiceError(f"{what}. {listing(lines)}", hint)
 
     def _not_started(self, service: str, error: EngineError) -> LabError:
@@ -238,31 +262,26 @@ class Boot:
             "end that, or `labctl down` and `labctl up` to choose another port",
         )
 
-    def _lines(self, container: Container) -> tuple[str, ...]:
-        text = self._engine.last_lines(container.id, 5 * LAST_LINES, container.started_at)
-        return last_lines(text, LAST_LINES)
-
-    def _keep_log(self, service: str, container: Container) -> str:
-        """Copy what a container wrote, whose own log goes when this start is taken back; says where it is."""
-        path = self._target.env_file.parent / FAILED / f"{service}.log"
-        try:
-            write_private(path, self._engine.last_lines(container.id, KEPT_LINES, container.started_at))
-        except SetupError as error:
-            return f"its whole log is lost ({error.message})"
-        return f"the whole log of {service}: {path}"
-
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))
 
     def _take_back(self) -> None:
-        """Kill what this call started; remove the containers that were not there before."""
+        """Kill what this call started; remove the containers that were not there before.
+
+        But for what stays in a lab that was up: see `all`.
+        """
         with contextlib.suppress(LabError):
             containers = self._containers()
+            ran = {name for name, container in self._before.items() if container.alive}
+            stays: set[str] = set()
+            if ran:
+                self._look(self._started, containers, ignore_progress, self._clock())
+                stays = (ran | self._healthy) & set(self._started)
             found = [containers[name] for name in reversed(self._started) if name in containers]
-            alive = [container.id for container in found if container.alive]
+            alive = [c.id for c in found if c.alive and c.service not in stays]
             if alive:
                 with contextlib.suppress(EngineError):
                     self._engine.act("kill", alive, gone=True)
-            made = [c.id for name, c in containers.items() if name not in self._before]
+            made = [c.id for name, c in containers.items() if name not in self._before and name not in stays]
             if made:
                 self._engine.act("rm", made, "--force", gone=True)

@@ -23,7 +23,8 @@ from lab.errors import (
 from lab.home import home, lock, make_private
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
-from lab.runtime.compose.boot import START_SECONDS, Boot, Target
+from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
+from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import Container, Engine
 from lab.runtime.compose.holdings import Holdings
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
@@ -47,7 +48,7 @@ from lab.topology import (
     is_node,
 )
 
-LOCK_PATIENCE_SECONDS = START_SECONDS
+LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
 
 
 FindImages = Callable[[LabSpec, Mapping[str, str]], ResolvedImages]
@@ -107,6 +108,7 @@ class ComposeRuntime(Runtime):
         self._project = project.project_name(lab)
         self._abilities: Mapping[Feature, str] | None = None
         self._holdings = Holdings(self._engine, self._project, self._folder, clock)
+        self._acts = Acts(self._engine, clock, sleep)
 
     # The whole lab
 
@@ -285,22 +287,21 @@ class ComposeRuntime(Runtime):
 
     def kill(self, service: str) -> None:
         """See Runtime.kill."""
-        self._engine.act("kill", [self._running(service).id])
+        self._acts.kill(self._running(service))
 
     def stop(self, service: str, *, timeout: float = 10.0) -> None:
         """See Runtime.stop."""
         container = self._running(service)
         if container.state == "paused":  # what is frozen cannot end when asked
-            self._engine.act("kill", [container.id])
+            self._acts.kill(container)
         else:
-            grace = max(0, round(timeout))
-            self._engine.act("stop", [container.id], f"--time={grace}", grace=grace)
+            self._acts.stop(container, max(0, round(timeout)))
 
     def pause(self, service: str) -> None:
         """See Runtime.pause."""
         container = self._running(service)
         if container.state != "paused":
-            self._engine.act("pause", [container.id])
+            self._acts.pause(container)
 
     def resume(self, service: str) -> None:
         """See Runtime.resume."""
@@ -308,7 +309,7 @@ class ComposeRuntime(Runtime):
         self._known(current, service)
         container = containers.get(service)
         if container is not None and container.state == "paused":
-            self._engine.act("unpause", [container.id])
+            self._acts.unpause(container)
 
     def crash(self, service: str) -> None:
         """See Runtime.crash: the engine starts the container again. `start` ends that for a node."""

@@ -43,6 +43,7 @@ class FakeRuntime(Runtime):
         """See Runtime.up."""
         self._note("up")
         lab = self.host.labs.get(self.lab)
+        repair = lab is not None and lab.up
         if lab is not None and lab.up and _settings(lab.spec) != _settings(spec):
             raise RefusedError(
                 f"lab {self.lab} is up with other settings", "keep them, or `labctl down` first"
@@ -62,7 +63,8 @@ class FakeRuntime(Runtime):
                     self._await(lab, service, on_progress, begin)
         except BaseException:
             for service in started:
-                lab.end(service, "stopped because `up` failed", goodbye=True)
+                if not (repair and lab.state(service) is State.HEALTHY):
+                    lab.end(service, "stopped because `up` failed", goodbye=True)
             if not lab.up:
                 del self.host.labs[self.lab]
             raise

@@ -10,15 +10,20 @@ from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.home import make_private, write_private
 from lab.runtime.base import OnProgress
 from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import listing, ray_gave_up
-from lab.runtime.local import causes, output, processes, readiness, services, state, temporary
+from lab.runtime.lastlines import listing
+from lab.runtime.local import causes, forks, output, processes, readiness, services, state, temporary
 from lab.runtime.local.processes import Identity
-from lab.runtime.local.services import Plan
+from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
+from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import HEAD, REDIS, Progress, State, is_node
 
 START_SECONDS = 120.0
-"""Deadline for one service to become healthy. Measured on 2 cores: head 8 s, worker 5 s, JupyterLab 4 s."""
+"""Deadline for one service to become healthy, each time that it is started. Measured on 2 cores: head 8 s,
+worker 5 s, JupyterLab 4 s."""
+
+LONGEST_SECONDS = TRIES * START_SECONDS
+"""Until a node has been given up for good."""
 
 POLL_SECONDS = 0.1
 PORTS_SECONDS = 5.0
@@ -37,16 +42,23 @@ class Boot:
         self._clock, self._sleep = clock, sleep
         self._log_began: dict[str, int] = {}
         """Service -> size of its log when it was started: what is older is another process's."""
+        self._first_began: dict[str, int] = {}
+        """The same of the first time that this call started it."""
 
     def all(self, current: LabState, todo: tuple[str, ...], on_progress: OnProgress) -> None:
         """Start the services `todo`, in this order; on any failure stop what this call started.
+
+        In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
+        ran before, and was started afresh.
 
         Raises ServiceError, PortTakenError, WaitTimeoutError, StoreError, SetupError.
         """
         begin = self._clock()
         started: list[str] = []
         fresh = not current.leaders
+        ran = {name for name in todo if name in current.leaders and processes.find(current.leaders[name])}
         if fresh:
+            forks.end(self._layout)
             shutil.rmtree(self._layout.redis, ignore_errors=True)
         if HEAD in todo and (fresh or not self._plan.spec.gcs_ft):  # with Redis the workers live on in it
             temporary.remove(self._layout.ray_temporary)
@@ -57,8 +69,12 @@ class Boot:
             temporary.make(self._layout.ray_temporary)
             if self._plan.prometheus:
                 write_private(self._layout.folder / "prometheus.yml", services.prometheus_config(self._plan))
+            if any(map(is_node, todo)):
+                current = self.serve_forks(current, started)
             waiting: list[str] = []
             for name in todo:
+                if is_node(name):
+                    self._await_forks(current, on_progress, begin)
                 processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
                 started.append(name)
                 current = self.spawn(current, name)
@@ -75,8 +91,28 @@ class Boot:
             self._set_up_store()
         except BaseException:
             with held_back():
-                self._take_back(current, started)
+                kept = (
+                    set() if fresh else {name for name in started if self._stays(current, name, name in ran)}
+                )
+                self._take_back(current, [name for name in started if name not in kept])
             raise
+
+    def serve_forks(self, current: LabState, started: list[str]) -> LabState:
+        """Start the lab's fork server, unless it runs; `started` is told. Raises ServiceError, SetupError."""
+        if not self._plan.forked or forks.runs(current):
+            return current
+        temporary.make(self._layout.forks)
+        started.append(FORKS)
+        return self.spawn(current, FORKS)
+
+    def _await_forks(self, current: LabState, on_progress: OnProgress, begin: float) -> None:
+        """Wait until the fork server serves. Where it does not, nodes start in the ordinary way."""
+        identity = current.leaders.get(FORKS)
+        if not self._plan.forked or identity is None:
+            return
+        if not forks.wait_until_ready(self._layout, identity, self._clock, self._sleep):
+            detail = f"does not serve, processes start slowly; see {self._layout.log(FORKS)}"
+            on_progress(Progress(FORKS, State.EXITED, detail, self._clock() - begin))
 
     def spawn(self, current: LabState, service: str) -> LabState:
         """Start one process and write its identity down, with interrupts held back in between.
@@ -86,6 +122,7 @@ class Boot:
         command = self._plan.command(service)
         log = self._layout.log(service)
         self._log_began[service] = output.size(log)
+        self._first_began.setdefault(service, self._log_began[service])
         with held_back():
             try:
                 identity = processes.spawn(command.argv, command.environment, log, command.cwd)
@@ -103,16 +140,20 @@ class Boot:
         begin: float,
         others: Mapping[str, Identity] = NOBODY,
     ) -> LabState:
-        """`wait` for a node that was spawned. One that Ray did not wait long enough for is spawned again."""
-        try:
-            self.wait(node, current.leaders[node], on_progress, begin, others)
-        except ServiceError:
-            if not ray_gave_up(self._last_lines(node)):
-                raise
-            detail = "started again: the machine was too busy"
-            on_progress(Progress(node, State.STARTING, detail, self._clock() - begin))
+        """`wait` for a node that was spawned. One that Ray gave up is spawned again, TRIES times in all.
+
+        Each time it has START_SECONDS. Raises what `wait` raises.
+        """
+        for number in range(2, TRIES + 2):
+            try:
+                self.wait(node, current.leaders[node], on_progress, begin, others)
+            except ServiceError:
+                if number > TRIES or not ray_gave_up(self._own_lines(node)):
+                    raise
+            else:
+                break
+            on_progress(Progress(node, State.STARTING, again(node, number), self._clock() - begin))
             current = self.spawn(current, node)
-            self.wait(node, current.leaders[node], on_progress, begin, others)
         return current
 
     def wait(
@@ -167,15 +208,34 @@ class Boot:
             log = self._layout.log(service)
             raise causes.ended(service, code, self._last_lines(service), log, self._plan.ports)
 
-    def _last_lines(self, service: str) -> tuple[str, ...]:
+    def _own_lines(self, service: str) -> tuple[str, ...]:
+        """The last that the service wrote since it was started for the last time."""
         return output.last_lines(self._layout.log(service), LAST_LINES, since=self._log_began.get(service, 0))
+
+    def _last_lines(self, service: str) -> tuple[str, ...]:
+        """The same; of one that has written nothing yet, what it wrote when this call started it before."""
+        first = self._first_began.get(service, 0)
+        return self._own_lines(service) or output.last_lines(
+            self._layout.log(service), LAST_LINES, since=first
+        )
 
     def _set_up_store(self) -> None:
         from lab.objectstore import setup
 
         setup.run(self._plan.url("s3"), self._plan.secrets.root, self._plan.secrets.store)
 
+    def _stays(self, current: LabState, service: str, ran: bool) -> bool:
+        """Whether a service is left as it is although the repair that started it has failed."""
+        identity = current.leaders.get(service)
+        if identity is None or processes.find(identity) is None:
+            return False
+        return (
+            ran or service == FORKS or readiness.probe(self._plan, service, after=identity.spawned_at).ready
+        )
+
     def _take_back(self, current: LabState, started: list[str]) -> None:
+        if FORKS in started:
+            forks.end(self._layout)
         for name in reversed(started):
             processes.end(current.leaders.get(name), self._layout.mark(name), grace=0)
             current = current.without_leader(name)

@@ -3,7 +3,8 @@
 A process id alone names nothing: ids are used again. A process is known here by its id *and* its start time,
 on a clock that nobody sets: when the time of day is corrected, a running lab stays known.
 The processes of a service are found by three marks, because Ray moves its own about: the session of the
-leader, descent from it, and an environment variable that every service is started with.
+leader, descent from it, and an environment variable that every service is started with. What a fork server
+has made has none of them; a small process stands for it that has, and bears its id in its name.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ from lab import command
 
 MARK = "RAYLAB_SERVICE"
 """Environment variable of every process of a lab: `<folder of the lab>:<service>`."""
+
+FORK_SERVER_OF = "RAYLAB_FORK_SERVER_OF"
+"""Environment variable of a lab's fork server and, as /proc shows it, of its forks: the lab's folder."""
+
+FORK = "fork:"
+"""What a process is called that stands for a fork (raylab_forks.launcher), before the fork's process id."""
 
 START_TOLERANCE_SECONDS = 0.05
 """Start times are kept in clock ticks of 10 ms."""
@@ -125,7 +132,7 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
     own, me = os.getuid(), os.getpid()
     living: dict[int, psutil.Process] = {}
     children: dict[int, list[int]] = {}
-    for process in psutil.process_iter(["ppid", "status", "uids"]):
+    for process in psutil.process_iter(["ppid", "status", "uids", "name"]):
         info = process.info
         uids = info["uids"]
         if uids is None or uids.real != own or info["status"] == psutil.STATUS_ZOMBIE or process.pid == me:
@@ -135,12 +142,22 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
     session = _session_since(leader) if leader else None
     found = [pid for pid, process in living.items() if _belongs(process, session, mark)]
     for pid in found:  # grows while it is walked: descendants of descendants
-        found += [
-            child
-            for child in children.get(pid, ())
-            if child not in found and _mark(living[child]) in ("", mark)
-        ]
+        descended = [child for child in children.get(pid, ()) if _mark(living[child]) in ("", mark)]
+        found += [each for each in (*descended, *_fork_of(living[pid], living)) if each not in found]
     return [living[pid] for pid in found]
+
+
+def _fork_of(process: psutil.Process, living: Mapping[int, psutil.Process]) -> tuple[int, ...]:
+    """The process that this one stands for, if it stands for a fork that lives."""
+    name = str(process.info["name"] or "")
+    pid = int(name[len(FORK) :]) if name.startswith(FORK) and name[len(FORK) :].isdecimal() else 0
+    if pid not in living:
+        return ()
+    try:  # whoever has that id now and is older is somebody else
+        younger = start_time(pid) >= start_time(process.pid) - START_TOLERANCE_SECONDS
+    except psutil.Error:
+        return ()
+    return (pid,) if younger else ()
 
 
 def _session_since(leader: Identity) -> Identity | None:
@@ -167,10 +184,10 @@ def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bo
     return False
 
 
-def _mark(process: psutil.Process) -> str:
+def _mark(process: psutil.Process, variable: str = MARK) -> str:
     """The mark that a process carries; empty when it carries none, or hides its environment."""
     with contextlib.suppress(psutil.Error, OSError):
-        return str(process.environ().get(MARK, ""))
+        return str(process.environ().get(variable, ""))
     return ""
 
 
@@ -225,6 +242,15 @@ def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
 
 
+def forks_of(folder: Path) -> list[psutil.Process]:
+    """The fork server of the lab with this folder, and its forks."""
+    return [
+        process
+        for process in psutil.process_iter(["status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and _mark(process, FORK_SERVER_OF) == str(folder)
+    ]
+
+
 def end(leader: Identity | None, mark: str, *, grace: float) -> int:
     """End a service: SIGTERM to its leader and `grace` seconds, then SIGKILL to whatever is left.
 
@@ -237,16 +263,22 @@ def end(leader: Identity | None, mark: str, *, grace: float) -> int:
         send([first] if first else found, signal.SIGTERM)
         send([process for process in found if frozen([process])], signal.SIGCONT)
         _wait(found, grace)
+    killed = kill_all(lambda: members(leader, mark))
+    if leader is not None:
+        find(leader)  # reaps it when we are its parent
+    return killed
+
+
+def kill_all(look: Callable[[], Sequence[psutil.Process]]) -> int:
+    """Kill what `look` finds until it finds nothing more; returns how many that were."""
     killed = 0
     for _ in range(KILL_ROUNDS):  # killing a parent can reveal a child that was just being made
-        found = members(leader, mark)
+        found = look()
         if not found:
             break
         send(found, signal.SIGKILL)
         killed += len(found)
         _wait(found, KILL_SECONDS)
-    if leader is not None:
-        find(leader)  # reaps it when we are its parent
     return killed
 
 

@@ -12,15 +12,16 @@ from lab.errors import ServiceError, UnsupportedError
 from lab.home import lock
 from lab.runtime import kept, ports
 from lab.runtime.local import processes, state
-from lab.runtime.local.services import Layout
+from lab.runtime.local.services import FORKS, Layout
 from lab.runtime.local.state import LabState
 from lab.secrets import load_or_make
 from lab.topology import DEFAULT_LAB, LabSpec
 
 
 def anything_alive(current: LabState) -> bool:
-    """Whether a process of this state runs."""
-    return not current.stale and any(processes.find(identity) for identity in current.leaders.values())
+    """Whether a service of this state runs; a fork server alone is none."""
+    leaders = (identity for name, identity in current.leaders.items() if name != FORKS)
+    return not current.stale and any(processes.find(identity) for identity in leaders)
 
 
 def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:

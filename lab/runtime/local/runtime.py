@@ -31,8 +31,8 @@ from lab.home import home, lock, make_private
 from lab.runtime import ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.kept import COMPOSE_FILE
-from lab.runtime.local import output, processes, readiness, reserve, services, state, temporary
-from lab.runtime.local.boot import START_SECONDS, Boot
+from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
+from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
 from lab.runtime.settled import settled
@@ -57,7 +57,7 @@ from lab.topology import (
 STOP_SECONDS = 5.0
 """Grace of a service at `down`."""
 
-LOCK_PATIENCE_SECONDS = START_SECONDS
+LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
 """How long to wait for another labctl that starts a service of this lab or chooses ports for another."""
 
 NODE_MEMORY_SHARE = 0.8
@@ -140,6 +140,7 @@ class LocalRuntime(Runtime):
             except ServiceError:
                 current = None
             leaders = dict(current.leaders) if current else {}
+            leaders.pop(services.FORKS, None)
             names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, METRICS, *self._marked()}
             # Clients first, then the nodes that depend on the head, then the head, the store last.
             order = sorted(
@@ -156,6 +157,7 @@ class LocalRuntime(Runtime):
                 processes.end(leaders.get(name), self._layout.mark(name), grace=grace)
                 stopped.append(name)
                 on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
+            forks.end(self._layout)
             temporary.remove(self._layout.ray_temporary)
             shutil.rmtree(self._layout.redis, ignore_errors=True)
             (self._folder / state.FILE).unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from lab import knobs
 from lab.callbacks import VARIABLE as CALLBACKS_VARIABLE
 from lab.callbacks import callbacks
 from lab.home import HOME_VARIABLE, data_folder
-from lab.runtime.local.processes import MARK
+from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK, USUAL
 from lab.secrets import (
     JUPYTER_FILE,
@@ -52,6 +52,11 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
 of the host's memory, would be counted once per node."""
+
+FORKS = "fork-server"
+"""What the fork server is called in the state and the logs: no service, since nobody uses it from outside."""
+
+LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
@@ -100,6 +105,11 @@ class Layout:
     def objects(self, store: str) -> Path:
         """What the object store keeps; each kind of server has its own format, so its own folder."""
         return self.folder / "objects" / store
+
+    @property
+    def forks(self) -> Path:
+        """Where the fork server listens; short, as Ray's folder is, and not a part of it."""
+        return self.ray_temporary.with_name(f"{self.ray_temporary.name}-forks")
 
     @property
     def redis(self) -> Path:
@@ -154,6 +164,11 @@ class Plan:
         redis = (REDIS,) if self.spec.gcs_ft else ()
         return (STORE, *charts, JUPYTER, *redis, HEAD, *self.spec.worker_services)
 
+    @property
+    def forked(self) -> bool:
+        """Whether Ray's processes are forked from a server: on Linux, unless Ray is to be as it comes."""
+        return sys.platform == "linux" and not self.spec.stock_ray
+
     def url(self, port: str, scheme: str = "http") -> str:
         """The loopback URL of a named port."""
         return f"{scheme}://{LOOPBACK}:{self.ports[port]}"
@@ -161,6 +176,9 @@ class Plan:
     def command(self, service: str) -> Command:
         """How to start `service`."""
         environment = {**self._base(), MARK: self.layout.mark(service)}
+        argv: tuple[str, ...]
+        if service == FORKS:
+            return self._fork_server()
         if service == STORE:
             return self._store(environment)
         if service == PROMETHEUS:
@@ -175,7 +193,20 @@ class Plan:
             environment.update(self._jupyter_environment())
             return Command(self._jupyter_argv(), environment, ROOT / "workspace")
         environment.update(self._node_environment(service))
-        return Command(self._node_argv(service), environment, self.layout.folder)
+        argv = self._node_argv(service)
+        if self.forked:
+            argv = (argv[0], "-I", "-S", str(LAUNCHER), str(self.layout.forks), "node", *argv)
+        return Command(argv, environment, self.layout.folder)
+
+    def _fork_server(self) -> Command:
+        """It has the environment of a node but for what tells nodes apart: its forks are given their own.
+
+        It has no MARK either, which its forks would show as theirs.
+        """
+        environment = {**self._base(), **client_environment(self), **self._node_environment("")}
+        environment[FORK_SERVER_OF] = str(self.layout.folder)
+        argv = (sys.executable, "-m", "raylab_forks.server", str(self.layout.forks))
+        return Command(argv, environment, self.layout.folder)
 
     def _base(self) -> dict[str, str]:
         kept = {
@@ -291,6 +322,9 @@ class Plan:
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "RAYLAB_SERVICE_NAME": service,
         }
+        if self.forked:
+            environment["RAYLAB_FORK_FOLDER"] = str(self.layout.forks)
+            environment["RAYLAB_FORK_LEARNT"] = str(self.layout.folder / "imports.json")
         if self.spec.gpu.shared:
             environment["RAYLAB_GPU_SHARED"] = "1"
         if self.spec.gcs_ft and service == HEAD:

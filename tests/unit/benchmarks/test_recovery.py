@@ -1,10 +1,115 @@
-"""The cases of the benchmark `recovery`, and the stages it tells."""
+"""The benchmark `recovery`: its cases, its stages, and runs on a machine that is too slow for them."""
 
 from __future__ import annotations
 
-from benchmarks.compare import Row
-from benchmarks.recovery import CASES, Recovery, possible, stage_table, stages
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks import recovery
+from benchmarks.compare import Found, LostError, Row, by_turns
+from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_table, stages
+from lab.errors import ServiceError
 from lab.receipt.breakdown import Breakdown
+
+GOOD = Breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 2.0)
+KILL, STOP, PAUSE = (Case(name, name) for name in ("kill", "stop", "pause"))
+EARLY = Case("kill early", "kill", early=True)
+
+
+class FakeLab:
+    """A lab whose cases go as a test says."""
+
+    def __init__(self, *outcomes: Breakdown | Exception) -> None:
+        self.outcomes = list(outcomes)
+        self.repairs: list[str] = []
+        self.repair_fails = 0
+        self.submitted = 0
+        self.ended: set[str] = set()
+        self.ran: list[str] = []
+        self.jobs = SimpleNamespace(get=self.get, stop=self.ended.add)
+
+    def get(self, job: str) -> Any:
+        return SimpleNamespace(final=job in self.ended)
+
+    def submit_workload(self, name: str, settings: dict[str, str]) -> Any:
+        self.submitted += 1
+        return SimpleNamespace(submission_id=f"job-{self.submitted}")
+
+    def up(self, spec: Any) -> Any:
+        self.repairs.append(spec.name)
+        if self.repair_fails:
+            self.repair_fails -= 1
+            raise ServiceError("ray-worker-0 ended while starting")
+        return SimpleNamespace(healthy=True)
+
+    def once(self, lab: Any, job: str, case: Case) -> Breakdown:
+        self.ran.append(job)
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, lab: FakeLab, *cases: Case) -> Found:
+    """One round of these cases in this lab."""
+
+    @contextlib.contextmanager
+    def own_lab(*names: object, **options: object) -> Iterator[FakeLab]:
+        yield lab
+
+    monkeypatch.setattr(recovery, "own_lab", own_lab)
+    monkeypatch.setattr(recovery, "once", lab.once)
+    monkeypatch.setattr(recovery, "whole", lambda lab: True)
+    turn = recovery.one_round(cases, "fake", OURS, {})
+    return by_turns({"recovery": {OURS: turn}}, 1, recovery.say)
+
+
+def known(found: Found) -> list[str]:
+    return [figure.partition(":")[0] for figure in found.figures]
+
+
+@pytest.mark.parametrize(
+    "error", [ServiceError("ray-worker-0 failed.\nIts last lines"), LostError("no sign of the new epoch")]
+)
+def test_a_case_that_is_lost_is_told_and_the_next_one_begins_in_a_whole_lab(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    lab = FakeLab(GOOD, error, GOOD)
+    lab.repair_fails = 1
+    found = measured(monkeypatch, lab, KILL, STOP, PAUSE)
+    assert known(found) == ["kill", "pause"]
+    assert [each["step"] for each in found.lost] == ["stop: fault to first new epoch"]
+    assert lab.repairs == ["bench-lab"] * 2
+    assert lab.submitted == 1, "its job goes on"
+
+
+def test_a_job_that_ended_with_the_case_is_submitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = FakeLab(LostError("job job-1: FAILED"), GOOD)
+    lab.ended.add("job-1")
+    assert known(measured(monkeypatch, lab, KILL, STOP)) == ["stop"]
+    assert lab.ran == ["job-1", "job-2"]
+
+
+def test_a_lab_that_cannot_be_repaired_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = FakeLab(GOOD, LostError("no sign of it"), GOOD)
+    lab.repair_fails = 100
+    found = measured(monkeypatch, lab, KILL, STOP, PAUSE)
+    assert known(found) == ["kill"]
+    assert [each["reason"] for each in found.lost] == [
+        "no sign of it",
+        "the lab could not be repaired, 3 times",
+    ]
+
+
+def test_an_early_fault_comes_to_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = FakeLab(GOOD, GOOD, GOOD)
+    measured(monkeypatch, lab, KILL, STOP, EARLY)
+    assert lab.ran == ["job-1", "job-1", "job-2"]
+    assert lab.ended == {"job-1"}
 
 
 def found(detect: float | None, first_step: float) -> Breakdown:

@@ -25,6 +25,7 @@ from lab.faults.kill import Kill
 from lab.faults.rank_kill import RankKill
 from lab.recovery import RECEIPTS_PREFIX, Moment
 from lab.recovery.control import Control
+from lab.recovery.heal import left_behind
 from lab.recovery.journal import Journal
 from lab.topology import LabSpec
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
@@ -367,6 +368,31 @@ def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: 
     result = chaos(world, steps("stop", "kill"))
 
     assert verdicts(result) == ["nothing answers", "recovered"]
+    assert Journal(world.runtime.folder()).lasting() == ()
+
+
+def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_to_heal(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Kill):
+        def inject(self, scene: Scene) -> None:
+            raise ServiceError("nothing answers")
+
+        def revert(self, scene: Scene) -> None:
+            raise ServiceError("nothing answers at all")
+
+    Training(world, epochs=LONG)
+    monkeypatch.setitem(FAULTS, "stop", Broken)
+
+    result = chaos(world, steps("stop"))
+
+    receipt = result.steps[0].receipt
+    assert receipt
+    assert receipt.problems == (
+        "the fault could not be injected: nothing answers",
+        "the fault could not be reverted: nothing answers at all",
+    )
+    assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
 
 
 def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +431,7 @@ def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: 
     assert (receipt.verdict.value, receipt.fault.reverted_at) == ("failed", None)
     assert receipt.problems == ("the fault could not be reverted: the machine is too busy",)
     assert "did not get healthy" in result.problems[0]
-    assert [entry.kind for entry in Journal(world.runtime.folder()).lasting()] == ["kill"]
+    assert [entry.kind for entry in left_behind(world.lab)] == ["kill"]
 
 
 def test_checkpoints_that_are_gone_or_changed_are_lost(world: World) -> None:

@@ -338,6 +338,8 @@ class FakeCore(Core):
     api: FakeApi = field(default_factory=FakeApi)
     fail: BaseException | None = None
     """Raised instead of injecting, demonstrating or checking."""
+    uncompared: LabError | None = None
+    """Why a demo has no control run."""
     verdict: str = "recovered"
     warnings: tuple[Check, ...] = ()
     found: tuple[Check, ...] = ()
@@ -387,9 +389,13 @@ class FakeCore(Core):
         result = receipt(self.verdict)
         return Outcome(result.fault, result if wait else None)
 
-    def heal(self, lab: Lab, on_begin: Callable[[Entry], None]) -> tuple[Healed, ...]:
+    def heal(
+        self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
+    ) -> tuple[Healed, ...]:
         for entry in self.left:
             on_begin(entry)
+            detail = "started again: the machine was too busy (try 2 of 3)"
+            on_progress(Progress(entry.target, State.STARTING, detail))
         return tuple(Healed(e.kind, e.target, e.job, e.at, self.heal_problem) for e in self.left)
 
     def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
@@ -410,9 +416,12 @@ class FakeCore(Core):
         if self.fail is not None:
             raise self.fail
         values = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
-        same = Comparison("equal", "equal", "equal", values) if request.control else None
+        compared = request.control and self.uncompared is None
+        same = Comparison("equal", "equal", "equal", values) if compared else None
         seconds = {"up": 9.25, "train and recover": 60.0}
-        return DemoResult(receipt(self.verdict), same, "job-1", "job-2", "ray-worker-0", seconds)
+        return DemoResult(
+            receipt(self.verdict), same, "job-1", "job-2", "ray-worker-0", seconds, problem=self.uncompared
+        )
 
     def checks(self, name: str, runtime: str) -> tuple[Check, ...]:
         self.requests.append((name, runtime))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lab.demo import DemoRequest
-from lab.errors import INTERRUPTED, NotFoundError, RefusedError, WaitTimeoutError
+from lab.errors import INTERRUPTED, JobError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import FAULTS
 from lab.recovery import FaultRequest
 from lab.recovery.journal import Entry
@@ -173,6 +173,17 @@ def test_demo_as_json_ends_with_the_receipt(labctl: Labctl) -> None:
     }
 
 
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_a_demo_whose_control_run_fails_shows_its_receipt_and_exits_with_the_error(
+    labctl: Labctl, arguments: list[str]
+) -> None:
+    labctl.core.uncompared = JobError("the undisturbed run job-2 ended FAILED", "labctl job logs job-2")
+    result = labctl("demo", *arguments)
+    assert result.exit_code == JobError.exit_code
+    assert "recovered" in result.stdout.lower()
+    assert "error: the undisturbed run job-2 ended FAILED" in result.stderr
+
+
 def test_demo_without_control_compares_nothing(labctl: Labctl) -> None:
     assert "weights" not in labctl.ok("demo", "--no-control")
     assert (
@@ -223,6 +234,7 @@ def test_nothing_to_heal(labctl: Labctl) -> None:
 def test_what_was_left_behind_is_undone(labctl: Labctl) -> None:
     labctl.core.left = (LEFT,)
     assert labctl.ok("heal") == "pause ray-worker-0: undone\n"
+    assert "ray-worker-0    starting  started again: the machine was too busy" in labctl("heal").stderr
     assert labctl.json("heal")["healed"] == [
         {"kind": "pause", "target": "ray-worker-0", "job": "job-1", "at": AT, "problem": None}
     ]

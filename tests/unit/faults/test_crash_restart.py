@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene
-from lab.faults.crash_restart import BACK_SECONDS, CrashRestart
+from lab.faults.crash_restart import BACK_SECONDS, STARTING_SECONDS, CrashRestart
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker
 
@@ -70,3 +70,13 @@ def test_a_node_that_never_comes_back_is_an_error() -> None:
     runtime.fail_on_start(W0, ServiceError("ended while starting"))
     with pytest.raises(ServiceError):
         fault.revert(scene)
+
+
+def test_a_node_that_is_still_starting_is_not_ended_in_the_middle_of_it() -> None:
+    runtime, fault, scene = up(FakeRuntime("raylab"))
+    fault.inject(scene)
+    runtime.slow_start(W0, 150)  # a look every half second
+    begin = runtime.clock()
+    fault.revert(scene)
+    assert BACK_SECONDS < runtime.clock() - begin < STARTING_SECONDS
+    assert runtime.host.logs["raylab", W0].count(f"{W0} started") == 2, "at `up`, and by its supervisor"

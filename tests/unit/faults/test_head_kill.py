@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.errors import EngineError, LabDownError
+from lab.errors import EngineError, LabDownError, ServiceError
 from lab.faults import Scene
 from lab.faults.head_kill import REJOIN_SECONDS, HeadKill
 from lab.runtime.base import OnProgress, ignore_progress
@@ -118,6 +118,20 @@ def test_a_frozen_worker_that_cannot_be_ended_is_told() -> None:
     runtime.fails, runtime.ends = EngineError("the engine does not answer"), False
     with pytest.raises(EngineError, match="does not answer"):
         fault(runtime).revert(Scene(runtime, HEAD))
+
+
+def test_a_worker_that_does_not_come_back_keeps_no_other_one_down() -> None:
+    runtime = lab(gcs_ft=False)
+    subject = fault(runtime)
+    subject.inject(Scene(runtime, HEAD))
+    runtime.fail_on_start(W0, ServiceError("ray-worker-0 ended while starting"))
+
+    with pytest.raises(ServiceError, match="ray-worker-0 ended"):
+        subject.revert(Scene(runtime, HEAD))
+
+    found = runtime.status().service(W1)
+    assert found is not None
+    assert found.state is State.HEALTHY
 
 
 def test_what_is_left_of_a_worker_without_its_cluster_is_left_to_its_start() -> None:

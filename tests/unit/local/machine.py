@@ -17,7 +17,7 @@ import pytest
 from lab.errors import ClusterError
 from lab.objectstore import setup
 from lab.runtime import ports
-from lab.runtime.local import processes, readiness, state
+from lab.runtime.local import forks, processes, readiness, state
 from lab.runtime.local import runtime as runtime_module
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.readiness import Readiness
@@ -68,6 +68,12 @@ class Machine:
     """Port -> process ids, where they can be seen."""
     programs: set[str] = field(default_factory=set)
     """What is on PATH."""
+    fork_server: FakeProcess | None = None
+    """It is no service, so it stands apart: neither in `running` nor in the journal."""
+    forks: list[str] = field(default_factory=list)
+    """What was done to it: spawn, end."""
+    forks_fail: bool = False
+    """Whether it ends as soon as it is started."""
     _spawned_codes: dict[int, int] = field(default_factory=dict)
     pids: Any = field(default_factory=lambda: itertools.count(100))
 
@@ -95,6 +101,8 @@ class Machine:
     # In place of lab.runtime.local.processes
 
     def spawn(self, argv: Sequence[str], environment: Mapping[str, str], log: Path, cwd: Path) -> Identity:
+        if processes.MARK not in environment:
+            return self._spawn_forks(Path(argv[-1]))
         mark = environment[processes.MARK]
         service = mark.rpartition(":")[2]
         self.journal.append(("spawn", service))
@@ -109,8 +117,24 @@ class Machine:
         self.on_spawn.get(service, lambda: None)()
         return Identity(process.pid, process.started_at, process.started_at)
 
+    def _spawn_forks(self, folder: Path) -> Identity:
+        process = FakeProcess(next(self.pids), self.now, "")
+        self.forks.append("spawn")
+        if not self.forks_fail:
+            self.fork_server = process
+            (folder / "node.sock").touch()
+        return Identity(process.pid, process.started_at, process.started_at)
+
+    def end_forks(self, layout: Layout) -> None:
+        if self.fork_server is not None:
+            self.forks.append("end")
+        self.fork_server = None
+        (layout.forks / "node.sock").unlink(missing_ok=True)
+
     def find(self, identity: Identity) -> FakeProcess | None:
         process = self.running.get(identity.pid)
+        if self.fork_server is not None and self.fork_server.pid == identity.pid:
+            process = self.fork_server
         return process if process is not None and process.started_at == identity.started_at else None
 
     def exit_code(self, identity: Identity) -> int | None:
@@ -153,6 +177,7 @@ class Machine:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in ("spawn", "find", "exit_code", "members", "end", "send", "frozen"):
             patch.setattr(processes, name, getattr(self, name))
+        patch.setattr(forks, "end", self.end_forks)
         for module in (processes, state):
             patch.setattr(module, "boot_id", lambda: self.boot)
         patch.setattr(readiness, "probe", self.probe)

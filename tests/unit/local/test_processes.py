@@ -34,10 +34,11 @@ class Entry:
     secret: bool = False
     table: Any = field(default=None, repr=False)
     got: list[signal.Signals] = field(default_factory=list)
+    name: str = "python"
 
     @property
     def info(self) -> dict[str, Any]:
-        return {"ppid": self.parent, "status": self.state, "uids": self.uids()}
+        return {"ppid": self.parent, "status": self.state, "uids": self.uids(), "name": self.name}
 
     def status(self) -> str:
         return self.state

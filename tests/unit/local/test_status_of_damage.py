@@ -8,6 +8,7 @@ import pytest
 
 from lab.errors import RefusedError, ServiceError
 from lab.runtime.local.runtime import LocalRuntime
+from lab.runtime.local.services import FORKS
 from lab.topology import HEAD, JUPYTER, STORE, State, worker
 from tests.unit.local.machine import SPEC, Machine
 
@@ -115,7 +116,8 @@ def test_the_time_of_the_spawn_is_what_a_nodes_start_is_compared_with(
 
     runtime.status()
 
-    assert asked == [identity.spawned_at for identity in current.leaders.values()]
+    services = {name: identity for name, identity in current.leaders.items() if name != FORKS}
+    assert asked == [identity.spawned_at for identity in services.values()]
 
 
 def test_a_port_that_is_not_the_labs_is_refused_with_the_one_in_use(

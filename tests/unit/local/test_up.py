@@ -410,17 +410,105 @@ def test_a_folder_that_cannot_be_written_is_a_setup_error(machine: Machine, tmp_
 GAVE_UP = "Exception: The current node timed out during startup. This could happen because ..."
 
 
-def test_a_node_that_ray_did_not_wait_for_is_started_once_more(machine: Machine, tmp_path: Path) -> None:
-    machine.dies, machine.last_words = {"ray-worker-0"}, {"ray-worker-0": GAVE_UP}
-    machine.on_spawn["ray-worker-0"] = machine.dies.clear  # called when this start has failed already
+def fails(machine: Machine, service: str, times: int) -> None:
+    """Let Ray give the service up so often; after that it starts."""
+    left = [times]
+
+    def spawned() -> None:  # called when this start has gone as it has to
+        left[0] -= 1
+        if left[0] <= 0:
+            machine.dies.discard(service)
+
+    machine.dies.add(service)
+    machine.last_words[service] = GAVE_UP
+    machine.on_spawn[service] = spawned
+
+
+@pytest.mark.parametrize("node", [HEAD, "ray-worker-0"])
+def test_a_node_that_ray_gave_up_is_started_again(machine: Machine, tmp_path: Path, node: str) -> None:
+    fails(machine, node, 2)
     said: list[Progress] = []
     assert machine.runtime(tmp_path).up(SPEC, said.append).healthy
-    assert machine.services("spawn").count("ray-worker-0") == 2
-    assert "started again: the machine was too busy" in [step.detail for step in said]
+    assert machine.services("spawn").count(node) == 3
+    assert [step.detail for step in said if "again" in step.detail] == [
+        "started again: the machine was too busy (try 2 of 3)",
+        "started again: the machine was too busy (try 3 of 3)",
+    ]
 
 
-def test_a_node_that_ray_does_not_wait_for_twice_is_an_error(machine: Machine, tmp_path: Path) -> None:
-    machine.dies, machine.last_words = {"ray-worker-0"}, {"ray-worker-0": GAVE_UP}
+def test_a_node_that_ray_gives_up_every_time_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    fails(machine, "ray-worker-0", 100)
     with pytest.raises(ServiceError, match="timed out during startup"):
         machine.runtime(tmp_path).up(SPEC)
-    assert machine.services("spawn").count("ray-worker-0") == 2
+    assert machine.services("spawn").count("ray-worker-0") == 3
+
+
+def test_start_and_restart_try_again_too(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.die("ray-worker-0")
+    fails(machine, "ray-worker-0", 2)
+    said: list[Progress] = []
+    machine.runtime(tmp_path).start("ray-worker-0", said.append)
+    assert machine.runtime(tmp_path).status().healthy
+    assert [step.detail for step in said if "again" in step.detail][-1].endswith("(try 3 of 3)")
+
+
+def test_a_crashed_node_that_ray_gave_up_is_started_by_whoever_waits_for_it(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    fails(machine, "ray-worker-0", 2)
+    machine.runtime(tmp_path).crash("ray-worker-0")
+    machine.runtime(tmp_path).start("ray-worker-0")
+    assert machine.runtime(tmp_path).status().healthy
+
+
+def test_each_try_has_its_time_and_its_error_shows_what_was_written_before(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.die("ray-worker-0")
+    fails(machine, "ray-worker-0", 1)
+    begins: list[float] = []
+    spawned = machine.on_spawn["ray-worker-0"]
+
+    def second_hangs() -> None:
+        begins.append(machine.now)
+        spawned()
+        machine.unready.add("ray-worker-0")
+        machine.last_words["ray-worker-0"] = ""
+
+    machine.on_spawn["ray-worker-0"] = second_hangs
+    with pytest.raises(WaitTimeoutError, match=r"not healthy after 120 s(.*\n)*.*timed out during startup"):
+        machine.runtime(tmp_path).start("ray-worker-0")
+    assert machine.now - begins[-1] == pytest.approx(120, abs=1)
+
+
+def test_a_failed_repair_keeps_what_it_has_made_healthy(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    for service in (STORE, JUPYTER, "ray-worker-1"):
+        machine.die(service)
+    machine.dies.add("ray-worker-1")
+    machine.unready.add(JUPYTER)
+
+    with pytest.raises(ServiceError, match="ray-worker-1 ended while starting"):
+        machine.runtime(tmp_path).up(SPEC)
+
+    states = {s.service: s.state for s in machine.runtime(tmp_path).status().services}
+    assert states[STORE] is State.HEALTHY, "a job may be writing to it by now"
+    assert states[JUPYTER] is State.ABSENT, "it had not become healthy"
+    assert states["ray-worker-1"] is State.ABSENT
+
+
+def test_a_failed_repair_keeps_what_ran_before_and_was_started_afresh(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.unready.add(STORE)
+    machine.die("ray-worker-1")
+    machine.dies.add("ray-worker-1")
+
+    with pytest.raises(ServiceError, match="ray-worker-1 ended"):
+        machine.runtime(tmp_path).up(SPEC)
+
+    assert STORE in machine.alive

@@ -144,5 +144,10 @@ def test_a_control_run_that_fails_is_told(world: World, submitted: list[Training
 
     world.clock.after(1.0, fail_second)
 
-    with pytest.raises(JobError, match=r"undisturbed run control-1 ended FAILED"):
-        run(world, DemoRequest())
+    result = run(world, DemoRequest())
+
+    assert isinstance(result.problem, JobError)
+    assert "undisturbed run control-1 ended FAILED" in result.problem.message
+    assert result.receipt.verdict is Verdict.RECOVERED, "the receipt is not lost with it"
+    assert result.comparison is None
+    assert "problem" in world.told()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 
-from lab.errors import ServiceError, StoreError
-from lab.faults import Scene
+from lab.errors import EngineError, LabDownError, LabError, RefusedError, ServiceError, StoreError
+from lab.faults import FAULTS, Scene
 from lab.faults.kill import Kill
 from lab.receipt import Verdict
 from lab.recovery import RECEIPTS_PREFIX, Moment
 from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
+from lab.recovery.heal import heal, left_behind
+from lab.recovery.injection import TOOK_SECONDS
+from lab.recovery.journal import Journal
+from lab.recovery.timeline import Timeline
+from lab.runtime.base import OnProgress
+from lab.runtime.fake import FakeRuntime
+from lab.runtime.tries import again
+from lab.topology import Progress, State
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
 
@@ -204,19 +213,163 @@ def test_ctrl_c_at_any_moment_reverts_the_fault(world: World, kind: str, key: st
     assert world.healthy()
 
 
-def test_a_fault_that_fails_half_way_is_reverted_and_its_error_shown(
+class Unsure(Kill):
+    """A kill of which the engine says that it failed."""
+
+    error: LabError = EngineError("tried to kill container, but did not receive an exit event")
+
+    def inject(self, scene: Scene) -> None:
+        self.hit(scene)
+        raise self.error
+
+    def hit(self, scene: Scene) -> None:
+        """What was done all the same: nothing."""
+
+
+class Done(Unsure):
+    def hit(self, scene: Scene) -> None:
+        scene.runtime.kill(scene.target)
+
+
+class DoneLater(Unsure):
+    def hit(self, scene: Scene) -> None:
+        runtime = cast("FakeRuntime", scene.runtime)
+        runtime.clock.after(TOOK_SECONDS - 2, lambda: runtime.kill(scene.target))
+
+
+@pytest.mark.parametrize("kind", [Done, DoneLater])
+def test_a_fault_that_was_done_although_its_injection_failed_is_followed_to_its_receipt(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Unsure]
+) -> None:
+    Training(world, epochs=30)
+    monkeypatch.setitem(FAULTS, "kill", kind)
+
+    outcome = world.inject(after_epoch=2)
+
+    assert outcome.receipt is not None
+    assert outcome.receipt.verdict is Verdict.RECOVERED, outcome.receipt
+    (note,) = [moment.text for moment in world.moments if moment.key == "note"]
+    assert note.startswith("ray-worker-0 is under it although its injection failed: tried to kill")
+    assert world.healthy()
+
+
+def test_a_fault_that_was_not_injected_has_a_receipt_that_says_so_and_is_not_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world, epochs=60)
+    monkeypatch.setitem(FAULTS, "kill", Unsure)
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    (problem,) = receipt.problems
+    assert problem.startswith("the fault could not be injected: tried to kill container")
+    assert problem in receipt.reason
+    assert world.store.exists(f"{RECEIPTS_PREFIX}/{JOB}-{int(receipt.fault.at)}.json")
+    assert world.store.list(f"{FAULTS_PREFIX}/") == ()
+    assert Journal(world.runtime.folder()).lasting() == ()
+    assert world.healthy()
+
+
+def test_without_a_receipt_a_fault_that_was_not_injected_is_an_error(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world)
+    monkeypatch.setitem(FAULTS, "kill", Unsure)
 
-    def half(self: Kill, scene: Scene) -> None:
-        scene.runtime.kill(scene.target)
-        raise ServiceError("half a kill")
+    with pytest.raises(EngineError, match="did not receive an exit event"):
+        world.inject(wait=False)
+    assert world.healthy()
 
-    monkeypatch.setattr(Kill, "inject", half)
 
-    with pytest.raises(ServiceError, match="half a kill"):
+def test_what_a_fault_refuses_is_an_error_and_not_a_receipt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+    monkeypatch.setattr(Unsure, "error", RefusedError("not now"))
+    monkeypatch.setitem(FAULTS, "kill", Unsure)
+
+    with pytest.raises(RefusedError, match="not now"):
         world.inject()
+    assert world.store.list(f"{RECEIPTS_PREFIX}/") == ()
+
+
+def test_a_revert_that_failed_is_left_to_heal_while_this_labctl_goes_on(world: World) -> None:
+    Training(world)
+    world.host.failures["raylab", W0] = ServiceError("ray-worker-0 ended while starting")
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.fault.reverted_at is None
+    assert "ray-worker-0 is still under the fault: labctl heal undoes it" in [m.text for m in world.moments]
+    (left,) = left_behind(world.lab)
+    assert (left.kind, left.target) == ("kill", W0)
+    (healed,) = heal(world.lab, clock=world.clock)
+    assert healed.problem == ""
+    assert world.healthy()
+    assert left_behind(world.lab) == ()
+
+
+def test_a_node_that_is_started_again_by_the_revert_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+    start = world.runtime.start
+
+    def busy(service: str, on_progress: OnProgress, *, wait: bool = True) -> None:
+        for number in (2, 3):
+            on_progress(Progress(service, State.STARTING, again(service, number)))
+            world.clock.sleep(1.0)
+        start(service, on_progress, wait=wait)
+
+    monkeypatch.setattr(world.runtime, "start", busy)
+    world.inject(after_epoch=2)
+
+    told = [moment.text for moment in world.moments if moment.key == "starting"]
+    words = "ray-worker-0 is started again: the machine was too busy"
+    assert told == [f"{words} (try 2 of 3)", f"{words} (try 3 of 3)"]
+
+
+def test_an_interrupt_while_that_is_told_leaves_the_journal_right(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+    start = world.runtime.start
+
+    def busy(service: str, on_progress: OnProgress, *, wait: bool = True) -> None:
+        on_progress(Progress(service, State.STARTING, again(service, 2)))
+        start(service, on_progress, wait=wait)
+
+    def interrupt(moment: Moment) -> None:
+        if moment.key in ("fault", "starting"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.runtime, "start", busy)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2, on_moment=interrupt)
+    assert Journal(world.runtime.folder()).lasting() == ()
+
+
+def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+    look = Timeline.look
+
+    def lost(self: Timeline) -> None:
+        look(self)
+        if "node_dead" in self.told:
+            raise LabDownError("lab raylab is not up")
+
+    monkeypatch.setattr(Timeline, "look", lost)
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.problems == ("the recovery could not be followed: lab raylab is not up",)
+    assert receipt.verdict is Verdict.NOT_VERIFIED
     assert world.healthy()
 
 
@@ -252,6 +405,9 @@ def test_an_error_that_nobody_thought_of_is_not_lost_in_the_revert(
 
     with pytest.raises(OSError, match="No space left"):
         world.inject(after_epoch=2)
+    kept = [world.store.get(entry.key) for entry in world.store.list(f"{RECEIPTS_PREFIX}/")]
+    assert any(b"could not be reverted: OSError(28" in text for text in kept)
+    assert [left.kind for left in left_behind(world.lab)] == ["kill"]
 
 
 # --no-wait
@@ -312,18 +468,6 @@ def test_an_interrupted_fault_is_recorded_as_reverted(world: World) -> None:
     fault = read_fault(world.store.get(entry.key))
     assert fault is not None
     assert fault.reverted_at is not None
-
-
-def test_a_fault_that_was_not_injected_is_not_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    Training(world)
-
-    def refuse(self: Kill, scene: Scene) -> None:
-        raise ServiceError("no kill")
-
-    monkeypatch.setattr(Kill, "inject", refuse)
-    with pytest.raises(ServiceError, match="no kill"):
-        world.inject()
-    assert world.store.list(f"{FAULTS_PREFIX}/") == ()
 
 
 def test_a_fault_that_cannot_be_recorded_is_told_once_and_tried_again_at_the_end(

@@ -124,8 +124,8 @@ def failed(what: str, lines: Sequence[str]) -> LabError:
         if match := re.search(pattern, text, re.IGNORECASE):
             named = {k: (v or "").strip() for k, v in match.groupdict().items()}
             return error(f"{what}: {message.format(**named)}", hint)
-    message, hint = pip.cause([NOISE.sub("", line) for line in lines])
-    return SetupError(f"{what}: {message}", hint)
+    cause = pip.cause([NOISE.sub("", line) for line in lines])
+    return SetupError(f"{what}: {cause.message}", cause.hint)
 
 
 def last_words(lines: Sequence[str], count: int = 8) -> list[str]:

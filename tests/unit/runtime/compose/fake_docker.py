@@ -31,6 +31,7 @@ from lab.topology import (
 )
 
 STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
+GAVE_UP = "Exception: The current node timed out during startup. This could happen because ..."
 SLOW_SECONDS = 2.0
 """How long a service takes until it serves."""
 
@@ -69,8 +70,14 @@ class FakeDocker:
     networks: set[str] = field(default_factory=set)
     journal: list[tuple[str, ...]] = field(default_factory=list)
     logs: dict[str, str] = field(default_factory=dict)
+    wrote: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    """Service -> what it wrote, and when."""
     dies: dict[str, Container] = field(default_factory=dict)
     """Service -> how it ends as soon as it is started."""
+    gives_up: dict[str, int] = field(default_factory=dict)
+    """Node -> how often Ray gives it up after it was started."""
+    patience: float = 30.0
+    """Seconds after which Ray does."""
     refuses: dict[str, BaseException] = field(default_factory=dict)
     """Service -> what `docker start` fails with."""
     fails: dict[tuple[str, str], BaseException] = field(default_factory=dict)
@@ -122,6 +129,15 @@ class FakeDocker:
         """A service's container."""
         return self.containers[project.project_name(lab), service]
 
+    def give_up(self) -> None:
+        """Let the nodes end whose time is over."""
+        for container in list(self.containers.values()):
+            over = self.clock() >= container.started_at + self.patience
+            if container.state == "running" and over and self.gives_up.get(container.service, 0):
+                self.gives_up[container.service] -= 1
+                self.wrote.setdefault(container.service, []).append((self.clock(), GAVE_UP))
+                self.change(container.id, state="exited", exit_code=1)
+
     def find_id(self, container: str) -> Container:
         """The container of that id."""
         return next(c for c in self.containers.values() if c.id == container)
@@ -138,7 +154,8 @@ class FakeDocker:
 
     def serves(self, container: Container) -> bool:
         """Whether what runs in it has had the time it needs."""
-        ready = self.clock() >= container.started_at + SLOW_SECONDS
+        doomed = self.gives_up.get(container.service, 0) > 0
+        ready = self.clock() >= container.started_at + SLOW_SECONDS and not doomed
         return container.state == "running" and ready and container.service not in self.never
 
     def http(self, url: str, headers: Mapping[str, str]) -> int | None:
@@ -189,7 +206,12 @@ class FakeEngine(Engine):
 
     def containers(self, project: str) -> tuple[Container, ...]:
         self.check_engine()
+        self.fake.give_up()
         return tuple(c for (owner, _), c in self.fake.containers.items() if owner == project)
+
+    def inspect(self, ids: Sequence[str]) -> tuple[Container, ...]:
+        self.check_engine()
+        return tuple(c for c in self.fake.containers.values() if c.id in ids)
 
     def volumes(self, project: str) -> dict[str, Mapping[str, str]]:
         names = [name for name in sorted(self.fake.volumes) if name.startswith(f"{project}_")]
@@ -199,9 +221,10 @@ class FakeEngine(Engine):
         return tuple(name for name in self.fake.networks if name.startswith(f"{project}_"))
 
     def last_lines(self, container: str, count: int, since: float = 0.0) -> str:
-        del count, since
+        del count
         service = next(c.service for c in self.fake.containers.values() if c.id == container)
-        return self.fake.logs.get(service, "")
+        written = (f"{line}\n" for at, line in self.fake.wrote.get(service, ()) if at >= since)
+        return self.fake.logs.get(service, "") + "".join(written)
 
     def create(self, files: Sequence[Path], env_file: Path) -> None:
         del files

@@ -61,6 +61,16 @@ def test_a_node_that_came_back_stays_down_when_it_is_killed_later(
     assert len(docker.journal) == 1
 
 
+def test_a_crashed_node_that_ray_gave_up_is_started_by_whoever_waits_for_it(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    up.crash(WORKER)
+    docker.gives_up[WORKER] = 1
+    up.start(WORKER)
+    assert up.status().healthy
+    assert docker.find(WORKER).restart_policy == "no"
+
+
 def test_the_policy_that_the_store_has_anyway_is_left_to_it(up: ComposeRuntime, docker: FakeDocker) -> None:
     docker.change(docker.find(STORE).id, restart_policy="on-failure")
     up.crash(STORE)

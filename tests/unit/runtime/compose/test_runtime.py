@@ -77,13 +77,48 @@ def test_many_workers_start_a_few_at_a_time(
     assert starts[0] == starts[1] < starts[2] == starts[3] < starts[4]
 
 
-def test_a_node_that_ray_did_not_wait_for_gets_a_second_try(
-    runtime: ComposeRuntime, docker: FakeDocker
+@pytest.mark.parametrize("node", [HEAD, WORKER])
+def test_a_node_that_ray_gave_up_is_started_again(
+    runtime: ComposeRuntime, docker: FakeDocker, node: str
 ) -> None:
-    docker.dies[WORKER] = Container("", "", "exited", exit_code=1)
-    docker.logs[WORKER] = "Exception: The current node timed out during startup. This could happen because"
-    assert runtime.up(spec()).healthy
-    assert started(docker).count(WORKER) == 2
+    docker.gives_up[node] = 2
+    said: list[Progress] = []
+    assert runtime.up(spec(), said.append).healthy
+    assert started(docker).count(node) == 3
+    assert [step.detail for step in said if "again" in step.detail] == [
+        "started again: the machine was too busy (try 2 of 3)",
+        "started again: the machine was too busy (try 3 of 3)",
+    ]
+
+
+def test_a_node_that_ray_gives_up_every_time_is_an_error(runtime: ComposeRuntime, docker: FakeDocker) -> None:
+    docker.gives_up[WORKER] = 100
+    with pytest.raises(ServiceError, match="timed out during startup"):
+        runtime.up(spec())
+    assert started(docker).count(WORKER) == 3
+
+
+def test_a_start_tries_again_too_and_has_its_time_each_time(up: ComposeRuntime, docker: FakeDocker) -> None:
+    up.kill(WORKER)
+    docker.gives_up[WORKER] = 2
+    docker.patience = START_SECONDS - 30
+    said: list[Progress] = []
+    begin = docker.clock()
+    up.start(WORKER, said.append)
+    assert docker.clock() - begin > START_SECONDS
+    assert started(docker) == [WORKER] * 3
+    assert [step.detail for step in said if "again" in step.detail][-1].endswith("(try 3 of 3)")
+    assert up.status().healthy
+
+
+def test_what_a_node_wrote_before_it_was_started_again_is_in_the_error(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    up.kill(WORKER)
+    docker.gives_up[WORKER] = 1
+    docker.never.add(WORKER)
+    with pytest.raises(WaitTimeoutError, match=r"after 180 s\. Its last lines:\n.*timed out during startup"):
+        up.start(WORKER)
 
 
 def test_every_service_is_reported_healthy_once(runtime: ComposeRuntime) -> None:
@@ -197,6 +232,40 @@ def test_a_repair_that_fails_leaves_what_ran_before(
     states = {c.service: c.state for c in docker.containers.values() if c.service != SETUP}
     assert {name for name, found in states.items() if found == "running"} == ALL - {WORKER, JUPYTER}
     assert states[JUPYTER] == "exited", "this `up` had started it"
+
+
+def test_a_repair_that_fails_keeps_what_it_has_made_healthy(up: ComposeRuntime, docker: FakeDocker) -> None:
+    for service in (STORE, WORKER):
+        up.kill(service)
+    docker.dies[WORKER] = Container("", "", "exited", exit_code=3)
+    with pytest.raises(ServiceError, match="ray-worker-0 failed"):
+        up.up(spec())
+    states = {s.service: s.state for s in up.status().services}
+    assert states[STORE] is State.HEALTHY, "a job may be writing to it by now"
+    assert states[WORKER] is State.EXITED
+
+
+def test_a_repair_that_fails_keeps_what_ran_before_and_was_started_afresh(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.never.add(JUPYTER)
+    up.kill(WORKER)
+    docker.dies[WORKER] = Container("", "", "exited", exit_code=3)
+    with pytest.raises(ServiceError, match="ray-worker-0 failed"):
+        up.up(spec())
+    assert docker.find(JUPYTER).state == "running"
+
+
+def test_a_repair_that_fails_removes_only_the_containers_that_did_not_get_healthy(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    for service in (STORE, WORKER):
+        del docker.containers["raylab-lab", service]
+    docker.dies[WORKER] = Container("", "", "exited", exit_code=3)
+    with pytest.raises(ServiceError, match="ray-worker-0 failed"):
+        up.up(spec())
+    assert docker.find(STORE).state == "running"
+    assert ("raylab-lab", WORKER) not in docker.containers
 
 
 # Before anything starts

@@ -1,0 +1,22 @@
+"""The fork server: Ray's processes, and the scripts of jobs, forked from one that has everything imported.
+
+Starting a Python process of Ray and importing torch takes seconds of a core; forking takes milliseconds. A
+node, or all nodes of a lab of plain processes together, has one server at two levels:
+
+- `node`: Ray is imported. `ray start`, the dashboard, the agents and so on are forked from it.
+- `train`: a fork of that one that has also imported what trainings use, at the lowest priority.
+
+| module | is |
+| --- | --- |
+| launcher | what Ray starts instead of a Python: asks for a fork, stands for it, ends as it ends |
+| scripts | the same for `python train.py`, from sitecustomize |
+| server | listens, forks, reaps |
+| refusal | why a request is not forked but started in the ordinary way, for every doubt |
+| child | what a fork does to be like a process that was started in the ordinary way |
+| marks | the two values that Ray's C++ library reads as it is loaded |
+| modules | what is imported ahead, and what ranks were seen to import |
+| commands | how Ray comes to start the launcher |
+| learn | tells `modules` what a rank has imported after its first report |
+
+Nothing here imports Ray or torch at its top, and nothing of it imports `lab`.
+"""

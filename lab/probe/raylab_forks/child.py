@@ -1,0 +1,338 @@
+"""What a fork does to be like a process that was started in the ordinary way, and how it runs its program.
+
+In the order of `become`: signals, session, descriptors, limits, working directory, environment, what Ray's
+library has read, the streams, the numbers of threads, random state; then what the lab's `sitecustomize`
+decides by the environment. `run` is then `python ARGUMENT...`: it ends the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import io
+import os
+import signal
+import socket
+import sys
+import threading
+from types import ModuleType, TracebackType
+
+from raylab_forks import refusal
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from raylab_forks.marks import Marks
+    from raylab_forks.threads import Pools
+
+HIGH = 700
+"""Descriptors are first moved above this number, so that none is in the way of another's own number."""
+
+DEFAULT_HANDLERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
+
+SERVED_BY_PARENT = ("agent.py", "main.py")
+"""Ray's agents of a node: each ends itself when its parent is not the raylet any more."""
+
+
+HEALTH_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
+"""Variable that a raylet gives its agents: they notice its end by a pipe."""
+
+
+class End:
+    """How the fork ended, said to its launcher by the fork itself: its server may be gone by then."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        os.register_at_fork(after_in_child=connection.close)
+
+    def now(self, code: int) -> NoReturn:
+        with contextlib.suppress(OSError):
+            self._connection.sendall(b"end %d\n" % code)
+        os._exit(code & 0xFF)
+
+
+def become(
+    request: Mapping[str, Any],
+    received: Sequence[int],
+    connection: socket.socket,
+    marks: Marks | None,
+    pools: Pools,
+    base_path: Sequence[str],
+) -> tuple[list[str], End]:
+    """Turn this fork into the process that is asked for; returns the arguments that `run` takes."""
+    _signals(request)
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
+    end = End(_descriptors(request["descriptors"], received, connection))
+    _limits(request)
+    os.umask(request["umask"])
+    context = refusal.runtime_context(request["argv"])
+    os.chdir((refusal.folder_of(context) if context else "") or request["cwd"])
+    _environment(request, context)
+    if marks is not None:
+        marks.write(os.environ)
+    arguments = _arguments(request["argv"], context)
+    sys.path[:] = refusal.search_path(request, os.environ, base_path, "")[1:]
+    sys.orig_argv[:] = request["argv"]
+    _streams(unbuffered="-u" in request["argv"][1:2] or bool(os.environ.get("PYTHONUNBUFFERED")))
+    pools.settle(os.environ)
+    if context is not None:
+        _heed_ray(pools)
+    _random()
+    import time
+
+    time.tzset()
+    if len(request["argv"]) > 1 and _is_agent(request["argv"]):
+        _be_child_of_raylet()
+    _prepare()
+    return arguments, end
+
+
+def _signals(request: Mapping[str, Any]) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in DEFAULT_HANDLERS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+
+
+def _descriptors(wanted: Sequence[int], received: Sequence[int], connection: socket.socket) -> socket.socket:
+    """Give what was received the numbers that it had; the connection, out of the way, is returned."""
+    moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, HIGH) for each in received]
+    kept = socket.socket(fileno=fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH))
+    connection.close()
+    for each in received:
+        os.close(each)
+    for number, each in zip(wanted, moved, strict=True):
+        os.dup2(each, number, inheritable=True)
+        os.close(each)
+    for number in (0, 1, 2):
+        if number not in wanted:
+            with contextlib.suppress(OSError):
+                os.close(number)
+    return kept
+
+
+def _limits(request: Mapping[str, Any]) -> None:
+    import resource
+
+    for name, pair in request["limits"].items():
+        number = getattr(resource, name, None)
+        if number is not None and resource.getrlimit(number) != tuple(pair):
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(number, tuple(pair))
+    if os.getpriority(os.PRIO_PROCESS, 0) != request["nice"]:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+
+
+def _environment(request: Mapping[str, Any], context: Mapping[str, Any] | None) -> None:
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    if context and context.get("env_vars"):
+        from ray._private.utils import update_envs
+
+        update_envs(context["env_vars"])
+
+
+def _arguments(argv: Sequence[str], context: Mapping[str, Any] | None) -> list[str]:
+    """What is behind the interpreter and its flags. For a worker of Ray: behind setup_worker.py too."""
+    words = list(argv[1:])
+    if context is not None:
+        words = without_setup(words)
+    while words and words[0] in refusal.FLAGS_OF_PYTHON:
+        words.pop(0)
+    return words
+
+
+def without_setup(words: Sequence[str]) -> list[str]:
+    """The arguments that setup_worker.py hands on: without itself and the two options that are its own."""
+    import argparse
+
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--serialized-runtime-env-context")
+    parser.add_argument("--language")
+    return parser.parse_known_args(list(words[1:]))[1]
+
+
+def _streams(*, unbuffered: bool) -> None:
+    """Python's own three, anew: those of the server have its buffers. Encoding and errors are the same."""
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        old, new = getattr(sys, name), None
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            new = _stream(name, number, old.encoding, old.errors, unbuffered=unbuffered)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
+
+
+def _stream(name: str, number: int, encoding: str, errors: str, *, unbuffered: bool) -> io.TextIOWrapper:
+    raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
+    raw.name = f"<{name}>"
+    binary: Any = raw
+    if name == "stdin":
+        binary = io.BufferedReader(raw)
+    elif not unbuffered:
+        binary = io.BufferedWriter(raw)
+    stream = io.TextIOWrapper(
+        binary,
+        encoding=encoding,
+        errors=errors,
+        line_buffering=name == "stderr" or raw.isatty(),
+        write_through=unbuffered and name != "stdin",
+    )
+    stream.mode = "r" if name == "stdin" else "w"  # type: ignore[misc]
+    return stream
+
+
+def _random() -> None:
+    """Random state of its own; `random` is seeded anew after each fork by Python itself."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and "numpy.random" in sys.modules:
+        numpy.random.seed()
+    if torch is not None and hasattr(torch, "default_generator"):
+        torch.default_generator.seed()
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+        process.ORIGINAL_DIR = os.getcwd()
+
+
+def _heed_ray(pools: Pools) -> None:
+    """Ray sets OMP_NUM_THREADS before a worker's task, which loads its libraries: here they are loaded."""
+    from ray._private import utils
+
+    decide = utils.set_omp_num_threads_if_unset
+
+    def set_omp_num_threads_if_unset() -> bool:
+        decided = bool(decide())
+        if decided:
+            pools.settle(os.environ)
+        return decided
+
+    utils.set_omp_num_threads_if_unset = set_omp_num_threads_if_unset
+
+
+def _is_agent(argv: Sequence[str]) -> bool:
+    scripts = [word for word in argv[1:3] if word.endswith(SERVED_BY_PARENT)]
+    return any("/ray/" in script for script in scripts)
+
+
+def _be_child_of_raylet() -> None:
+    """Let psutil name the raylet as this process's parent: Ray's agents look at it, and find it by that."""
+    import psutil
+    from ray.dashboard import consts
+
+    consts.PARENT_HEALTH_CHECK_BY_PIPE = os.environ.get(HEALTH_BY_PIPE, "0") in ("1", "true")
+    raylet, me, ordinary = int(os.environ["RAY_RAYLET_PID"]), os.getpid(), psutil.Process.parent
+
+    def parent(self: Any) -> Any:
+        if self.pid != me:
+            return ordinary(self)
+        try:
+            return psutil.Process(raylet)
+        except psutil.NoSuchProcess:
+            return None
+
+    psutil.Process.parent = parent  # type: ignore[method-assign]
+
+
+def _prepare() -> None:
+    """What the lab changes in every process, by this one's environment."""
+    import sitecustomize
+
+    with contextlib.suppress(Exception):
+        sitecustomize.prepare()
+
+
+def run(arguments: Sequence[str], end: End) -> NoReturn:
+    """`python ARGUMENT...`, to its end."""
+    code = 0
+    try:
+        if arguments[0] == "-m":
+            _module(arguments[1], arguments[2:])
+        else:
+            _script(arguments[0], arguments[1:])
+    except SystemExit as error:
+        code = _exit_code(error)
+    except BaseException as error:
+        code = _uncaught(error)
+    code = _finalize(code)
+    end.now(code)
+
+
+def _script(path: str, arguments: Sequence[str]) -> None:
+    from importlib.machinery import SourceFileLoader
+
+    sys.argv[:] = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    path = os.path.abspath(path)
+    loader = SourceFileLoader("__main__", path)
+    module = _main_module(path, loader)
+    with open(path, "rb") as file:
+        source = file.read()
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+
+
+def _main_module(path: str, loader: Any) -> ModuleType:
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __builtins__=__builtins__, __file__=path, __loader__=loader, __cached__=None, __annotations__={}
+    )
+    del module.__dict__["__doc__"]
+    module.__dict__["__doc__"] = None
+    module.__spec__ = None
+    sys.modules["__main__"] = module
+    return module
+
+
+def _module(name: str, arguments: Sequence[str]) -> None:
+    import runpy
+
+    sys.argv[:] = [name, *arguments]
+    sys.path.insert(0, os.getcwd())
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _uncaught(error: BaseException) -> int:
+    """Print the traceback as Python does, without the frames of this module; the exit code."""
+    shown: TracebackType | None = error.__traceback__
+    while shown is not None and shown.tb_frame.f_code.co_filename == __file__:
+        shown = shown.tb_next
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    sys.excepthook(type(error), error.with_traceback(shown), shown)
+    return -int(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _finalize(code: int) -> int:
+    """What Python does at its end: wait for threads, run the exit handlers, flush."""
+    with contextlib.suppress(Exception):
+        threading._shutdown()  # type: ignore[attr-defined]
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except (OSError, ValueError):
+            if stream is sys.stdout and code == 0:
+                code = 120
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code

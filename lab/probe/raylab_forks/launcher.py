@@ -1,0 +1,224 @@
+"""Stands for a process that a fork server makes: asks for it, hands signals on, ends as it ends.
+
+    python -I -S launcher.py FOLDER LEVELS PYTHON ARGUMENT...
+
+FOLDER holds the servers' sockets, LEVELS names them in the order in which they are asked (`train,node`). The
+rest is the command that is wanted. Whatever stands in the way of a fork (no server, no answer within
+PATIENCE_SECONDS, a refusal) makes this process become that command in the ordinary way.
+
+The process that asked for the command sees the launcher: its exit code, or the signal that ended it, is that
+of the fork; SIGTERM and the like are handed on; when it is killed, the server kills the fork. While the fork
+lives the launcher is called `fork:PID`, by which those who look for a node's processes find it.
+
+This file is run without `site`, in some 15 ms, and imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn
+
+PATIENCE_SECONDS = 1.0
+"""How long a server may take to say whether it forks; a frozen one says nothing."""
+
+FORK_SECONDS = 5.0
+"""How long it may take to fork once it has said so."""
+
+MOST_DESCRIPTORS = 200
+"""The kernel takes 253 in one message; nobody who has more open is forked."""
+
+NAME = "fork:"
+"""What a launcher is called while its fork lives, before the fork's process id."""
+
+HANDED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+
+
+def socket_of(folder: str, level: str) -> str:
+    """Where the server of this level listens."""
+    return os.path.join(folder, f"{level}.sock")
+
+
+def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
+    """What a fork has to be like: everything that a process gets from the one that starts it."""
+    import resource
+
+    limits = {}
+    for name in dir(resource):
+        if name.startswith("RLIMIT_"):
+            limits[name] = list(resource.getrlimit(getattr(resource, name)))
+    umask = os.umask(0o77)
+    os.umask(umask)
+    return {
+        "argv": list(argv),
+        "environment": dict(os.environ),
+        "cwd": os.getcwd(),
+        "umask": umask,
+        "limits": limits,
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "blocked": sorted(int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "ignored": [
+            int(each)
+            for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT)
+            if signal.getsignal(each) is signal.SIG_IGN
+        ],
+        **more,
+    }
+
+
+def descriptors() -> list[int]:
+    """What the command would inherit: every descriptor that is open and not closed on exec."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.get_inheritable(int(name)):
+                found.append(int(name))
+        except OSError:  # that of the listing itself
+            continue
+    return sorted(found)
+
+
+class RefusedError(Exception):
+    """There is no fork, for the reason given."""
+
+
+class SilentError(RefusedError):
+    """The server has not answered in time; another one is not asked then, or the wait would add up."""
+
+
+class Fork:
+    """A fork that was asked for."""
+
+    def __init__(self, connection: socket.socket, pid: int, rest: bytes = b"") -> None:
+        self.pid = pid
+        self._connection, self._rest = connection, rest
+
+    def wait(self) -> int:
+        """Its exit code, or less than 0 for the signal that ended it. Signals are handled meanwhile."""
+        while b"\n" not in self._rest:
+            try:
+                more = self._connection.recv(256)
+            except OSError:
+                more = b""
+            if not more:  # server and fork are gone, and it could not say how it ended
+                return -int(signal.SIGKILL)
+            self._rest += more
+        return int(self._rest.split(b"\n", 1)[0].split()[1])
+
+
+def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int]) -> Fork:
+    """Ask the server of this level for a fork. Raises RefusedError, in which case there is none."""
+    if len(fds) > MOST_DESCRIPTORS:
+        raise RefusedError(f"{len(fds)} open descriptors")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(PATIENCE_SECONDS)
+    try:
+        connection.connect(socket_of(folder, level))
+        body = json.dumps({**request, "descriptors": list(fds)}).encode()
+        connection.sendall(len(body).to_bytes(8, "big") + body)
+        answer, rest = _line(connection, b"")
+        if answer != "ready":
+            raise RefusedError(answer or "the server has closed the connection")
+        # Not before: what is on its way to a server that is frozen stays open as long as that is.
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        connection.sendmsg([b"go\n"], rights)
+        connection.settimeout(FORK_SECONDS)
+        answer, rest = _line(connection, rest)
+        if not answer.startswith("pid "):
+            raise RefusedError(answer or "the server has closed the connection")
+        connection.settimeout(None)
+        return Fork(connection, int(answer.split()[1]), rest)
+    except TimeoutError as error:
+        connection.close()
+        raise SilentError("the server does not answer") from error
+    except (OSError, ValueError) as error:
+        connection.close()
+        raise RefusedError(f"no server: {error}") from error
+    except RefusedError:
+        connection.close()
+        raise
+
+
+def first(folder: str, levels: Sequence[str], request: Mapping[str, Any]) -> Fork | None:
+    """A fork by the first of these servers that makes one; None for a start in the ordinary way."""
+    inherited = descriptors()
+    for level in levels:
+        try:
+            return ask(folder, level, request, inherited)
+        except SilentError:
+            return None
+        except RefusedError:
+            continue
+    return None
+
+
+def _line(connection: socket.socket, data: bytes) -> tuple[str, bytes]:
+    """The next line, and what came behind it; an empty line where the connection ends."""
+    while b"\n" not in data:
+        more = connection.recv(4096)
+        if not more:
+            return "", b""
+        data += more
+    line, rest = data.split(b"\n", 1)
+    return line.decode(), rest
+
+
+def stand_for(fork: Fork) -> NoReturn:
+    """Be seen in place of the fork until it ends, and end as it did."""
+
+    def hand_on(number: int, frame: Any) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(fork.pid, number)
+
+    for name in HANDED_ON:
+        number = getattr(signal, name)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, hand_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    call_self(f"{NAME}{fork.pid}")
+    end(fork.wait())
+
+
+def end(code: int) -> NoReturn:
+    """End with this exit code, or by this signal (less than 0) as the fork did."""
+    if code < 0:
+        import resource
+
+        number = -code
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        code = 128 + number  # a signal that does not end a process by itself
+    os._exit(code)
+
+
+def call_self(name: str) -> None:
+    """Let `ps` show this name (at most 15 characters) for the process."""
+    with suppress(OSError), open("/proc/self/comm", "w") as file:
+        file.write(name)
+
+
+def main(argv: Sequence[str]) -> NoReturn:
+    folder, levels, command = argv[0], argv[1], list(argv[2:])
+    if sys.platform == "linux":
+        try:
+            fork = first(folder, levels.split(","), describe(command))
+        except OSError:  # a working directory that is gone, say: the command will find out
+            fork = None
+        if fork is not None:
+            stand_for(fork)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,203 @@
+"""Why a request is not forked: for every doubt, the process starts in the ordinary way.
+
+A fork has what its server read when it started: the interpreter and its flags, the environment variables that
+Python, Ray and the libraries read as they are loaded, the modules. `reason` compares them with what is asked
+for. It is a pure function of the request and of what the server knows of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Any
+
+SETUP_WORKER = "setup_worker.py"
+"""Ray's script (2.60) that makes a worker's environment and becomes default_worker.py."""
+
+READ_AT_START = (
+    *("PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC_", "LOCPATH", "LC_", "LANG", "JE_", "MIMALLOC_"),
+    *("OPENBLAS_", "MKL_", "KMP_", "GOMP_", "OMP_", "BLIS_", "NUMEXPR_", "NUMBA_"),
+    *("TORCH_", "PYTORCH_", "NVIDIA_", "CUDA_", "HIP_", "ROCR_", "HSA_", "XLA_", "JAX_", "TF_"),
+    *("HF_", "TRANSFORMERS_", "MPL", "ARROW_", "XDG_", "PROTOCOL_BUFFERS_", "RAY_", "RAYLAB_"),
+)
+"""How variables begin that are read when a process starts or a library is loaded, and never again."""
+
+READ_LATER = frozenset(
+    {
+        *("PYTHONPATH", "PYTHONUNBUFFERED"),  # the fork acts on them
+        "PYTHONBREAKPOINT",  # at each call of breakpoint()
+        *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),  # likewise
+        *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+        *("RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_NODE_ID"),  # marks.py; a number for logs
+        *("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "RAY_CLIENT_MODE"),
+        *("RAY_API_SERVER_ADDRESS", "RAY_OVERRIDE_JOB_RUNTIME_ENV", "RAY_SERIALIZED_RUNTIME_ENV"),
+        "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC",  # at each blocking call
+        "RAY_worker_niceness",  # by a worker, once it is told what job it works for
+        *("RAY_TRAIN_CALLBACKS", "RAY_JOB_STOP_SIGNAL", "RAY_JOB_STOP_WAIT_TIME_S"),
+        # read by programs that are no Python
+        *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
+        *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN", "RAYLAB_FORK_SCRIPTS"),
+        "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
+        *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
+    }
+)
+"""Those of them that are read later, or that a fork sees to."""
+
+LATER_TOO = ("RAY_EXPERIMENTAL_NOSET_",)
+"""How others of them begin: Ray reads these when it gives a task its devices."""
+
+FLAGS_OF_PYTHON = ("-u", "-S", "-s")
+"""What may stand between the interpreter and the script: `-S` and `-s` as Ray hands them on."""
+
+MOST_ENTRIES = 5_000
+"""Of a folder that is looked through; in one with more nobody looks."""
+
+
+def effective_environment(request: Mapping[str, Any]) -> dict[str, str]:
+    """The environment that the program will see: for a worker, with its runtime environment."""
+    environment = dict(request["environment"])
+    context = runtime_context(request["argv"])
+    environment.update(
+        {str(k): str(v) for k, v in (context.get("env_vars") or {}).items()} if context else {}
+    )
+    return environment
+
+
+def runtime_context(argv: Sequence[str]) -> dict[str, Any] | None:
+    """What Ray tells setup_worker.py to do first; None for any other program. Raises ValueError."""
+    if len(argv) < 2 or os.path.basename(argv[1]) != SETUP_WORKER:
+        return None
+    for position, word in enumerate(argv):
+        if word.startswith("--serialized-runtime-env-context="):
+            found = json.loads(word.partition("=")[2] or "{}")
+        elif word == "--serialized-runtime-env-context" and position + 1 < len(argv):
+            found = json.loads(argv[position + 1] or "{}")
+        else:
+            continue
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def folder_of(context: Mapping[str, Any]) -> str:
+    """The working directory that a runtime environment asks for; empty for none.
+
+    Raises ValueError for anything else that it wants done before the worker starts.
+    """
+    prefix = list(context.get("command_prefix") or ())
+    if not prefix:
+        return ""
+    if len(prefix) == 3 and prefix[0] == "cd" and prefix[2] == "&&":
+        return str(prefix[1]).strip("'\"")
+    raise ValueError(f"a command comes first: {' '.join(map(str, prefix))}")
+
+
+def new_folders(path: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """The folders of a module search path that the server's own does not have."""
+    return tuple(dict.fromkeys(entry for entry in path if entry not in known))
+
+
+def hidden(folder: str, loaded: Collection[str]) -> str:
+    """The module in this folder that has the name of one that the server has loaded; empty for none.
+
+    Raises ValueError for a folder that is too large to look through.
+    """
+    try:
+        with os.scandir(folder or ".") as entries:
+            for count, entry in enumerate(entries):
+                if count >= MOST_ENTRIES:
+                    raise ValueError(f"{folder} has too many entries to look through")
+                name = module_name(entry)
+                if name in loaded:
+                    return name
+    except OSError:
+        return ""
+    return ""
+
+
+def module_name(entry: os.DirEntry[str]) -> str:
+    """What Python would import from this entry of a folder; empty for nothing, or for a namespace package."""
+    stem, ending = os.path.splitext(entry.name)
+    if ending in (".py", ".pyc"):
+        return stem
+    if ending == ".so":
+        return entry.name.partition(".")[0]
+    try:
+        package = not ending and os.path.isfile(os.path.join(entry.path, "__init__.py"))
+    except ValueError:
+        return ""
+    return entry.name if package else ""
+
+
+def differing(environment: Mapping[str, str], own: Mapping[str, str]) -> str:
+    """The first variable that is read at the start of a process and is another one here; empty for none."""
+    for name in sorted({*environment, *own}):
+        later = name in READ_LATER or name.startswith(LATER_TOO)
+        matters = name.startswith(READ_AT_START) and not later
+        if matters and environment.get(name, "") != own.get(name, ""):
+            return name
+    return ""
+
+
+def search_path(
+    request: Mapping[str, Any], environment: Mapping[str, str], base: Sequence[str], first: str
+) -> list[str]:
+    """What `sys.path` is in a process with this environment; `first` is the folder of its script."""
+    if request.get("path") is not None:  # what has been added to `base` by imports comes last
+        return list(dict.fromkeys((first, *request["path"], *base)))
+    extra = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return [first, *extra, *base]
+
+
+def reason(
+    request: Mapping[str, Any],
+    *,
+    executable: str,
+    flags: Sequence[int],
+    environment: Mapping[str, str],
+    known: Collection[str],
+    loaded: Collection[str],
+) -> str:
+    """Why this request is not forked by a server with these properties; empty when it is.
+
+    `known` are the folders of the server's own module search path, `loaded` the top-level names of its
+    modules that come from files.
+    """
+    argv = request["argv"]
+    if not argv or argv[0] != executable:
+        return f"another interpreter: {argv[0] if argv else 'none'}"
+    if request.get("flags") is not None and list(request["flags"]) != list(flags):
+        return "other flags of Python"
+    words = [word for word in argv[1:] if word not in FLAGS_OF_PYTHON]
+    if not words or (words[0].startswith("-") and words[0] != "-m"):
+        return f"neither a script nor a module: {' '.join(argv[1:3])}"
+    try:
+        context = runtime_context(argv)
+        folder = request["cwd"]
+        if context is not None:
+            folder = folder_of(context) or folder
+            if context.get("py_executable") not in (None, executable):
+                return f"another interpreter: {context['py_executable']}"
+            if context.get("override_worker_entrypoint"):
+                return "another worker"
+            if context.get("java_jars") or "--language=JAVA" in argv or "--language=CPP" in argv:
+                return "another language"
+        wanted = effective_environment(request)
+        name = differing(wanted, environment)
+        if name:
+            return f"another {name}"
+        first = ""  # that of a worker is Ray's
+        if context is None:
+            script = os.path.join(request["cwd"], words[0])
+            first = folder if words[0] == "-m" else os.path.dirname(os.path.realpath(script))
+        path = search_path(request, wanted, (), first)
+        for each in new_folders([entry for entry in path if entry], known):
+            found = hidden(os.path.join(folder, each), loaded)
+            if found:
+                return f"{each} has a module of its own called {found}"
+    except ValueError as error:
+        return str(error)
+    return ""

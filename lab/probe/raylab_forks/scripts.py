@@ -1,0 +1,58 @@
+"""`python train.py` in a job, forked: what `sitecustomize` asks before anything else is imported.
+
+A script of a submitted job imports Ray, torch and more, ten seconds of a core. In a process that is about to
+run a script this module asks the node's fork server for a fork that runs it instead, with the same arguments,
+environment, working directory and descriptors, and stands for it. `python -c`, `python -m`, an interactive
+Python, one of another environment, and whatever `refusal` doubts, start in the ordinary way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FOLDER = "RAYLAB_FORK_FOLDER"
+"""Variable of the folder with the sockets of the node's fork server; without it nothing is forked."""
+
+SWITCH = "RAYLAB_FORK_SCRIPTS"
+"""Variable that turns this off, for one job: `0`."""
+
+LEVELS = "train"
+"""Scripts are forked with torch imported, or start in the ordinary way."""
+
+
+def script_of(arguments: Sequence[str]) -> int:
+    """Where in `python ARGUMENT...` the script stands; 0 where none does that could be forked."""
+    for position, word in enumerate(arguments[1:], start=1):
+        if word == "-u":
+            continue
+        return position if word.endswith(".py") and not word.startswith("-") else 0
+    return 0
+
+
+def wanted(arguments: Sequence[str], environ: Mapping[str, str], prefix: str) -> bool:
+    """Whether a process with these arguments, this environment and `sys.prefix` should ask for a fork."""
+    if sys.platform != "linux" or not environ.get(FOLDER) or environ.get(SWITCH) == "0":
+        return False
+    position = script_of(arguments)
+    if not position:
+        return False
+    path = os.path.realpath(arguments[position])
+    return os.path.isfile(path) and not path.startswith(os.path.join(prefix, ""))
+
+
+def hand_over() -> None:
+    """Become the launcher of a fork, if this process is to run a script and a server forks it."""
+    if not wanted(sys.orig_argv, os.environ, sys.prefix) or any(os.isatty(number) for number in (0, 1, 2)):
+        return
+    from raylab_forks import launcher
+
+    command = [sys.executable, *sys.orig_argv[1:]]
+    request = launcher.describe(command, path=list(sys.path), flags=list(sys.flags))
+    fork = launcher.first(os.environ[FOLDER], LEVELS.split(","), request)
+    if fork is not None:
+        launcher.stand_for(fork)

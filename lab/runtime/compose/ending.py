@@ -1,0 +1,71 @@
+"""Acts on one container of which the engine may say that they failed, although they did not.
+
+On a busy machine `docker kill` answers "tried to kill container, but did not receive an exit event", or not
+at all, while the container ends all the same: a moment later, or before. So its state is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.errors import EngineError
+from lab.runtime.compose.engine import Container, Engine
+
+PATIENCE_SECONDS = 15.0
+"""How long to look, after an error, whether it was done all the same."""
+
+POLL_SECONDS = 0.5
+
+
+class Acts:
+    """What is done to containers, done for sure. `clock` and `sleep` are in seconds."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._engine, self._clock, self._sleep = engine, clock, sleep
+
+    def kill(self, container: Container, *, gone: bool = False) -> None:
+        """SIGKILL; returns when nothing of the container runs. `gone`: one that ended meanwhile is no error.
+
+        Raises EngineError.
+        """
+        self._do("kill", container, lambda found: not found.alive, gone=gone)
+
+    def stop(self, container: Container, grace: int) -> None:
+        """SIGTERM, and SIGKILL after `grace` seconds. Raises EngineError."""
+        self._do("stop", container, lambda found: not found.alive, f"--time={grace}", grace=grace)
+
+    def pause(self, container: Container) -> None:
+        """Freeze it. Raises EngineError."""
+        self._do("pause", container, lambda found: found.state == "paused")
+
+    def unpause(self, container: Container) -> None:
+        """Let it go on. Raises EngineError."""
+        self._do("unpause", container, lambda found: found.state != "paused")
+
+    def _do(
+        self,
+        verb: str,
+        container: Container,
+        done: Callable[[Container], bool],
+        *options: str,
+        grace: float = 0.0,
+        gone: bool = False,
+    ) -> None:
+        problem = None
+        try:
+            self._engine.act(verb, [container.id], *options, grace=grace, gone=gone)
+        except EngineError as error:
+            problem = error
+        deadline = self._clock() + PATIENCE_SECONDS
+        while True:
+            try:
+                if all(done(found) for found in self._engine.inspect([container.id])):
+                    return
+            except EngineError as error:  # it may be too busy to answer
+                problem = problem or error
+            if self._clock() >= deadline:
+                raise problem or EngineError(
+                    f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
+                    "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
+                )
+            self._sleep(POLL_SECONDS)

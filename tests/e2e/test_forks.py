@@ -1,0 +1,418 @@
+"""The fork server with real processes: what it forks is like what starts in the ordinary way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBE = ROOT / "lab" / "probe"
+LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
+PATIENCE = 180.0
+"""Seconds for the imports of torch and Ray, which take 10 s on 2 idle cores."""
+
+
+@dataclass
+class Server:
+    """A fork server of its own, and what a node's environment is like."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    log: Path
+    environment: dict[str, str]
+
+    def serves(self, level: str) -> bool:
+        return (self.folder / f"{level}.sock").exists()
+
+    def pids(self) -> list[int]:
+        """The server and its fork, the server of level `train`."""
+        own = psutil.Process(self.process.pid)
+        trains = [each for each in own.children() if each.cmdline() == own.cmdline()]
+        return [own.pid, *(each.pid for each in trains)]
+
+    def run(self, *argv: str, forked: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
+        environment = {**self.environment, **options.pop("env", {})}  # type: ignore[dict-item]
+        if not forked:
+            environment["RAYLAB_FORK_SCRIPTS"] = "0"
+        defaults = {"capture_output": True, "text": True, "timeout": 60.0, "stdin": subprocess.DEVNULL}
+        if "input" in options:
+            del defaults["stdin"]
+        return subprocess.run(argv, env=environment, **{**defaults, **options})  # type: ignore[call-overload]
+
+    def refusals(self) -> str:
+        return "\n".join(line for line in self.log.read_text().splitlines() if "not forked" in line)
+
+
+@contextlib.contextmanager
+def serving(folder: Path, **more: str) -> Iterator[Server]:
+    sockets = Path(tempfile.mkdtemp(prefix="raylab-forks-", dir="/tmp"))
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "PYTHONPATH": str(PROBE),
+        "RAYLAB_FORK_FOLDER": str(sockets),
+        **more,
+    }
+    log = folder / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "raylab_forks.server", str(sockets)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    server = Server(process, sockets, log, environment)
+    try:
+        eventually(lambda: server.serves("node") and server.serves("train"), PATIENCE, "the servers listen")
+        yield server
+    finally:
+        for each in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ():
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        process.kill()
+        process.wait()
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("forks")) as server:
+        yield server
+
+
+def forked(result: subprocess.CompletedProcess[str]) -> bool:
+    """Whether a script that prints `FORKED` where torch was there before it asked says so."""
+    return "forked=True" in result.stdout
+
+
+SAYS = "import sys; print('forked=%s' % ('torch' in sys.modules))\n"
+
+SCRIPTS = {
+    "arguments": "import sys; print(sys.argv, sys.orig_argv[1:], __name__, __file__, __spec__, __doc__)",
+    "docstring": '"""What it is."""\nprint(__doc__, sorted(k for k in globals() if k != "__annotations__"))',
+    "future annotations": "from __future__ import annotations\nx: Unknown = 1\nprint(x, __annotations__)",
+    "main module": "import sys, pickle\nclass A: pass\nprint(sys.modules['__main__'].A is A, A.__module__)",
+    "folder and environment": "import os; print(os.getcwd(), os.environ['GREETING'], 'RAYLAB_FORK_FOLDER' in os.environ)",
+    "search path": "import sys; print(sys.path[:3], len(sys.path) == len(set(sys.path)))",
+    "own module": "import helper_of_mine; print(helper_of_mine.WORD)",
+    "stdin": "import sys; print(repr(sys.stdin.read()), sys.stdin.encoding, sys.stdin.errors)",
+    "streams": (
+        "import sys\nfor s in (sys.stdin, sys.stdout, sys.stderr):\n"
+        "  print(s.name, s.mode, s.encoding, s.errors, s.line_buffering, s.fileno(), s.isatty())"
+    ),
+    "both streams": "import sys; print('out'); print('err', file=sys.stderr)",
+    "exit code": "import sys; sys.exit(7)",
+    "exit text": "import sys; sys.exit('it went wrong')",
+    "exit none": "import sys; sys.exit()",
+    "traceback": "def f(x):\n    return 1 / x\nprint('before')\nf(0)",
+    "chained traceback": "try:\n    {}['a']\nexcept KeyError as e:\n    raise ValueError('b') from e",
+    "syntax error": "print('before')\ndef f(:\n  pass",
+    "hook": "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)\nraise RuntimeError",
+    "exit handlers": "import atexit; atexit.register(print, 'one'); atexit.register(print, 'two'); print('zero')",
+    "threads are waited for": (
+        "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()\nprint('soon')"
+    ),
+    "main thread": "import threading; print(threading.current_thread() is threading.main_thread(), threading.active_count())",
+    "killed by a signal": "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)",
+    "killed for good": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "abort": "import os; os.abort()",
+    "interrupted": "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(5)",
+    "hard exit": "import os; print('x', flush=True); os._exit(9)",
+    "signal handlers": (
+        "import signal\nprint([str(signal.getsignal(s)).split(' at ')[0] for s in (signal.SIGINT, signal.SIGTERM, "
+        "signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGUSR1)], signal.set_wakeup_fd(-1))"
+    ),
+    "flags": "import sys; print(sys.flags, sys.executable, sys.prefix, sys.warnoptions, sys.dont_write_bytecode)",
+    "warnings": "import warnings; warnings.warn('careful')",
+    "limits": "import resource; print([resource.getrlimit(n) for n in range(10)])",
+    "umask and priority": "import os; m = os.umask(0); print(oct(m), os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0))",
+    "descriptors": "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd') if int(n) < 3))",
+    "time zone": "import time; print(time.tzname)",
+    "threads of torch": (
+        "import torch, threadpoolctl, sklearn.datasets\n"
+        "print(torch.get_num_threads(), sorted({(p['user_api'], p['num_threads']) for p in threadpoolctl.threadpool_info()}))"
+    ),
+    "a small training": (
+        "import torch\ntorch.manual_seed(7)\nm = torch.nn.Linear(64, 8); o = torch.optim.Adam(m.parameters())\n"
+        "x, y = torch.randn(512, 64), torch.randn(512, 8)\n"
+        "for _ in range(20):\n  o.zero_grad(); l = ((m(x) - y) ** 2).mean(); l.backward(); o.step()\nprint(l.item().hex())"
+    ),
+    "data loader": (
+        "import torch\nif __name__ == '__main__':\n  d = torch.utils.data.DataLoader(range(8), 2, num_workers=2)\n"
+        "  print([b.tolist() for b in d])"
+    ),
+    "lightning's second name": "import lightning.pytorch as pl, pytorch_lightning; print(pl is pytorch_lightning)",
+    "logging": "import logging; print(logging.getLogger().handlers, logging.getLogger().level); logging.warning('w')",
+    **{
+        f"multiprocessing {method}": (
+            "import multiprocessing as mp, sys\ndef f(x): return x * x, __name__ == '__main__'\n"
+            "if __name__ == '__main__':\n"
+            f"  with mp.get_context('{method}').Pool(2) as p: print(sorted(p.map(f, range(4))))"
+        )
+        for method in ("fork", "spawn", "forkserver")
+    },
+    "subprocess": (
+        "import subprocess, sys\n"
+        "print(subprocess.run([sys.executable, '-c', 'import os; print(os.environ[\"GREETING\"])'], capture_output=True, text=True))"
+    ),
+    "full output": "print('x' * 300_000)",
+    "closed pipe": "import sys; sys.stdout.close()",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_is_the_same_whether_it_is_forked_or_not(server: Server, tmp_path: Path, name: str) -> None:
+    (tmp_path / "helper_of_mine.py").write_text("WORD = 'mine'\n")
+    script = tmp_path / "a script.py"
+    script.write_text(SCRIPTS[name])
+    results = []
+    for way in (True, False):
+        before = len(server.refusals())
+        done = server.run(
+            *(sys.executable, "a script.py", "--one", "two words"),
+            forked=way,
+            cwd=tmp_path,
+            input="typed\n",
+            env={"GREETING": "hello", "TZ": "Asia/Kolkata"},
+        )
+        assert len(server.refusals()) == before, server.refusals()
+        results.append((done.returncode, done.stdout, done.stderr))
+    assert results[0] == results[1]
+
+
+def test_scripts_are_really_forked_and_a_switch_turns_it_off(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(SAYS)
+    assert forked(server.run(sys.executable, str(script)))
+    assert not forked(server.run(sys.executable, str(script), forked=False))
+    assert not forked(server.run(sys.executable, str(script), env={"RAYLAB_FORK_FOLDER": ""}))
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "why"),
+    [
+        (("-O",), {}, ""),
+        (("-X", "dev"), {}, ""),
+        ((), {"PYTHONHASHSEED": "1"}, "PYTHONHASHSEED"),
+        ((), {"PYTHONDONTWRITEBYTECODE": "1"}, "flags"),
+        ((), {"LD_PRELOAD": "/nowhere.so"}, "LD_PRELOAD"),
+        ((), {"MALLOC_ARENA_MAX": "1"}, "MALLOC_ARENA_MAX"),
+        ((), {"TORCH_LOGS": ""}, None),
+        ((), {"RAY_DEDUP_LOGS": "0"}, "RAY_DEDUP_LOGS"),
+        ((), {"EPOCHS": "5", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}, None),
+    ],
+)
+def test_what_a_process_reads_at_its_start_decides(
+    server: Server, tmp_path: Path, argv: tuple[str, ...], env: dict[str, str], why: str | None
+) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(SAYS)
+    before = server.refusals()
+    done = server.run(sys.executable, *argv, str(script), env=env)
+    assert done.returncode == 0
+    assert forked(done) == (why is None)
+    if why:
+        assert why in server.refusals()[len(before) :]
+
+
+def test_a_module_of_ones_own_is_not_hidden_by_one_that_was_imported_ahead(
+    server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "sklearn.py").write_text("WORD = 'mine'\n")
+    (tmp_path / "uses.py").write_text("import sklearn; print(sklearn.WORD)\n")
+    assert server.run(sys.executable, "uses.py", cwd=tmp_path).stdout == "mine\n"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "uses.py").write_text("import sklearn; print(sklearn.WORD)\n")
+    done = server.run(
+        *(sys.executable, str(tmp_path / "elsewhere" / "uses.py")),
+        env={"PYTHONPATH": f"{PROBE}{os.pathsep}{tmp_path}"},
+    )
+    assert done.stdout == "mine\n"
+
+
+def test_another_interpreter_starts_in_the_ordinary_way(server: Server, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "other")], check=True)
+    script = tmp_path / "says.py"
+    script.write_text(SAYS)
+    done = server.run(str(tmp_path / "other" / "bin" / "python"), str(script))
+    assert done.returncode == 0
+    assert not forked(done)
+
+
+def launch(server: Server, *arguments: str, **options: object) -> subprocess.Popen[str]:
+    """A command through the launcher, as a raylet starts one."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(LAUNCHER), str(server.folder), "train,node", sys.executable, *arguments],
+        env=server.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+LIVES = "import os, subprocess, sys, time\np = subprocess.Popen(['sleep', '600'])\nprint(os.getpid(), p.pid, flush=True)\ntime.sleep(600)\n"
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def living(server: Server, tmp_path: Path) -> tuple[subprocess.Popen[str], int, int]:
+    """A launcher, its fork, and what that has started."""
+    script = tmp_path / "lives.py"
+    script.write_text(LIVES)
+    launcher = launch(server, str(script))
+    assert launcher.stdout is not None
+    pid, beside = map(int, launcher.stdout.readline().split())
+    assert psutil.Process(pid).ppid() in server.pids()
+    eventually(lambda: psutil.Process(launcher.pid).name() == f"fork:{pid}", 20.0, "it has happened")
+    return launcher, pid, beside
+
+
+def test_a_launcher_that_is_killed_takes_its_fork_and_all_it_started_with_it(
+    server: Server, tmp_path: Path
+) -> None:
+    launcher, pid, beside = living(server, tmp_path)
+    launcher.kill()
+    launcher.wait()
+    eventually(lambda: not alive(pid) and not alive(beside), 20.0, "it has happened")
+
+
+def test_a_launcher_ends_as_its_fork_does(server: Server, tmp_path: Path) -> None:
+    launcher, pid, beside = living(server, tmp_path)
+    os.kill(pid, signal.SIGKILL)
+    assert launcher.wait(10) == -signal.SIGKILL
+    os.kill(beside, signal.SIGKILL)
+    launcher, pid, beside = living(server, tmp_path)
+    launcher.send_signal(signal.SIGTERM)
+    assert launcher.wait(10) == -signal.SIGTERM
+    assert not alive(pid)
+    os.kill(beside, signal.SIGKILL)
+
+
+def test_children_share_no_random_state(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "draws.py"
+    script.write_text(
+        "import json, multiprocessing, random, secrets, tempfile, uuid, numpy, torch\n"
+        "print(json.dumps([random.random(), float(numpy.random.rand()), float(numpy.random.default_rng().random()),"
+        " str(uuid.uuid4()), secrets.token_hex(4), tempfile.mktemp(), torch.rand(1).item(),"
+        " multiprocessing.current_process().authkey.hex()]))\n"
+    )
+    drawn = [json.loads(server.run(sys.executable, str(script)).stdout) for _ in range(4)]
+    for each in zip(*drawn, strict=True):
+        assert len(set(each)) == len(drawn)
+
+
+def test_three_hundred_forks_leave_nothing(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "short.py"
+    script.write_text("print('x')\n")
+
+    def look() -> tuple[int, int, float]:
+        """Open descriptors, children, and own memory in MB of both servers."""
+        each = [psutil.Process(pid) for pid in server.pids()]
+        memory = sum(process.memory_full_info().uss for process in each) / 1e6
+        return sum(p.num_fds() for p in each), sum(len(p.children()) for p in each), memory
+
+    for _ in range(30):
+        server.run(sys.executable, str(script))
+    eventually(lambda: look()[1] == 1, 20.0, "all forks are reaped")
+    before = look()
+    for _ in range(75):
+        running = [launch(server, str(script)) for _ in range(4)]
+        assert [each.wait(PATIENCE) for each in running] == [0] * 4
+    eventually(lambda: look()[1] == 1, 20.0, "all forks are reaped")
+    after = look()
+    assert after[0] == before[0]
+    assert after[2] - before[2] < 20
+
+
+def test_a_job_goes_on_to_its_own_end_when_its_server_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, sys, time\nprint(os.getpid(), flush=True)\n"
+        "while not os.path.exists(sys.argv[1]): time.sleep(0.05)\nsys.exit(5)\n"
+    )
+    with serving(tmp_path) as own:
+        launcher = launch(own, str(script), str(tmp_path / "go"))
+        assert launcher.stdout is not None
+        pid = int(launcher.stdout.readline())
+        for each in own.pids():
+            os.kill(each, signal.SIGKILL)
+        own.process.wait()
+        assert alive(pid)
+        assert launcher.poll() is None
+        (tmp_path / "go").touch()
+        assert launcher.wait(PATIENCE) == 5
+        # and what comes now starts in the ordinary way
+        (tmp_path / "says.py").write_text(SAYS)
+        done = own.run(sys.executable, str(tmp_path / "says.py"))
+        assert done.returncode == 0
+        assert not forked(done)
+
+
+def test_a_frozen_server_costs_a_second(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(SAYS)
+    pids = server.pids()
+    for each in pids:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        ordinary = launch(server, str(script))
+        assert ordinary.wait(PATIENCE) == 0
+        took = time.monotonic() - begin
+        assert ordinary.stdout is not None
+        assert ordinary.stdout.read() == "forked=False\n"
+    finally:
+        for each in pids:
+            os.kill(each, signal.SIGCONT)
+    assert took >= 1.0
+    eventually(lambda: forked(server.run(sys.executable, str(script))), 20.0, "it has happened")
+
+
+def test_a_socket_that_is_gone_costs_nothing(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(SAYS)
+    path, aside = server.folder / "train.sock", server.folder / "aside"
+    path.rename(aside)
+    try:
+        assert not forked(server.run(sys.executable, str(script)))
+    finally:
+        aside.rename(path)
+
+
+def test_a_training_server_that_is_killed_comes_back(tmp_path: Path) -> None:
+    with serving(tmp_path) as own:
+        train = own.pids()[1]
+        (own.folder / "train.sock").unlink()
+        os.kill(train, signal.SIGKILL)
+        eventually(lambda: own.serves("train"), PATIENCE, "the servers listen")
+        assert own.pids()[1] != train

@@ -1,0 +1,78 @@
+"""What is imported ahead."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from raylab_forks import modules
+
+
+def module(name: str, origin: str | None, called: str = "") -> ModuleType:
+    made = ModuleType(name)
+    made.__spec__ = ModuleSpec(called or name, None, origin=origin)
+    return made
+
+
+def test_only_what_is_installed_is_learnt(tmp_path: Path) -> None:
+    standard = json.__file__
+    loaded = {
+        "json": module("json", standard),
+        "mine": module("mine", str(tmp_path / "mine.py")),
+        "sys": module("sys", "built-in"),
+        "made.up": module("made.up", None),
+        "alias": module("alias", standard, called="json"),
+        "__main__": ModuleType("__main__"),
+        "none": None,
+    }
+    assert modules.imported(loaded) == ("json",)
+
+
+def test_what_was_learnt_is_kept_once_and_in_order(tmp_path: Path) -> None:
+    path = str(tmp_path / "modules.json")
+    assert modules.learnt(path) == ()
+    assert modules.remember(path, ["b", "a"])
+    assert modules.remember(path, ["a", "c"])
+    assert not modules.remember(path, ["c", "b"])
+    assert modules.learnt(path) == ("b", "a", "c")
+    assert [each.name for each in tmp_path.iterdir()] == ["modules.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"modules": 5}', '{"modules": null}', '"x"'])
+def test_a_damaged_file_is_none(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "modules.json"
+    path.write_text(content)
+    assert modules.learnt(str(path)) == ()
+
+
+def test_what_cannot_be_imported_is_left_to_who_needs_it() -> None:
+    asked: list[str] = []
+
+    def load(name: str) -> None:
+        asked.append(name)
+        if name == "bad":
+            raise ImportError(name)
+        if name == "worse":
+            raise SystemExit(1)
+
+    assert modules.import_all(["one", "bad", "worse", "sys", "two"], load=load) == ""
+    assert asked == ["one", "bad", "worse", "two"]
+
+
+def test_the_module_that_spoils_the_process_is_named() -> None:
+    asked: list[str] = []
+    spoilt = modules.import_all(
+        ["one", "two", "three"], lambda: "threads" * (asked[-1] == "two"), asked.append
+    )
+    assert (spoilt, asked) == ("two", ["one", "two"])
+
+
+def test_the_modules_of_a_package_are_found_and_of_none_are_none() -> None:
+    assert "json.decoder" in modules.members("json")
+    assert modules.members("no_such_package_anywhere") == ()
+    assert "json" in sys.modules

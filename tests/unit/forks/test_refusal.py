@@ -1,0 +1,151 @@
+"""What a fork server forks, and why it does not fork the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raylab_forks import refusal
+
+PYTHON = "/venv/bin/python"
+FLAGS = (0, 0, 0)
+WORKER = [PYTHON, "/ray/workers/setup_worker.py", "/ray/workers/default_worker.py", "--node-id=1"]
+
+
+def request(argv: list[str], cwd: str = "/", **more: Any) -> dict[str, Any]:
+    return {"argv": argv, "environment": {"HOME": "/home"}, "cwd": cwd, **more}
+
+
+def reason(asked: dict[str, Any], **own: Any) -> str:
+    known: dict[str, Any] = {
+        "executable": PYTHON,
+        "flags": FLAGS,
+        "environment": {"HOME": "/home"},
+        "known": frozenset({"/lib"}),
+        "loaded": frozenset({"torch", "pandas"}),
+    }
+    return refusal.reason(asked, **{**known, **own})
+
+
+def with_context(**context: Any) -> dict[str, Any]:
+    words = [*WORKER, f"--serialized-runtime-env-context={json.dumps(context)}", "--language=PYTHON"]
+    return request(words)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [PYTHON, "/job/train.py", "--epochs", "5"],
+        [PYTHON, "-u", "/job/train.py"],
+        [PYTHON, "-m", "ray.util.client.server", "--port=1"],
+        WORKER,
+        [*WORKER, "--serialized-runtime-env-context={}", "--language=PYTHON"],
+    ],
+)
+def test_scripts_modules_and_workers_are_forked(argv: list[str]) -> None:
+    assert reason(request(argv)) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (request([]), "another interpreter: none"),
+        (request(["/usr/bin/python", "x.py"]), "another interpreter: /usr/bin/python"),
+        (request([PYTHON]), "neither a script nor a module"),
+        (request([PYTHON, "-c", "pass"]), "neither a script nor a module"),
+        (request([PYTHON, "-O", "x.py"]), "neither a script nor a module"),
+        (request([PYTHON, "x.py"], flags=[1, 0, 0]), "other flags of Python"),
+        (with_context(py_executable="/other/python"), "another interpreter: /other/python"),
+        (with_context(py_executable="uv run"), "another interpreter: uv run"),
+        (with_context(command_prefix=["source", "activate", "&&"]), "a command comes first: source activate"),
+        (with_context(command_prefix=["cd", "/x", "&&", "conda"]), "a command comes first"),
+        (with_context(override_worker_entrypoint="x.py"), "another worker"),
+        (with_context(java_jars=["a.jar"]), "another language"),
+        (request([*WORKER, "--language=CPP"]), "another language"),
+        (with_context(env_vars={"LD_PRELOAD": "/x.so"}), "another LD_PRELOAD"),
+        (request([*WORKER, "--serialized-runtime-env-context={"]), "Expecting"),
+    ],
+)
+def test_every_doubt_has_its_reason(asked: dict[str, Any], words: str) -> None:
+    assert words in reason(asked)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PYTHONHASHSEED", "PYTHONPATHX", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LANG", "OMP_PROC_BIND"),
+        *("CUDA_MODULE_LOADING", "TORCH_LOGS", "HF_HOME", "RAY_DEDUP_LOGS", "RAYLAB_GPU", "MPLBACKEND"),
+    ],
+)
+def test_a_variable_that_is_read_at_the_start_must_be_the_same(name: str) -> None:
+    asked = request([PYTHON, "/job/x.py"])
+    asked["environment"][name] = "1"
+    assert reason(asked) == f"another {name}"
+    assert reason(asked, environment={"HOME": "/home", name: "1"}) == ""
+    assert (
+        reason(request([PYTHON, "/job/x.py"]), environment={"HOME": "/home", name: "1"}) == f"another {name}"
+    )
+    asked["environment"][name] = ""
+    assert reason(asked) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*sorted(refusal.READ_LATER), "EPOCHS", "AWS_REGION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
+)
+def test_any_other_variable_may_differ(name: str) -> None:
+    asked = request([PYTHON, "/job/x.py"])
+    asked["environment"][name] = "1"
+    assert reason(asked) == ""
+
+
+def test_the_working_directory_of_a_runtime_environment_is_no_doubt() -> None:
+    context = {"command_prefix": ["cd", "/tmp/pkg", "&&"], "env_vars": {"PYTHONPATH": "/tmp/pkg", "X": "1"}}
+    assert reason(with_context(**context)) == ""
+    assert refusal.folder_of(context) == "/tmp/pkg"
+    assert refusal.folder_of({"command_prefix": ["cd", "'/tmp/a pkg'", "&&"]}) == "/tmp/a pkg"
+
+
+@pytest.mark.parametrize(
+    ("entry", "hides"),
+    [
+        ("torch.py", True),
+        ("pandas.cpython-311-x86_64-linux-gnu.so", True),
+        ("torch/__init__.py", True),
+        ("torch/readme.txt", False),
+        ("mine.py", False),
+        ("torch.txt", False),
+    ],
+)
+def test_a_module_that_has_the_name_of_a_loaded_one_is_a_doubt(
+    tmp_path: Path, entry: str, hides: bool
+) -> None:
+    path = tmp_path / entry
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    for asked in (
+        request([PYTHON, str(tmp_path / "x.py")]),
+        request([PYTHON, "x.py"], cwd=str(tmp_path)),
+        request([PYTHON, "-m", "x"], cwd=str(tmp_path)),
+        request([PYTHON, "/job/x.py"], path=[str(tmp_path), "/lib"]),
+        with_context(env_vars={"PYTHONPATH": str(tmp_path)}),
+    ):
+        assert ("of its own" in reason(asked)) == hides
+    assert reason(request([PYTHON, str(tmp_path / "x.py")]), known=frozenset({str(tmp_path)})) == ""
+
+
+def test_a_folder_with_too_many_entries_is_a_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusal, "MOST_ENTRIES", 2)
+    for name in "abc":
+        (tmp_path / f"{name}.txt").touch()
+    assert "too many entries" in reason(request([PYTHON, str(tmp_path / "x.py")]))
+
+
+def test_the_search_path_is_pythons() -> None:
+    asked, environment = request([PYTHON, "x.py"]), {"PYTHONPATH": "/a::/b"}
+    assert refusal.search_path(asked, environment, ["/lib"], "/job") == ["/job", "/a", "/b", "/lib"]
+    asked["path"] = ["/a", "/lib"]
+    assert refusal.search_path(asked, {}, ["/lib", "/added"], "/job") == ["/job", "/a", "/lib", "/added"]

@@ -1,0 +1,61 @@
+"""Which processes ask for a fork as they begin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from raylab_forks import launcher, scripts
+
+ENVIRONMENT = {scripts.FOLDER: "/forks"}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.touch()
+    return str(path)
+
+
+def test_a_script_does(script: str) -> None:
+    for arguments in (["python", script], ["python", "-u", script, "--epochs", "5"]):
+        assert scripts.wanted(arguments, ENVIRONMENT, "/venv")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["python"],
+        ["python", "-c", "pass"],
+        ["python", "-m", "pip"],
+        ["python", "-i", "SCRIPT"],
+        ["python", "none.py"],
+    ],
+)
+def test_nothing_else_does(script: str, arguments: list[str]) -> None:
+    given = [script if word == "SCRIPT" else word for word in arguments]
+    assert not scripts.wanted(given, ENVIRONMENT, "/venv")
+
+
+def test_a_tool_of_the_environment_and_a_job_that_wants_none_do_not(script: str) -> None:
+    assert not scripts.wanted(["python", script], ENVIRONMENT, str(Path(script).parent))
+    assert not scripts.wanted(["python", script], {**ENVIRONMENT, scripts.SWITCH: "0"}, "/venv")
+    assert not scripts.wanted(["python", script], {}, "/venv")
+
+
+def test_without_a_server_a_process_goes_on_as_it_is(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python", script])
+    monkeypatch.setenv(scripts.FOLDER, str(tmp_path / "nobody"))
+    monkeypatch.setattr("os.isatty", lambda number: False)
+    scripts.hand_over()
+
+
+def test_who_has_too_much_open_is_not_forked() -> None:
+    with pytest.raises(launcher.RefusedError, match="201 open"):
+        launcher.ask("/forks", "train", {}, range(201))
