@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import recovery
 from benchmarks.compare import Found, LostError, Row, by_turns
+from benchmarks.measure import say
 from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_table, stages
 from lab.errors import ServiceError
 from lab.receipt.breakdown import Breakdown
@@ -65,7 +66,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, lab: FakeLab, *cases: Case) -> Fou
     monkeypatch.setattr(recovery, "once", lab.once)
     monkeypatch.setattr(recovery, "whole", lambda lab: True)
     turn = recovery.one_round(cases, "fake", OURS, {})
-    return by_turns({"recovery": {OURS: turn}}, 1, recovery.say)
+    return by_turns({"recovery": {OURS: turn}}, 1, say)
 
 
 def known(found: Found) -> list[str]:
