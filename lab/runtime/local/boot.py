@@ -229,7 +229,9 @@ class Boot:
         identity = current.leaders.get(service)
         if identity is None or processes.find(identity) is None:
             return False
-        return ran or service == FORKS or readiness.probe(self._plan, service, after=identity.spawned_at).ready
+        return (
+            ran or service == FORKS or readiness.probe(self._plan, service, after=identity.spawned_at).ready
+        )
 
     def _take_back(self, current: LabState, started: list[str]) -> None:
         if FORKS in started:

@@ -66,7 +66,9 @@ def test_what_cannot_be_imported_is_left_to_who_needs_it() -> None:
 
 def test_the_module_that_spoils_the_process_is_named() -> None:
     asked: list[str] = []
-    spoilt = modules.import_all(["one", "two", "three"], lambda: "threads" * (asked[-1] == "two"), asked.append)
+    spoilt = modules.import_all(
+        ["one", "two", "three"], lambda: "threads" * (asked[-1] == "two"), asked.append
+    )
     assert (spoilt, asked) == ("two", ["one", "two"])
 
 

@@ -85,13 +85,16 @@ def test_a_variable_that_is_read_at_the_start_must_be_the_same(name: str) -> Non
     asked["environment"][name] = "1"
     assert reason(asked) == f"another {name}"
     assert reason(asked, environment={"HOME": "/home", name: "1"}) == ""
-    assert reason(request([PYTHON, "/job/x.py"]), environment={"HOME": "/home", name: "1"}) == f"another {name}"
+    assert (
+        reason(request([PYTHON, "/job/x.py"]), environment={"HOME": "/home", name: "1"}) == f"another {name}"
+    )
     asked["environment"][name] = ""
     assert reason(asked) == ""
 
 
 @pytest.mark.parametrize(
-    "name", [*sorted(refusal.READ_LATER), "EPOCHS", "AWS_REGION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+    "name",
+    [*sorted(refusal.READ_LATER), "EPOCHS", "AWS_REGION", "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
 )
 def test_any_other_variable_may_differ(name: str) -> None:
     asked = request([PYTHON, "/job/x.py"])
@@ -117,7 +120,9 @@ def test_the_working_directory_of_a_runtime_environment_is_no_doubt() -> None:
         ("torch.txt", False),
     ],
 )
-def test_a_module_that_has_the_name_of_a_loaded_one_is_a_doubt(tmp_path: Path, entry: str, hides: bool) -> None:
+def test_a_module_that_has_the_name_of_a_loaded_one_is_a_doubt(
+    tmp_path: Path, entry: str, hides: bool
+) -> None:
     path = tmp_path / entry
     path.parent.mkdir(exist_ok=True)
     path.touch()

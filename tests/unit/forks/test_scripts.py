@@ -28,7 +28,13 @@ def test_a_script_does(script: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["python"], ["python", "-c", "pass"], ["python", "-m", "pip"], ["python", "-i", "SCRIPT"], ["python", "none.py"]],
+    [
+        ["python"],
+        ["python", "-c", "pass"],
+        ["python", "-m", "pip"],
+        ["python", "-i", "SCRIPT"],
+        ["python", "none.py"],
+    ],
 )
 def test_nothing_else_does(script: str, arguments: list[str]) -> None:
     given = [script if word == "SCRIPT" else word for word in arguments]
