@@ -197,7 +197,7 @@ def _random() -> None:
         numpy.random.seed()
     if torch is not None and hasattr(torch, "default_generator"):
         torch.default_generator.seed()
-    process = sys.modules.get("multiprocessing.process")
+    process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
         process.ORIGINAL_DIR = os.getcwd()

@@ -8,8 +8,8 @@ it is done and has one thread again. Neither touches a device, and neither forks
 in it cannot be forked: `Server.spoilt` says what.
 
 The server answers a request (`launcher.ask`) with `ready`, or `no` and the reason. With `go` come the
-descriptors; it forks, says `pid N`, and `end CODE` when the fork has ended. A launcher that goes away takes its fork
-with it, and what that has started.
+descriptors; it forks, says `pid N`, and `end CODE` when the fork has ended. A launcher that goes away takes
+its fork with it, and what that has started.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Machine:
         if self.fork_server is not None:
             self.forks.append("end")
         self.fork_server = None
-        (layout.forks / "node.sock").unlink(missing_ok=True)
+        shutil.rmtree(layout.forks, ignore_errors=True)
 
     def find(self, identity: Identity) -> FakeProcess | None:
         process = self.running.get(identity.pid)

@@ -177,6 +177,28 @@ def test_a_node_that_a_notebook_started_is_not_jupyters(table: Table) -> None:
     assert table.pids(processes.members(Identity(110, 60.0), SERVICE)) == {110, 111}
 
 
+def test_what_a_fork_server_made_belongs_to_whom_its_launcher_stands_for(table: Table) -> None:
+    server, mine, theirs = 300, 400, 500
+    table.add(
+        *service(),
+        Entry(105, 54.0, 100, SERVICE, parent=101, name=f"fork:{mine}"),
+        Entry(server, 40.0, server),
+        Entry(mine, 54.1, server, parent=server),
+        Entry(401, 55.0, server, parent=mine),  # made by the fork without a program of its own
+        Entry(402, 55.0, 402, JUPYTER, parent=mine),
+        Entry(theirs, 54.1, server, parent=server),
+    )
+    found = table.pids(processes.members(LEADER, SERVICE))
+    assert {105, mine, 401} <= found
+    assert not {server, theirs, 402} & found
+
+
+@pytest.mark.parametrize("name", ["fork:", "fork:x", "fork:999", "fork:-1", "xfork:400", "fork:400"])
+def test_a_name_that_leads_to_nobody_or_to_somebody_older_is_none(table: Table, name: str) -> None:
+    table.add(Entry(100, 50.0, 100, SERVICE, name=name), Entry(400, 10.0, 400))
+    assert table.pids(processes.members(LEADER, SERVICE)) == {100}
+
+
 def test_members_are_found_when_the_leader_has_died(table: Table) -> None:
     table.add(*service()[1:], *strangers())
 

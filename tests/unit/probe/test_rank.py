@@ -25,8 +25,10 @@ class Process:
         environment: Mapping[str, str] | None = None,
         parents: tuple[Process, ...] = (),
         status: str = psutil.STATUS_SLEEPING,
+        name: str = "python",
     ) -> None:
         self.title, self.environment, self.above, self.state = title, environment, parents, status
+        self.pid, self.info = 5, {"name": name}
 
     def status(self) -> str:
         return self.state
@@ -54,6 +56,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> dict[int, Process]:
         return found[pid]
 
     monkeypatch.setattr(psutil, "Process", process)
+    monkeypatch.setattr(psutil, "process_iter", lambda attrs: list(found.values()))
     return found
 
 
@@ -68,6 +71,17 @@ def test_a_rank_whose_title_hides_its_environment_is_known_by_its_parents(
 ) -> None:
     processes[5] = Process(environment=environment, parents=(Process("raylet", NODE), Process("init", {})))
     assert rank.problem(5, NODE) == ""
+
+
+def test_a_rank_that_a_fork_server_made_is_known_by_the_launcher_that_stands_for_it(
+    processes: dict[int, Process],
+) -> None:
+    server = Process("server", {"RAYLAB_SERVICE_NAME": ""})
+    processes[5] = Process(environment={"RAYLAB_SERVICE_NAME": ""}, parents=(server,))
+    processes[4] = Process("launcher", NODE, name="fork:5")
+    processes[3] = Process("launcher", {"RAYLAB_SERVICE_NAME": "ray-worker-1"}, name="fork:55")
+    assert rank.problem(5, NODE) == ""
+    assert "ray-worker-0, not on this one" in rank.problem(5, {**NODE, "RAYLAB_SERVICE_NAME": "ray-worker-1"})
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,6 @@ def test_redis_is_kept_to_the_labs_network_and_its_password_to_files(config: Any
         if {"redis.password"} & {x["source"] for x in s.get("secrets", ())}
     }
     assert holders == {HEAD}
-    assert head["entrypoint"] == ["python", "-m", "raylab_probe.external"]
+    assert head["entrypoint"] == ["python", "-m", "raylab_probe.node"]
     assert head["command"][:2] == ["ray", "start"]
     assert head["depends_on"][REDIS]["condition"] == "service_healthy"
