@@ -76,7 +76,7 @@ def become(
         marks.write(os.environ)
     arguments = _arguments(request["argv"], context)
     sys.path[:] = refusal.search_path(request, os.environ, base_path, "")[1:]
-    sys.orig_argv[:] = request["argv"]
+    sys.executable, sys.orig_argv[:] = request["argv"][0], request["argv"]
     _streams(unbuffered="-u" in request["argv"][1:2] or bool(os.environ.get("PYTHONUNBUFFERED")))
     pools.settle(os.environ)
     if context is not None:

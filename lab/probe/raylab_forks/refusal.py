@@ -142,6 +142,13 @@ def differing(environment: Mapping[str, str], own: Mapping[str, str]) -> str:
     return ""
 
 
+def same_interpreter(one: str, other: str) -> bool:
+    """Whether these are names of one interpreter in one environment, as `python` and `python3` are."""
+    if one == other:
+        return True
+    return os.path.dirname(one) == os.path.dirname(other) and os.path.realpath(one) == os.path.realpath(other)
+
+
 def search_path(
     request: Mapping[str, Any], environment: Mapping[str, str], base: Sequence[str], first: str
 ) -> list[str]:
@@ -167,7 +174,7 @@ def reason(
     modules that come from files.
     """
     argv = request["argv"]
-    if not argv or argv[0] != executable:
+    if not argv or not same_interpreter(argv[0], executable):
         return f"another interpreter: {argv[0] if argv else 'none'}"
     if request.get("flags") is not None and list(request["flags"]) != list(flags):
         return "other flags of Python"
@@ -179,7 +186,7 @@ def reason(
         folder = request["cwd"]
         if context is not None:
             folder = folder_of(context) or folder
-            if context.get("py_executable") not in (None, executable):
+            if not same_interpreter(context.get("py_executable") or executable, executable):
                 return f"another interpreter: {context['py_executable']}"
             if context.get("override_worker_entrypoint"):
                 return "another worker"

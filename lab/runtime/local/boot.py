@@ -101,6 +101,7 @@ class Boot:
         """Start the lab's fork server, unless it runs; `started` is told. Raises ServiceError, SetupError."""
         if not self._plan.forked or forks.runs(current):
             return current
+        temporary.remove(self._layout.forks)  # sockets of one that has died
         temporary.make(self._layout.forks)
         started.append(FORKS)
         return self.spawn(current, FORKS)

@@ -102,6 +102,19 @@ def test_any_other_variable_may_differ(name: str) -> None:
     assert reason(asked) == ""
 
 
+def test_an_interpreter_may_have_several_names(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    real = tmp_path / "python3.11"
+    real.touch()
+    names = [tmp_path / "one" / "python", tmp_path / "one" / "python3", tmp_path / "two" / "python"]
+    for name in names:
+        name.symlink_to(real)
+    asked = request([str(names[1]), "/job/x.py"])
+    assert reason(asked, executable=str(names[0])) == ""
+    assert "another interpreter" in reason(asked, executable=str(names[2]))
+
+
 def test_the_working_directory_of_a_runtime_environment_is_no_doubt() -> None:
     context = {"command_prefix": ["cd", "/tmp/pkg", "&&"], "env_vars": {"PYTHONPATH": "/tmp/pkg", "X": "1"}}
     assert reason(with_context(**context)) == ""
