@@ -15,7 +15,7 @@ import psutil
 from lab.errors import LabError
 from lab.lab import Lab
 from lab.recovery.journal import Journal
-from lab.runtime.local.processes import MARK
+from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.topology import State, is_node
 
 SETTLE_SECONDS = 90.0
@@ -112,7 +112,9 @@ def _processes(lab: Lab) -> dict[str, int]:
     found: Counter[str] = Counter()
     for process in psutil.process_iter():
         try:
-            folder, _, service = process.environ().get(MARK, "").rpartition(":")
+            environment = process.environ()
+            mark = environment.get(MARK, "") or f"{environment.get(FORK_SERVER_OF, '')}:forks"
+            folder, _, service = mark.rpartition(":")
         except psutil.Error:
             continue
         if folder == str(lab.runtime.folder()):

@@ -15,7 +15,7 @@ import psutil
 from benchmarks.checkouts import CliLab, Side, cli_lab, sides
 from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
 from benchmarks.measure import say
-from lab.runtime.local.processes import MARK, memory
+from lab.runtime.local.processes import FORK_SERVER_OF, MARK, memory
 
 SETTLE_SECONDS = 30.0
 """How long a lab is left alone before it is looked at while idle."""
@@ -77,7 +77,8 @@ def _table() -> dict[int, tuple[int, str]]:
     table = {}
     for process in psutil.process_iter():
         try:
-            mark = process.environ().get(MARK, "")
+            environment = process.environ()
+            mark = environment.get(MARK, "") or f"{environment.get(FORK_SERVER_OF, '')}:"
         except psutil.Error:
             mark = ""
         try:
@@ -95,7 +96,7 @@ def processes_of(folder: Path, table: Table) -> list[int]:
     found = [pid for pid, (_, mark) in table.items() if _is_of(folder, mark)]
     known = set(found)
     for pid in found:  # grows while it is walked: descendants of descendants
-        new = [child for child in _of(children, pid) if child not in known and not table[child][1]]
+        new = [child for child in _of(children, pid) if child not in known and table[child][1] in ("", ":")]
         known.update(new)
         found += new
     return sorted(found)

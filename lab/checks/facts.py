@@ -29,6 +29,7 @@ from lab.runtime.base import Runtime
 from lab.runtime.compose import gpuhost
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.gpuhost import GpuHost
+from lab.runtime.descent import descendants
 from lab.topology import REGION, Endpoints, LabStatus
 
 if TYPE_CHECKING:
@@ -249,17 +250,13 @@ def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] 
     """Where the services' processes listen, and whoever serves the endpoints' ports."""
     import psutil
 
-    owners: dict[int, str] = {}
-    for service in status.services:
-        if service.pid is not None:
-            with suppress(psutil.Error):
-                leader = psutil.Process(service.pid)
-                owners.update(
-                    dict.fromkeys(
-                        (p.pid for p in (leader, *leader.children(recursive=True))), service.service
-                    )
-                )
     try:
+        owners = {
+            pid: service.service
+            for service in status.services
+            if service.pid is not None
+            for pid in descendants(service.pid)
+        }
         connections = psutil.net_connections("tcp")
     except (psutil.Error, OSError):
         return None

@@ -149,8 +149,10 @@ def test_up_repairs_what_is_broken_and_leaves_the_rest(lab: Harness) -> None:
     assert not lab.runtime().status().healthy
     assert lab.runtime().up(lab.spec).healthy
     assert {name: who for name, who in lab.identities().items() if name not in (WORKER, OTHER)} == kept
-    alive = [node.service for node in lab.nodes() if node.alive]
-    assert sorted(alive) == [HEAD, WORKER, OTHER]
+    lab.eventually(
+        lambda: sorted(node.service for node in lab.nodes() if node.alive) == [HEAD, WORKER, OTHER],
+        "Ray has given up the nodes that the services were before",
+    )
 
 
 def test_a_crashed_node_comes_back_by_itself_as_a_new_one_and_stays_down_when_it_is_killed_later(

@@ -22,7 +22,7 @@ from lab.lab import Lab
 from lab.runtime import ports
 from lab.runtime.base import Runtime
 from lab.runtime.local import state
-from lab.runtime.local.processes import MARK
+from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.local.runtime import LocalRuntime
 from lab.topology import State
 from tests.waiting import eventually
@@ -128,7 +128,8 @@ def holders(port: int) -> dict[int, str]:
         local = connection.laddr[1] if connection.laddr else None
         if connection.status == psutil.CONN_LISTEN and local == port and connection.pid:
             with contextlib.suppress(psutil.NoSuchProcess):
-                found[connection.pid] = psutil.Process(connection.pid).environ().get(MARK, "")
+                environment = psutil.Process(connection.pid).environ()
+                found[connection.pid] = environment.get(MARK, "") or environment.get(FORK_SERVER_OF, "")
     return found
 
 
@@ -263,9 +264,10 @@ class Bench(Shell):
         found = {}
         for process in psutil.process_iter():
             try:
-                mark = process.environ().get(MARK, "").rpartition(":")[0]
-                named = str(self.folder) in " ".join(process.cmdline())
-                if (mark == str(self.folder) or named) and process.status() != psutil.STATUS_ZOMBIE:
+                environment, folder = process.environ(), str(self.folder)
+                marks = (environment.get(MARK, "").rpartition(":")[0], environment.get(FORK_SERVER_OF, ""))
+                named = folder in " ".join(process.cmdline())
+                if (folder in marks or named) and process.status() != psutil.STATUS_ZOMBIE:
                     found[process.pid] = process
             except (psutil.Error, OSError):
                 continue

@@ -21,15 +21,13 @@ from pathlib import Path
 import psutil
 
 from lab import command
+from lab.runtime.descent import fork_of
 
 MARK = "RAYLAB_SERVICE"
 """Environment variable of every process of a lab: `<folder of the lab>:<service>`."""
 
 FORK_SERVER_OF = "RAYLAB_FORK_SERVER_OF"
 """Environment variable of a lab's fork server and, as /proc shows it, of its forks: the lab's folder."""
-
-FORK = "fork:"
-"""What a process is called that stands for a fork (raylab_forks.launcher), before the fork's process id."""
 
 START_TOLERANCE_SECONDS = 0.05
 """Start times are kept in clock ticks of 10 ms."""
@@ -149,8 +147,7 @@ def members(leader: Identity | None, mark: str) -> list[psutil.Process]:
 
 def _fork_of(process: psutil.Process, living: Mapping[int, psutil.Process]) -> tuple[int, ...]:
     """The process that this one stands for, if it stands for a fork that lives."""
-    name = str(process.info["name"] or "")
-    pid = int(name[len(FORK) :]) if name.startswith(FORK) and name[len(FORK) :].isdecimal() else 0
+    pid = fork_of(str(process.info["name"] or ""))
     if pid not in living:
         return ()
     try:  # whoever has that id now and is older is somebody else
