@@ -77,7 +77,7 @@ class Selection:
         for part in ("lint", *PARTS):
             parser.add_argument(f"--{part}", action="store_true")
         parser.add_argument("-k", dest="expression", default="")
-        parser.add_argument("--long", action="store_true")
+        parser.add_argument("--all", action="store_true")
         parser.add_argument("--no-skips", action="store_true")
         own = list(arguments)
         rest: list[str] = []
@@ -94,7 +94,7 @@ class Selection:
             lint=flags.lint or (everything and not flags.expression),
             parts=PARTS if everything else chosen,
             expression=flags.expression,
-            long=flags.long,
+            long=flags.all,
             no_skips=flags.no_skips or environ.get("CI", "").lower() in ("true", "1"),
             arguments=(*unknown, *rest),
         )
@@ -110,7 +110,7 @@ def run_tests(
 ) -> int:
     """Run the tests that `arguments` select; 0 when all of them passed.
 
-    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--long] [--no-skips] [PYTEST ARGUMENTS]`: all four
+    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--all] [--no-skips] [PYTEST ARGUMENTS]`: all four
     parts unless some are named. Raises UsageError; SetupError when the `test` group cannot be installed.
     """
     environ = os.environ if environ is None else environ
@@ -139,7 +139,7 @@ def pytest_command(selection: Selection, parts: Sequence[str]) -> list[str]:
         *(f"tests/{part}" for part in selection.parts),
         *(f"--part={part}" for part in parts),
         *(("-k", selection.expression) if selection.expression else ()),
-        *(("--long",) if selection.long else ()),
+        *(("--all",) if selection.long else ()),
         *(("--no-skips",) if selection.no_skips else ()),
         *selection.arguments,
     ]

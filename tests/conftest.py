@@ -18,7 +18,7 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raylab")
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
-    group.addoption("--long", action="store_true", help="run the long tests too")
+    group.addoption("--all", action="store_true", help="run the long tests too")
     group.addoption("--part", action="append", default=[], help="a line for the summary")
 
 
@@ -28,7 +28,7 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests out, unless they are asked for; the summary counts them."""
-    if config.getoption("--long"):
+    if config.getoption("--all"):
         return
     left = [item for item in items if item.get_closest_marker("long")]
     config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
@@ -121,7 +121,7 @@ def summary(stats: dict[str, list[Any]]) -> list[str]:
 def left_out(counts: Counter[str]) -> list[str]:
     """One line for each folder of which long tests were left out."""
     return [
-        f"{folder}: {count} long tests left out; `labctl test --long` runs them"
+        f"{folder}: {count} long tests left out; `labctl test --all` runs them"
         for folder, count in sorted(counts.items(), key=lambda item: order(item[0]))
     ]
 

@@ -25,7 +25,7 @@ class LessonTests:
 
     LESSONS: ClassVar[Sequence[int]] = numbers()
     LONG: ClassVar[Sequence[int]] = ()
-    """Those of them that are tested with --long only."""
+    """Those of them that are tested with --all only."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each lesson."""
@@ -59,7 +59,7 @@ class LessonTests:
     def test_the_report_holds_every_lesson_that_was_done(
         self, shell: Shell, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
-        left_out = () if request.config.getoption("--long") else self.LONG
+        left_out = () if request.config.getoption("--all") else self.LONG
         done = [number for number in self.LESSONS if number not in left_out]
         file = tmp_path / "ada.json"
         shell.labctl("lesson", "report", "--student", "Ada Lovelace", "--output", str(file))

@@ -145,13 +145,13 @@ def test_the_summary_has_a_line_for_each_part_in_order() -> None:
 def test_the_summary_counts_the_long_tests_that_were_left_out() -> None:
     assert left_out(Counter()) == []
     assert left_out(Counter({"tests/e2e": 3, "tests/contract": 1})) == [
-        "tests/contract: 1 long tests left out; `labctl test --long` runs them",
-        "tests/e2e: 3 long tests left out; `labctl test --long` runs them",
+        "tests/contract: 1 long tests left out; `labctl test --all` runs them",
+        "tests/e2e: 3 long tests left out; `labctl test --all` runs them",
     ]
 
 
 def test_long_tests_run_when_they_are_asked_for() -> None:
-    assert ran("--e2e", "--long")[1][-1] == "pytest tests/e2e --long"
+    assert ran("--e2e", "--all")[1][-1] == "pytest tests/e2e --all"
 
 
 def test_interrupted_tests_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
 @click.option("--contract", is_flag=True, help="What every runtime has to keep.")
 @click.option("--e2e", is_flag=True, help="The real thing, with processes.")
 @click.option("-k", "expression", metavar="EXPRESSION", help="Only tests whose names match, as for pytest.")
-@click.option("--long", "long_", is_flag=True, help="The long tests too.")
+@click.option("--all", "all_", is_flag=True, help="The long tests too.")
 @click.option("--no-skips", is_flag=True, help="A skipped test counts as failed.")
 @click.pass_context
 def test(
@@ -78,7 +78,7 @@ def test(
     contract: bool,
     e2e: bool,
     expression: str | None,
-    long_: bool,
+    all_: bool,
     no_skips: bool,
 ) -> None:
     """Run labctl's own tests: all of them, or the parts named."""
@@ -89,7 +89,7 @@ def test(
         "--unit": unit,
         "--contract": contract,
         "--e2e": e2e,
-        "--long": long_,
+        "--all": all_,
         "--no-skips": no_skips,
     }
     arguments = [flag for flag, given in flags.items() if given]

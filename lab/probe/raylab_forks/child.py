@@ -18,7 +18,7 @@ import sys
 import threading
 from types import ModuleType, TracebackType
 
-from raylab_forks import refusal
+from raylab_forks import commands, refusal, scripts
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ HIGH = 700
 
 DEFAULT_HANDLERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
 
-SERVED_BY_PARENT = ("agent.py", "main.py")
+AGENTS = ("dashboard/agent.py", "runtime_env/agent/main.py")
 """Ray's agents of a node: each ends itself when its parent is not the raylet any more."""
+
+DASHBOARD = ("dashboard/dashboard.py",)
 
 
 HEALTH_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
@@ -85,8 +87,12 @@ def become(
     import time
 
     time.tzset()
-    if len(request["argv"]) > 1 and _is_agent(request["argv"]):
+    if _is_rays(request["argv"], AGENTS):
         _be_child_of_raylet()
+    if _is_rays(request["argv"], DASHBOARD) and os.environ.get(scripts.FOLDER):
+        from multiprocessing import util
+
+        commands.lead_forkserver(util, os.environ[scripts.FOLDER])
     _prepare()
     return arguments, end
 
@@ -218,9 +224,9 @@ def _heed_ray(pools: Pools) -> None:
     utils.set_omp_num_threads_if_unset = set_omp_num_threads_if_unset
 
 
-def _is_agent(argv: Sequence[str]) -> bool:
-    scripts = [word for word in argv[1:3] if word.endswith(SERVED_BY_PARENT)]
-    return any("/ray/" in script for script in scripts)
+def _is_rays(argv: Sequence[str], programs: tuple[str, ...]) -> bool:
+    """Whether the script of this command is one of these of Ray's."""
+    return any("/ray/" in word and word.endswith(programs) for word in argv[1:3])
 
 
 def _be_child_of_raylet() -> None:
@@ -256,6 +262,8 @@ def run(arguments: Sequence[str], end: End) -> NoReturn:
     try:
         if arguments[0] == "-m":
             _module(arguments[1], arguments[2:])
+        elif arguments[0] == "-c":
+            _code(arguments[1], arguments[2:])
         else:
             _script(arguments[0], arguments[1:])
     except SystemExit as error:
@@ -297,6 +305,14 @@ def _module(name: str, arguments: Sequence[str]) -> None:
     sys.argv[:] = [name, *arguments]
     sys.path.insert(0, os.getcwd())
     runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _code(code: str, arguments: Sequence[str]) -> None:
+    sys.argv[:] = ["-c", *arguments]
+    sys.path.insert(0, "")
+    module = _main_module("", None)
+    del module.__dict__["__file__"], module.__dict__["__cached__"]
+    exec(compile(code, "<string>", "exec", dont_inherit=True), module.__dict__)
 
 
 def _exit_code(error: SystemExit) -> int:

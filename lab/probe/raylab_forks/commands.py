@@ -66,3 +66,23 @@ def install(services: Any, folder: str) -> None:
 
     start_ray_process.raylab = True  # type: ignore[attr-defined]
     services.start_ray_process = start_ray_process
+
+
+def lead_forkserver(util: Any, folder: str) -> None:
+    """Let `util`, multiprocessing's module of that name, start its own fork server through the launcher.
+
+    The dashboard has its parts forked from one, which imports Ray anew when it starts.
+    """
+    spawn: Callable[..., int] = util.spawnv_passfds
+
+    def spawnv_passfds(path: Any, args: Sequence[Any], passfds: Sequence[int]) -> int:
+        words = [os.fsdecode(word) for word in args]
+        if (
+            words
+            and words[0] == sys.executable
+            and "from multiprocessing.forkserver import main" in words[-1]
+        ):
+            return spawn(path, led(words, folder, "node"), passfds)
+        return spawn(path, args, passfds)
+
+    util.spawnv_passfds = spawnv_passfds

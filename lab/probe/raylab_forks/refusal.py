@@ -53,6 +53,9 @@ LATER_TOO = ("RAY_EXPERIMENTAL_NOSET_",)
 FLAGS_OF_PYTHON = ("-u", "-S", "-s")
 """What may stand between the interpreter and the script: `-S` and `-s` as Ray hands them on."""
 
+NO_SCRIPT = ("-m", "-c")
+"""What may stand in place of a script; the folder that is searched first is then the working directory."""
+
 MOST_ENTRIES = 5_000
 """Of a folder that is looked through; in one with more nobody looks."""
 
@@ -179,7 +182,7 @@ def reason(
     if request.get("flags") is not None and list(request["flags"]) != list(flags):
         return "other flags of Python"
     words = [word for word in argv[1:] if word not in FLAGS_OF_PYTHON]
-    if not words or (words[0].startswith("-") and words[0] != "-m"):
+    if not words or (words[0].startswith("-") and words[0] not in NO_SCRIPT):
         return f"neither a script nor a module: {' '.join(argv[1:3])}"
     try:
         context = runtime_context(argv)
@@ -199,7 +202,7 @@ def reason(
         first = ""  # that of a worker is Ray's
         if context is None:
             script = os.path.join(request["cwd"], words[0])
-            first = folder if words[0] == "-m" else os.path.dirname(os.path.realpath(script))
+            first = folder if words[0] in NO_SCRIPT else os.path.dirname(os.path.realpath(script))
         path = search_path(request, wanted, (), first)
         for each in new_folders([entry for entry in path if entry], known):
             found = hidden(os.path.join(folder, each), loaded)

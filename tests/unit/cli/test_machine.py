@@ -62,10 +62,10 @@ def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -
 
 def test_test_passes_its_options_on(labctl: Labctl) -> None:
     assert labctl.ok("test") == "== ruff check\n"
-    labctl.ok("test", "--unit", "--lint", "-k", "name", "--long", "--no-skips", "--", "-x", "--json")
+    labctl.ok("test", "--unit", "--lint", "-k", "name", "--all", "--no-skips", "--", "-x", "--json")
     assert labctl.core.requests == [
         (("--",), False),
-        (("--lint", "--unit", "--long", "--no-skips", "-k", "name", "--", "-x", "--json"), False),
+        (("--lint", "--unit", "--all", "--no-skips", "-k", "name", "--", "-x", "--json"), False),
     ]
 
 

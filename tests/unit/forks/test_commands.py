@@ -68,3 +68,19 @@ def test_ray_preloads_no_allocator_into_what_is_forked_and_still_into_what_is_no
         ([*WAY, "node", sys.executable, "x.py"], {}),
         (["/ray/gcs_server"], {"LD_PRELOAD": "jemalloc.so"}),
     ]
+
+
+def test_the_dashboards_own_fork_server_is_forked_and_other_helpers_of_multiprocessing_are_not() -> None:
+    started: list[tuple[Any, ...]] = []
+
+    def spawn(*call: Any) -> int:
+        started.append(call)
+        return 7
+
+    util = SimpleNamespace(spawnv_passfds=spawn)
+    commands.lead_forkserver(util, "/forks")
+    serve = [sys.executable, "-c", "from multiprocessing.forkserver import main; main(4, 5, [], **{})"]
+    track = [sys.executable, "-c", "from multiprocessing.resource_tracker import main;main(3)"]
+    assert util.spawnv_passfds(sys.executable, serve, [4, 5]) == 7
+    assert util.spawnv_passfds(sys.executable, track, [3]) == 7
+    assert started == [(sys.executable, [*WAY, "node", *serve], [4, 5]), (sys.executable, track, [3])]

@@ -55,7 +55,7 @@ def test_scripts_modules_and_workers_are_forked(argv: list[str]) -> None:
         (request([]), "another interpreter: none"),
         (request(["/usr/bin/python", "x.py"]), "another interpreter: /usr/bin/python"),
         (request([PYTHON]), "neither a script nor a module"),
-        (request([PYTHON, "-c", "pass"]), "neither a script nor a module"),
+        (request([PYTHON, "-i", "x.py"]), "neither a script nor a module"),
         (request([PYTHON, "-O", "x.py"]), "neither a script nor a module"),
         (request([PYTHON, "x.py"], flags=[1, 0, 0]), "other flags of Python"),
         (with_context(py_executable="/other/python"), "another interpreter: /other/python"),
