@@ -24,6 +24,7 @@ from lab.runtime.base import Runtime
 from lab.runtime.local import state
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.local.runtime import LocalRuntime
+from lab.runtime.local.services import FORKS
 from lab.topology import State
 from tests.waiting import eventually
 
@@ -281,7 +282,8 @@ class Bench(Shell):
 
     def leaders(self) -> dict[str, tuple[int, float]]:
         """Process id and start time of each service's first process."""
-        return {name: (who.pid, who.started_at) for name, who in self.state().leaders.items()}
+        leaders = self.state().leaders
+        return {name: (who.pid, who.started_at) for name, who in leaders.items() if name != FORKS}
 
     def nothing_left(self, used_ports: Mapping[str, int]) -> None:
         """Assert that the lab has no process, no port, no state file and no temporary folder any more."""

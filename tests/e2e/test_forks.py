@@ -57,7 +57,6 @@ class Server:
         if not forked:
             environment["RAYLAB_FORK_SCRIPTS"] = "0"
         defaults: dict[str, Any] = {
-            "check": False,
             "capture_output": True,
             "text": True,
             "timeout": 60.0,
