@@ -271,9 +271,11 @@ def test_children_share_no_random_state(server: Server, tmp_path: Path) -> None:
     script = tmp_path / "draws.py"
     script.write_text(
         "import json, multiprocessing, random, secrets, tempfile, uuid, numpy, torch\n"
+        "from ray._raylet import JobID, PlacementGroupID, UniqueID\n"
         "print(json.dumps([random.random(), float(numpy.random.rand()), numpy.random.default_rng().random(),"
         " str(uuid.uuid4()), secrets.token_hex(4), tempfile.mktemp(), torch.rand(1).item(),"
-        " multiprocessing.current_process().authkey.hex()]))\n"
+        " multiprocessing.current_process().authkey.hex(), UniqueID.from_random().hex(),"
+        " PlacementGroupID.of(JobID.from_int(1)).hex()]))\n"
     )
     drawn = [json.loads(server.run(sys.executable, str(script)).stdout) for _ in range(4)]
     for each in zip(*drawn, strict=True):

@@ -14,6 +14,7 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 | refusal | why a request is not forked but started in the ordinary way, for every doubt |
 | child | what a fork does to be like a process that was started in the ordinary way |
 | marks | the two values that Ray's C++ library reads as it is loaded |
+| identity | the ids that Ray makes up, each fork its own |
 | modules | what is imported ahead, and what ranks were seen to import |
 | commands | how Ray comes to start the launcher |
 | learn | tells `modules` what a rank has imported after its first report |

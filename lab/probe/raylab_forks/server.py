@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 
-from raylab_forks import child, launcher, marks, modules, refusal, threads
+from raylab_forks import child, identity, launcher, marks, modules, refusal, threads
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Server:
     def listen(self) -> None:
         """Be ready. Raises RuntimeError when this process cannot be forked, OSError."""
         self._pools.look()
-        why = self.spoilt()
+        why = self.spoilt() or ("forks would give things the same ids" if identity.shared() else "")
         if why:
             raise RuntimeError(why)
         self._loaded = frozenset(_top_level())
@@ -397,8 +397,8 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
     environment = dict(os.environ)
     marks.set_in(os.environ)
     threads.restrain(os.environ)
-    path = modules.members(modules.NODE_PACKAGES[0])
-    modules.import_all((*modules.NODE, *path))
+    with identity.left_alone():
+        modules.import_all((*modules.NODE, *modules.members(modules.NODE_PACKAGES[0])))
     os.environ.clear()
     os.environ.update(environment)
     try:
@@ -422,6 +422,10 @@ def import_for_training(folder: str) -> str:
 
     def work() -> None:
         lower_priority()
+        with identity.left_alone():
+            import_modules()
+
+    def import_modules() -> None:
         modules.import_all(modules.TRAIN)
 
         def spoilt() -> str:
