@@ -53,6 +53,10 @@ MOST_AVOIDED = 20
 MOST_DEATHS = 3
 """How often a `train` server that was killed is started anew."""
 
+BESIDE_SECONDS = 10.0
+"""How long a node waits for its own server to listen, which takes half a second on an idle machine: what it
+starts before would start in the ordinary way."""
+
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
 """How the files of GPUs begin."""
 
@@ -509,10 +513,16 @@ def start_beside(folder: str) -> None:
         places, environment = prepare()
         if places is None:
             return
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             os.setpgid(0, 0)
             serve(folder, places, environment)
         places.write(environment)
+        deadline = time.monotonic() + BESIDE_SECONDS
+        while not os.path.exists(launcher.socket_of(folder, NODE)) and time.monotonic() < deadline:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+            time.sleep(0.02)
     except OSError as error:
         log(f"nothing is forked: {error}")
 
