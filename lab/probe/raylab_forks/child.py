@@ -292,8 +292,6 @@ def _main_module(path: str, loader: Any) -> ModuleType:
     module.__dict__.update(
         __builtins__=__builtins__, __file__=path, __loader__=loader, __cached__=None, __annotations__={}
     )
-    del module.__dict__["__doc__"]
-    module.__dict__["__doc__"] = None
     module.__spec__ = None
     sys.modules["__main__"] = module
     return module

@@ -19,15 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from raylab_forks import launcher
+
 TITLE = "ray::RayTrainWorker"
 """What Ray (2.60) calls the process of a rank."""
 
 NAME_VARIABLE = "RAYLAB_SERVICE_NAME"
 MARK_VARIABLE = "RAYLAB_SERVICE"
 """Which lab's service it is; set where nodes of several labs share a machine."""
-
-FORK = "fork:"
-"""What a launcher of raylab_forks is called, before the process id of what it stands for."""
 
 NOT_A_RANK = 3
 NOT_SENT = 4
@@ -88,9 +87,9 @@ def _origin(process: Any) -> list[Any]:
     """
     import psutil
 
-    name = f"{FORK}{process.pid}"
-    launcher = next((each for each in psutil.process_iter(["name"]) if each.info["name"] == name), None)
-    return [launcher, *launcher.parents()] if launcher else [process, *process.parents()]
+    name = f"{launcher.NAME}{process.pid}"
+    stand_in = next((each for each in psutil.process_iter(["name"]) if each.info["name"] == name), None)
+    return [stand_in, *stand_in.parents()] if stand_in else [process, *process.parents()]
 
 
 def _marks(chain: Sequence[Any]) -> dict[str, str]:
