@@ -39,7 +39,7 @@ def main(count: int) -> None:
     for number in range(count):
         time.sleep(REST_SECONDS)
         begin = time.perf_counter()
-        actor = remote.options(runtime_env={"env_vars": {"RAYLAB_BENCHMARK": str(number)}}).remote()
+        actor = remote.options(runtime_env={"env_vars": {"ACTOR_NUMBER": str(number)}}).remote()
         ray.get(actor.answer.remote())
         started = time.perf_counter() - begin
         imports = ray.get(actor.import_all.remote())
