@@ -14,6 +14,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "harness" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.contract)
+            if runtime_of(item) is ComposeHarness:
+                item.add_marker(pytest.mark.containers)
+
+
+def runtime_of(item: pytest.Item) -> object:
+    """The harness that a test of this suite is run with."""
+    called = getattr(item, "callspec", None)
+    return called.params.get("harness") if called else None
 
 
 @pytest.fixture(scope="session", params=HARNESSES, ids=lambda harness: harness.kind)

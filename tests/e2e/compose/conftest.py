@@ -12,6 +12,15 @@ from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import UP
 
 
+HERE = Path(__file__).resolve().parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.containers)
+
+
 @pytest.fixture(scope="session")
 def engine() -> None:
     """An engine with Compose; without one the test is skipped."""
