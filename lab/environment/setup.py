@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -38,16 +38,15 @@ PROBE = "import sys, pip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13
 
 KEPT = ("raylab-setup.log", "raylab-setup.lock")
 
-PRELOADED = {
+COMPILED: Mapping[str, Iterable[str]] = {
     **environment.MODULES,
-    "local": (
-        *environment.MODULES["local"],
-        *("moto.server", "ray.dashboard.agent", "ray.dashboard.dashboard"),
-        *("ray.train.lightning", "ray.train.torch"),
-    ),
+    "local": ("ray", "ray.dashboard.agent", "ray.dashboard.dashboard"),
 }
-"""Modules that are compiled as soon as they are installed: Ray's processes, which start all at once, would
-each compile the same ones. On 2 busy cores all that is installed takes a minute, these half of one."""
+"""Modules that are compiled as soon as they are installed, with all that they import.
+
+Of `local` those that many processes of a starting lab would each compile. What ranks import, four times as
+much, the lab's fork server compiles when it imports it, beside everything else (docs/forks.md).
+"""
 
 IMPORT = """
 import contextlib, importlib, sys
@@ -255,7 +254,7 @@ class _Setup:
         code, lines = self.installer.fetch(group, ("-r", path))
         if code != 0:
             raise self._failed(f"installing {group} failed", lines)
-        self._run([self.python, "-c", IMPORT, *PRELOADED[group]], f"{group}: compiling")
+        self._run([self.python, "-c", IMPORT, *COMPILED[group]], f"{group}: compiling")
         with open(environment.stamp_of(group, self.root), "w", encoding="utf-8") as stamp:
             json.dump(environment.expected_stamp(group, self.root), stamp)
 

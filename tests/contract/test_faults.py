@@ -63,7 +63,7 @@ def test_a_start_that_is_not_waited_for_becomes_healthy_by_itself(lab: Harness) 
 
 
 def test_a_short_pause_is_survived(lab: Harness) -> None:
-    """On a busy machine the commands alone can take longer, or the node be late with its own answer to Ray."""
+    """On a busy machine the commands can take longer, or the node be late with its answer to Ray."""
     runtime, tries = lab.runtime(), []
     for _ in range(TRIES):
         before, node, began = lab.identities(), lab.node_of(WORKER), lab.now()
@@ -77,7 +77,8 @@ def test_a_short_pause_is_survived(lab: Harness) -> None:
             assert lab.identities() == before
             return
         tries.append(f"{took:.1f} s")
-    raise AssertionError(f"no pause of less than {SHORT_SECONDS:g} s was survived; they took {', '.join(tries)}")
+    took_all = ", ".join(tries)
+    raise AssertionError(f"no pause of less than {SHORT_SECONDS:g} s was survived; they took {took_all}")
 
 
 def test_a_node_that_is_paused_for_long_is_dead_for_the_cluster_and_comes_back_as_a_new_one(

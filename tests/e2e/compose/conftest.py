@@ -11,7 +11,6 @@ from tests.docker import needs_docker
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import UP
 
-
 HERE = Path(__file__).resolve().parent
 
 
