@@ -20,16 +20,18 @@ ELSEWHERE = ("partition", "slow-network", "oom", "disk-full")
 
 
 class TestChaos(ChaosTests):
-    FAULTS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "stop": {},
-        "crash-restart": {},
         "rank-kill": {},
+        "s3-down": {"for": 5},
+        "checkpoint-corrupt": {},
+    }
+    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "crash-restart": {},
         "exception-at-epoch": {},
         "nan-at-epoch": {},
-        "s3-down": {"for": 5},
         "s3-slow": {"for": 6},
         "s3-credentials-revoked": {"for": 5},
-        "checkpoint-corrupt": {},
         "checkpoint-truncate": {},
         "checkpoint-delete": {},
         "rank-hang": {},

@@ -15,10 +15,12 @@ from tests.e2e.receipts import assert_valid
 
 
 class TestChaos(ChaosTests):
-    FAULTS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "partition": {"for": 8},
-        "slow-network": {"for": 6, "rate": 10, "loss": 1},
         "oom": {},
+    }
+    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "slow-network": {"for": 6, "rate": 10, "loss": 1},
         "disk-full": {},
         "pause": {"for": 8},
         "crash-restart": {},
