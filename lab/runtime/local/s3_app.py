@@ -100,7 +100,7 @@ class S3App:
         bucket, _, key = unquote(raw_path)[1:].partition("/")
         query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
         if raw_path == STATUS_PATH and request.method == "PUT":
-            presigned = "Authorization" not in request.headers
+            presigned = not request.headers.get("Authorization")
             return set_user_status(self._keys, signature.key, query, presigned=presigned)
         plain = {name for name in query if not is_of_signature(name)}
         source = copied_from(request.environ)

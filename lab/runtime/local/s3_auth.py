@@ -48,6 +48,7 @@ class Signature:
     """Whose signature it is."""
     payload: str = UNSIGNED
     """The X-Amz-Content-SHA256 that was signed, or UNSIGNED-PAYLOAD."""
+    # The rest is for chunks, each signed with the signature before it.
     value: str = ""
     timestamp: str = ""
     scope: str = ""

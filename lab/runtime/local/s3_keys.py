@@ -48,7 +48,7 @@ class Keyring:
         return None if found is None or found.credentials.access_key in self._disabled else found
 
     def get(self, access_key: str) -> Key:
-        """The same. Raises RefusalError when there is none."""
+        """`find`, of a key that must be there. Raises RefusalError."""
         key = self.find(access_key)
         if key is None:
             raise RefusalError(403, "InvalidAccessKeyId", "this store knows no such access key")
