@@ -3,7 +3,7 @@
 What is signed: AWS, "Signing and authenticating REST requests", its part "Query string request
 authentication alternative" (https://docs.aws.amazon.com/AmazonS3/latest/userguide/RESTAuthentication.html).
 What is refused, and how: MinIO (cmd/signature-v2.go). As there, headers count only as headers, not where the
-query repeats them, a parameter without `=` makes a URL invalid, and `Expires` may be as far ahead as it likes.
+query repeats them, a parameter without `=` makes a URL invalid, and `Expires` may lie as far ahead as wanted.
 """
 
 from __future__ import annotations
