@@ -104,6 +104,17 @@ def serving(folder: Path, **more: str) -> Iterator[Server]:
         shutil.rmtree(sockets, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def without_training(server: Server) -> Iterator[None]:
+    """As before the level `train` is ready."""
+    path, aside = server.folder / "train.sock", server.folder / "aside"
+    path.rename(aside)
+    try:
+        yield
+    finally:
+        aside.rename(path)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("forks")) as server:
@@ -120,6 +131,22 @@ SAYS = "import sys; print('forked=%s' % ('torch' in sys.modules))\n"
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_the_same_whether_it_is_forked_or_not(server: Server, tmp_path: Path, name: str) -> None:
+    same_both_ways(server, tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("own module", "descriptors", "logging", "multiprocessing fork", "lightning's second name"),
+        *("threads of torch", "a small training", "data loader"),
+    ],
+)
+def test_so_it_is_before_the_training_level_is_ready(server: Server, tmp_path: Path, name: str) -> None:
+    with without_training(server):
+        same_both_ways(server, tmp_path, name)
+
+
+def same_both_ways(server: Server, tmp_path: Path, name: str) -> None:
     (tmp_path / "helper_of_mine.py").write_text("WORD = 'mine'\n")
     script = tmp_path / "a script.py"
     script.write_text(SCRIPTS[name])
@@ -349,15 +376,14 @@ def test_a_frozen_server_costs_a_second(server: Server, tmp_path: Path) -> None:
     eventually(lambda: forked(server.run(sys.executable, str(script))), 20.0, "it has happened")
 
 
-def test_a_socket_that_is_gone_costs_nothing(server: Server, tmp_path: Path) -> None:
+def test_without_the_training_level_a_script_is_forked_from_that_of_nodes(
+    server: Server, tmp_path: Path
+) -> None:
     script = tmp_path / "says.py"
-    script.write_text(SAYS)
-    path, aside = server.folder / "train.sock", server.folder / "aside"
-    path.rename(aside)
-    try:
-        assert not forked(server.run(sys.executable, str(script)))
-    finally:
-        aside.rename(path)
+    script.write_text("import sys; print(*(name in sys.modules for name in ('ray', 'torch')))\n")
+    with without_training(server):
+        assert server.run(sys.executable, str(script)).stdout == "True False\n"
+    assert server.run(sys.executable, str(script)).stdout == "True True\n"
 
 
 def test_a_training_server_that_is_killed_comes_back(tmp_path: Path) -> None:

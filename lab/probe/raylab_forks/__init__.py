@@ -10,7 +10,9 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 | --- | --- |
 | launcher | what Ray starts instead of a Python: asks for a fork, stands for it, ends as it ends |
 | scripts | the same for `python train.py`, from sitecustomize |
-| server | listens, forks, reaps |
+| server | the processes of the two levels: what each imports, and when one is started anew |
+| preload | imports ahead, and says whether the process can be forked then |
+| listener | listens, forks, reaps |
 | refusal | why a request is not forked but started in the ordinary way, for every doubt |
 | child | what a fork does to be like a process that was started in the ordinary way |
 | marks | the two values that Ray's C++ library reads as it is loaded |
@@ -21,3 +23,12 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 
 Nothing here imports Ray or torch at its top, and nothing of it imports `lab`.
 """
+
+from __future__ import annotations
+
+import time
+
+
+def log(text: str) -> None:
+    """One line of a server's log."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

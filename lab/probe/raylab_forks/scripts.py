@@ -1,9 +1,9 @@
 """`python train.py` in a job, forked: what `sitecustomize` asks before anything else is imported.
 
-A script of a submitted job imports Ray, torch and more, ten seconds of a core. In a process that is about to
-run a script this module asks the node's fork server for a fork that runs it instead, with the same arguments,
-environment, working directory and descriptors, and stands for it. `python -c`, `python -m`, an interactive
-Python, one of another environment, and whatever `refusal` doubts, start in the ordinary way.
+A script of a submitted job imports Ray, torch and more, six to ten seconds of a core. In a process that is
+about to run a script this module asks the node's fork server for a fork that runs it instead, with the same
+arguments, environment, working directory and descriptors, and stands for it. `python -c`, `python -m`, an
+interactive Python, one of another environment, and whatever `refusal` doubts, start in the ordinary way.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FOLDER = "RAYLAB_FORK_FOLDER"
 SWITCH = "RAYLAB_FORK_SCRIPTS"
 """Variable that turns this off, for one job: `0`."""
 
-LEVELS = "train"
-"""Scripts are forked with torch imported, or start in the ordinary way."""
+LEVELS = ("train", "node")
+"""Scripts are forked with torch imported, or else with Ray, which is 2 s of a core, and import the rest."""
 
 
 def script_of(arguments: Sequence[str]) -> int:
@@ -53,6 +53,6 @@ def hand_over() -> None:
 
     command = [sys.executable, *sys.orig_argv[1:]]
     request = launcher.describe(command, path=list(sys.path), flags=list(sys.flags))
-    fork = launcher.first(os.environ[FOLDER], LEVELS.split(","), request)
+    fork = launcher.first(os.environ[FOLDER], LEVELS, request)
     if fork is not None:
         launcher.stand_for(fork)

@@ -107,11 +107,15 @@ class Boot:
         return self.spawn(current, FORKS)
 
     def _await_forks(self, current: LabState, on_progress: OnProgress, begin: float) -> None:
-        """Wait until the fork server serves. Where it does not, nodes start in the ordinary way."""
+        """Wait until the fork server serves. Where it does not, nodes start in the ordinary way.
+
+        All nodes of a call wait until the same time: `begin` and READY_SECONDS.
+        """
         identity = current.leaders.get(FORKS)
         if not self._plan.forked or identity is None:
             return
-        if not forks.wait_until_ready(self._layout, identity, self._clock, self._sleep):
+        deadline = begin + forks.READY_SECONDS
+        if not forks.wait_until_ready(self._layout, identity, deadline, self._clock, self._sleep):
             detail = f"does not serve, processes start slowly; see {self._layout.log(FORKS)}"
             on_progress(Progress(FORKS, State.EXITED, detail, self._clock() - begin))
 

@@ -13,7 +13,8 @@ from lab.runtime.local.services import FORKS, Layout
 from lab.runtime.local.state import LabState
 
 READY_SECONDS = 30.0
-"""How long the first node waits for the server to have Ray imported; measured on 2 idle cores: 4 s."""
+"""How long after the start of a lab its nodes wait, all together, for the server to have Ray imported;
+measured on 2 idle cores: 4 s."""
 
 POLL_SECONDS = 0.05
 
@@ -25,11 +26,14 @@ def runs(current: LabState) -> bool:
 
 
 def wait_until_ready(
-    layout: Layout, identity: Identity, clock: Callable[[], float], sleep: Callable[[float], None]
+    layout: Layout,
+    identity: Identity,
+    deadline: float,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
 ) -> bool:
     """Wait until the server forks processes of nodes; whether it does, before it ends and in time."""
     listens = layout.forks / "node.sock"
-    deadline = clock() + READY_SECONDS
     while not listens.exists():
         if processes.find(identity) is None or clock() >= deadline:
             return False

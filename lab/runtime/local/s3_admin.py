@@ -12,8 +12,12 @@ from lab.runtime.local.s3_keys import Key, Keyring
 STATUS_PATH = "/minio/admin/v3/set-user-status"
 
 
-def set_user_status(keys: Keyring, asks: Key, query: Mapping[str, Sequence[str]]) -> Response:
+def set_user_status(
+    keys: Keyring, asks: Key, query: Mapping[str, Sequence[str]], *, presigned: bool
+) -> Response:
     """The answer to a verified request by `asks`; MinIO's admin API says what is wrong in JSON."""
+    if presigned:
+        return _problem(403, "AccessDenied", "no presigned URL may do this: its query may not be signed")
     if asks.bucket:
         return _problem(403, "AccessDenied", "only the root key may do this")
     status = query.get("status", [""])[0]

@@ -24,7 +24,7 @@ from werkzeug.http import parse_range_header
 from werkzeug.wrappers import Request, Response
 
 from lab.runtime.local.s3_admin import STATUS_PATH, set_user_status
-from lab.runtime.local.s3_auth import authenticate, open_body
+from lab.runtime.local.s3_auth import authenticate, is_of_signature, open_body
 from lab.runtime.local.s3_disk import Disk, StorageError
 from lab.runtime.local.s3_keys import COPY_SOURCE, Keyring, as_header, check_allowed, copied_from, only_bucket
 from lab.runtime.local.s3_metrics import METRICS_PATH, Usage, answer, check_token
@@ -100,8 +100,9 @@ class S3App:
         bucket, _, key = unquote(raw_path)[1:].partition("/")
         query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
         if raw_path == STATUS_PATH and request.method == "PUT":
-            return set_user_status(self._keys, signature.key, query)
-        plain = {name for name in query if not name.lower().startswith("x-amz-")}
+            presigned = not request.headers.get("Authorization")
+            return set_user_status(self._keys, signature.key, query, presigned=presigned)
+        plain = {name for name in query if not is_of_signature(name)}
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
         body = open_body(signature, request.environ, request.get_data(cache=False, parse_form_data=False))
@@ -189,7 +190,7 @@ def _for_moto(environ: Environ, body: bytes) -> Environ:
     for name in ("HTTP_TRANSFER_ENCODING", "wsgi.input_terminated", "HTTP_CONTENT_MD5"):
         kept.pop(name, None)
     query = environ.get("QUERY_STRING", "")
-    query = "&".join(part for part in query.split("&") if not re.match(r"(?i)x-amz-", part))
+    query = "&".join(part for part in query.split("&") if not is_of_signature(part.partition("=")[0]))
     path = str(environ.get("RAW_URI", "/")).split("?", 1)[0]
     if "form" in environ.get("CONTENT_TYPE", ""):  # moto would parse it, and then find no body
         kept["CONTENT_TYPE"] = "binary/octet-stream"

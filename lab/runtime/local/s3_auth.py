@@ -1,4 +1,4 @@
-"""Who talks to the stand-in S3 server: AWS Signature Version 4.
+"""Who talks to the stand-in S3 server: AWS Signature Version 4, in presigned URLs also 2 (`s3_auth_v2`).
 
 botocore builds the canonical request and the signature; this module only says what the client claimed to
 have signed. It also takes the framing off uploads that come in chunks (`aws-chunked`).
@@ -21,12 +21,14 @@ from botocore.auth import SIGV4_TIMESTAMP, S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
 
+from lab.runtime.local import s3_auth_v2
 from lab.runtime.local.s3_keys import Key, Keyring
 from lab.runtime.local.s3_refusal import RefusalError
 
 MAX_SKEW = timedelta(minutes=15)
 MAX_EXPIRY_SECONDS = 7 * 24 * 3600
 CHUNK_LINE = re.compile(rb"([0-9a-fA-F]+)(?:;chunk-signature=([0-9a-f]{64}))?")
+UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 DIGESTS: dict[str, Callable[[bytes], bytes]] = {
@@ -44,12 +46,13 @@ class Signature:
 
     key: Key
     """Whose signature it is."""
-    payload: str
+    payload: str = UNSIGNED
     """The X-Amz-Content-SHA256 that was signed, or UNSIGNED-PAYLOAD."""
-    value: str
-    timestamp: str
-    scope: str
-    sign: Callable[[str], str]
+    # The rest is for chunks, each signed with the signature before it.
+    value: str = ""
+    timestamp: str = ""
+    scope: str = ""
+    sign: Callable[[str], str] = str
 
 
 class _ClaimedAuth(S3SigV4Auth):
@@ -71,10 +74,12 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
     elif any(name == "X-Amz-Signature" for name, _ in query):
         claim = dict(query)
         timestamp = claim.get("X-Amz-Date", "")
-        payload = claim.get("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+        payload = claim.get("X-Amz-Content-Sha256", UNSIGNED)
         expires = claim.get("X-Amz-Expires", "")
         claim = {name.removeprefix("X-Amz-"): value for name, value in claim.items()}
         query = [(name, value) for name, value in query if name != "X-Amz-Signature"]
+    elif any(name == s3_auth_v2.ACCESS_KEY for name, _ in query):
+        return Signature(s3_auth_v2.verify(environ, raw_path, query, keys, now))
     else:
         raise RefusalError(403, "AccessDenied", "the request is not signed")
 
@@ -85,9 +90,7 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
             400, "AuthorizationHeaderMalformed", "the signature lacks a part, or leaves out the host"
         )
     access_key, date, region, service, _ = scope
-    key = keys.find(access_key)
-    if key is None:
-        raise RefusalError(403, "InvalidAccessKeyId", "this store knows no such access key")
+    key = keys.get(access_key)
     _check_time(timestamp, date, expires, now)
 
     signer = _ClaimedAuth(key.credentials, service, region)
@@ -114,6 +117,11 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
     )
 
 
+def is_of_signature(parameter: str) -> bool:
+    """Whether a query parameter says who asks, and not for what."""
+    return parameter.lower().startswith("x-amz-") or parameter in s3_auth_v2.PARAMETERS
+
+
 def open_body(signature: Signature, environ: dict[str, Any], body: bytes) -> bytes:
     """The data of a signed body, with its chunk framing removed and its checksums verified.
 
@@ -127,11 +135,11 @@ def open_body(signature: Signature, environ: dict[str, Any], body: bytes) -> byt
         declared = environ.pop("HTTP_X_AMZ_DECODED_CONTENT_LENGTH", None)
         if declared is not None and declared != str(len(body)):
             raise RefusalError(400, "IncompleteBody", f"{len(body)} bytes came, {declared} were announced")
-        environ["HTTP_X_AMZ_CONTENT_SHA256"] = "UNSIGNED-PAYLOAD"
+        environ["HTTP_X_AMZ_CONTENT_SHA256"] = UNSIGNED
         encodings = environ.pop("HTTP_CONTENT_ENCODING", "").split(",")
         if kept := [e.strip() for e in encodings if e.strip() not in ("", "aws-chunked")]:
             environ["HTTP_CONTENT_ENCODING"] = ",".join(kept)
-    elif payload != "UNSIGNED-PAYLOAD" and hashlib.sha256(body).hexdigest() != payload:
+    elif payload != UNSIGNED and hashlib.sha256(body).hexdigest() != payload:
         raise RefusalError(400, "XAmzContentSHA256Mismatch", "the body is not the one that was signed")
     completes_upload = environ["REQUEST_METHOD"] == "POST" and "uploadId=" in environ.get("QUERY_STRING", "")
     if not completes_upload:  # there the checksum is the whole object's, not this body's
@@ -149,6 +157,9 @@ def _check_digest(variable: str, claimed: str, actual: bytes) -> None:
 
 def _header_claim(header: str) -> dict[str, str]:
     algorithm, _, rest = header.partition(" ")
+    if algorithm == "AWS":
+        what = "AWS Signature Version 2 is taken in presigned URLs only, not in the Authorization header"
+        raise RefusalError(400, "InvalidRequest", f"{what}; {s3_auth_v2.INSTEAD}")
     if algorithm != "AWS4-HMAC-SHA256":
         raise RefusalError(400, "InvalidRequest", "sign with AWS4-HMAC-SHA256")
     parts = (part.strip().partition("=") for part in rest.split(","))

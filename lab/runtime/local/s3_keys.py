@@ -47,6 +47,13 @@ class Keyring:
                 found = key
         return None if found is None or found.credentials.access_key in self._disabled else found
 
+    def get(self, access_key: str) -> Key:
+        """`find`, of a key that must be there. Raises RefusalError."""
+        key = self.find(access_key)
+        if key is None:
+            raise RefusalError(403, "InvalidAccessKeyId", "this store knows no such access key")
+        return key
+
     def set_enabled(self, access_key: str, enabled: bool) -> bool:
         """Refuse a key that is kept to a bucket, or accept it again; whether there is such a key.
 

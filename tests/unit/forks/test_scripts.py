@@ -56,6 +56,18 @@ def test_without_a_server_a_process_goes_on_as_it_is(
     scripts.hand_over()
 
 
+def test_it_asks_for_a_fork_with_torch_and_then_for_one_with_ray(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(sys, "orig_argv", ["python", script])
+    monkeypatch.setenv(scripts.FOLDER, "/forks")
+    monkeypatch.setattr("os.isatty", lambda number: False)
+    monkeypatch.setattr(launcher, "first", lambda folder, levels, request: asked.append((folder, *levels)))
+    scripts.hand_over()
+    assert asked == [("/forks", "train", "node")]
+
+
 def test_who_has_too_much_open_is_not_forked() -> None:
     with pytest.raises(launcher.RefusedError, match="201 open"):
         launcher.ask("/forks", "train", {}, range(201))

@@ -74,6 +74,8 @@ class Machine:
     """What was done to it: spawn, end."""
     forks_fail: bool = False
     """Whether it ends as soon as it is started."""
+    forks_silent: bool = False
+    """Whether it runs and never listens."""
     _spawned_codes: dict[int, int] = field(default_factory=dict)
     pids: Any = field(default_factory=lambda: itertools.count(100))
 
@@ -122,7 +124,8 @@ class Machine:
         self.forks.append("spawn")
         if not self.forks_fail:
             self.fork_server = process
-            (folder / "node.sock").touch()
+            if not self.forks_silent:
+                (folder / "node.sock").touch()
         return Identity(process.pid, process.started_at, process.started_at)
 
     def end_forks(self, layout: Layout) -> None:

@@ -36,17 +36,25 @@ def test_the_nodes_wait_for_it_and_start_without_it_when_it_fails(machine: Machi
     assert worker(1) in machine.alive
 
 
-def test_one_that_is_silent_is_not_waited_for_longer_than_it_may_take(
+def test_one_that_is_silent_is_waited_for_once_by_all_nodes_together(
     machine: Machine, tmp_path: Path
 ) -> None:
-    runtime = machine.runtime(tmp_path)
-    runtime.up(SPEC)
-    (runtime._layout.forks / "node.sock").unlink()
-    current = state.load(tmp_path / "raylab")
-    assert current is not None
+    machine.forks_silent = True
+    told: list[Progress] = []
     begin = machine.now
-    assert not forks.wait_until_ready(runtime._layout, current.leaders[FORKS], machine.clock, machine.sleep)
-    assert machine.now - begin == pytest.approx(forks.READY_SECONDS, abs=0.1)
+    machine.runtime(tmp_path).up(SPEC, told.append)
+    assert machine.now - begin == pytest.approx(forks.READY_SECONDS, abs=1.0)
+    assert [each.state for each in told if each.service == FORKS] == [State.EXITED] * 3
+    assert {HEAD, worker(0), worker(1)} <= set(machine.alive)
+
+
+def test_one_that_listens_late_forks_the_nodes_that_come_then(machine: Machine, tmp_path: Path) -> None:
+    machine.forks_silent = True
+    told: list[Progress] = []
+    runtime = machine.runtime(tmp_path)
+    machine.on_spawn[worker(0)] = (runtime._layout.forks / "node.sock").touch
+    runtime.up(SPEC, told.append)
+    assert [each.state for each in told if each.service == FORKS] == [State.EXITED] * 2
 
 
 def test_down_ends_it(machine: Machine, tmp_path: Path) -> None:

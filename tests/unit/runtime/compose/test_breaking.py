@@ -17,19 +17,6 @@ WORKER, OTHER = "ray-worker-0", "ray-worker-1"
 IMAGE = "raylab/ray:1-cpu"
 
 
-@pytest.fixture
-def docker() -> FakeDocker:
-    return FakeDocker()
-
-
-@pytest.fixture
-def up(docker: FakeDocker, tmp_path: Path) -> ComposeRuntime:
-    runtime = docker.runtime(tmp_path / "home" / "lab")
-    runtime.up(spec())
-    docker.journal.clear()
-    return runtime
-
-
 def state(runtime: ComposeRuntime, service: str) -> State:
     found = runtime.status().service(service)
     assert found is not None

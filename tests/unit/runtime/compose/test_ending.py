@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from lab.errors import EngineError
 from lab.runtime.compose.ending import PATIENCE_SECONDS
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.topology import State
-from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
+from tests.unit.runtime.compose.fake_docker import FakeDocker
 
 WORKER = "ray-worker-0"
 NO_EVENT = EngineError("docker failed: tried to kill container, but did not receive an exit event")
@@ -22,19 +21,6 @@ ACTS: dict[str, tuple[Callable[[ComposeRuntime], None], dict[str, Any], State]] 
     "stop": (lambda r: r.stop(WORKER), {"state": "exited"}, State.EXITED),
     "pause": (lambda r: r.pause(WORKER), {"state": "paused"}, State.PAUSED),
 }
-
-
-@pytest.fixture
-def docker() -> FakeDocker:
-    return FakeDocker()
-
-
-@pytest.fixture
-def up(docker: FakeDocker, tmp_path: Path) -> ComposeRuntime:
-    runtime = docker.runtime(tmp_path / "home" / "lab")
-    runtime.up(spec())
-    docker.journal.clear()
-    return runtime
 
 
 @pytest.mark.parametrize("verb", ACTS)

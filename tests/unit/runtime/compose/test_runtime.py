@@ -29,28 +29,6 @@ WORKER, OTHER = "ray-worker-0", "ray-worker-1"
 ALL = {STORE, PROMETHEUS, HEAD, METRICS, JUPYTER, WORKER, OTHER}
 
 
-@pytest.fixture
-def docker() -> FakeDocker:
-    return FakeDocker()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "lab"
-
-
-@pytest.fixture
-def runtime(docker: FakeDocker, folder: Path) -> ComposeRuntime:
-    return docker.runtime(folder)
-
-
-@pytest.fixture
-def up(runtime: ComposeRuntime, docker: FakeDocker) -> ComposeRuntime:
-    runtime.up(spec())
-    docker.journal.clear()
-    return runtime
-
-
 def started(docker: FakeDocker) -> list[str]:
     return [call[1] for call in docker.done("start")]
 

@@ -1,0 +1,326 @@
+"""Who wants a fork: the server of one level listens, forks, and reaps.
+
+It answers a request (`launcher.ask`) with `ready`, or `no` and the reason. With `go` come the descriptors; it
+forks, says `pid N`, and `end CODE` when the fork has ended. A launcher that goes away takes its fork with it,
+and what that has started.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import traceback
+
+from raylab_forks import child, launcher, log, preload, refusal, threads
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from raylab_forks.marks import Marks
+
+MOST_BYTES = 8 * 1024 * 1024
+"""Of a request; the environment and the arguments of a process are at most 2 MiB on Linux."""
+
+
+class Conversation:
+    """One launcher: what it has sent so far, and its fork."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.data = b""
+        self.received: list[int] = []
+        self.request: dict[str, Any] | None = None
+        self.pid = 0
+
+    def close(self) -> None:
+        for each in self.received:
+            with contextlib.suppress(OSError):
+                os.close(each)
+        self.received = []
+        self.connection.close()
+
+    def say(self, text: str) -> None:
+        """Raises OSError when nobody listens."""
+        self.connection.sendall(text.encode() + b"\n")
+
+
+class Listener:
+    """Listens at one level, forks, reaps. In a fork `serve` returns what `child.run` needs."""
+
+    def __init__(
+        self,
+        folder: str,
+        level: str,
+        places: Marks | None,
+        base_path: Sequence[str],
+        environment: dict[str, str],
+    ) -> None:
+        self._folder, self._level, self._marks = folder, level, places
+        self._base_path, self._environment = list(base_path), environment
+        self._known = frozenset({*base_path, *environment.get("PYTHONPATH", "").split(os.pathsep)})
+        self._pools = threads.Pools()
+        self._loaded: frozenset[str] = frozenset()
+        self._selector = selectors.DefaultSelector()
+        self._talks: dict[int, Conversation] = {}
+        self._forks: dict[int, Conversation] = {}
+        self._listener: socket.socket | None = None
+        self._wake: tuple[int, int] = (-1, -1)
+
+    def listen(self) -> None:
+        """Be ready. Raises RuntimeError when this process cannot be forked, OSError."""
+        self._pools.look()
+        why = preload.unfit()
+        if why:
+            raise RuntimeError(why)
+        self._loaded = frozenset(preload.top_level())
+        gc.collect()
+        gc.freeze()
+        path = launcher.socket_of(self._folder, self._level)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        draft = f"{path}.{os.getpid()}"
+        listener.bind(draft)
+        os.chmod(draft, 0o600)
+        listener.listen(128)
+        listener.setblocking(False)
+        os.rename(draft, path)
+        self._listener = listener
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        self._wake = (read, write)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(read, selectors.EVENT_READ, self._woken)
+        log(f"{self._level}: ready, {len(sys.modules)} modules")
+
+    def serve(self, on_end: Callable[[int, int], None] = lambda pid, code: None) -> Any:
+        """Serve for ever. `on_end` is told of children that are no forks of a launcher's."""
+        self._on_end = on_end
+        while True:
+            for key, _ in self._selector.select():
+                forked = key.data() if callable(key.data) else self._hear(key.data)
+                if forked is not None:
+                    return forked
+
+    # Launchers
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            connection, _ = self._listener.accept()
+            if _peer(connection) not in (os.getuid(), 0):
+                connection.close()
+                return
+            connection.setblocking(False)
+            talk = Conversation(connection)
+            self._talks[connection.fileno()] = talk
+            self._selector.register(connection, selectors.EVENT_READ, talk)
+
+    def _hear(self, talk: Conversation) -> Any:
+        """Something has come from a launcher, or it is gone."""
+        try:
+            data, ancillary, _, _ = talk.connection.recvmsg(65536, socket.CMSG_SPACE(4 * 256))
+        except BlockingIOError:
+            return None
+        except OSError:
+            data, ancillary = b"", []
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                numbers = array.array("i")
+                numbers.frombytes(payload[: len(payload) - len(payload) % numbers.itemsize])
+                talk.received += list(numbers)
+        if not data:
+            self._gone(talk)
+            return None
+        talk.data += data
+        if talk.request is None:
+            self._read_request(talk)
+        elif talk.pid == 0 and b"go\n" in talk.data:
+            return self._fork(talk)
+        return None
+
+    def _read_request(self, talk: Conversation) -> None:
+        if len(talk.data) < 8:
+            return
+        size = int.from_bytes(talk.data[:8], "big")
+        if size > MOST_BYTES:
+            self._drop(talk, "no the request is too large")
+            return
+        if len(talk.data) < 8 + size:
+            return
+        try:
+            request = json.loads(talk.data[8 : 8 + size])
+            why = self._reason(request)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            request, why = {}, f"no request that is understood: {error!r}"
+        if why:
+            log(f"{self._level}: not forked, {why}")
+            self._drop(talk, f"no {why}")
+            return
+        talk.request, talk.data = request, talk.data[8 + size :]
+        try:
+            talk.say("ready")
+        except OSError:
+            self._gone(talk)
+
+    def _reason(self, request: dict[str, Any]) -> str:
+        own = {number for number in request["descriptors"] if number > 2 and _is_open(number)}
+        if own - self._serving():
+            return f"descriptor {min(own - self._serving())} is in use here"
+        return preload.spoilt() or refusal.reason(
+            request,
+            executable=sys.executable,
+            flags=tuple(sys.flags),
+            environment=self._environment,
+            known=self._known,
+            loaded=self._loaded,
+        )
+
+    def _serving(self) -> set[int]:
+        """The descriptors that a fork gives up: those of the server's own work."""
+        own = {self._selector.fileno(), *self._wake, *self._talks}
+        own |= {each for talk in self._talks.values() for each in talk.received}
+        if self._listener is not None:
+            own.add(self._listener.fileno())
+        return own
+
+    def _drop(self, talk: Conversation, last_word: str) -> None:
+        with contextlib.suppress(OSError):
+            talk.say(last_word[:3000].replace("\n", " "))
+        self._forget(talk)
+
+    def _gone(self, talk: Conversation) -> None:
+        """A launcher was killed, or does not want its fork any more."""
+        pid = talk.pid
+        self._forget(talk)
+        if pid:
+            end_tree(pid)
+
+    def _forget(self, talk: Conversation) -> None:
+        number = talk.connection.fileno()
+        if number in self._talks:
+            self._selector.unregister(talk.connection)
+            del self._talks[number]
+        talk.close()
+
+    # Forks
+
+    def _fork(self, talk: Conversation) -> Any:
+        assert talk.request is not None
+        if len(talk.request["descriptors"]) != len(talk.received):
+            self._drop(talk, "no descriptors were lost")
+            return None
+        try:
+            pid = os.fork()
+        except OSError as error:
+            log(f"{self._level}: cannot fork: {error}")
+            self._drop(talk, f"no {error}")
+            return None
+        if pid == 0:
+            return self._be(talk)
+        talk.pid = pid
+        self._forks[pid] = talk
+        for each in talk.received:
+            os.close(each)
+        talk.received = []
+        try:
+            talk.say(f"pid {pid}")
+        except OSError:
+            self._gone(talk)
+        return None
+
+    def _be(self, talk: Conversation) -> Any:
+        """In the fork: give up what is the server's, become what was asked for."""
+        assert talk.request is not None
+        self.give_up(talk)
+        received, talk.received = talk.received, []
+        try:
+            return child.become(
+                talk.request, received, talk.connection, self._marks, self._pools, self._base_path
+            )
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    def give_up(self, kept: Conversation | None = None) -> None:
+        """In a fork: close what is the server's, one conversation excepted."""
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        for number in self._wake:
+            if number >= 0:
+                os.close(number)
+        if self._listener is not None:
+            self._listener.close()
+        for talk in self._talks.values():
+            if talk is not kept:
+                talk.close()
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake[0], 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            talk = self._forks.pop(pid, None)
+            if talk is None:
+                self._on_end(pid, code)
+                continue
+            talk.pid = 0
+            with contextlib.suppress(OSError):
+                talk.say(f"end {code}")
+            self._forget(talk)
+
+
+def end_tree(pid: int) -> None:
+    """Kill a process, the group that it leads, and all that descend from it."""
+    tree = [pid]
+    children = _children()
+    for each in tree:
+        tree += children.get(each, ())
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    for each in tree:
+        with contextlib.suppress(OSError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _children() -> dict[int, list[int]]:
+    """Process id -> those of its children."""
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+                found.setdefault(parent, []).append(int(name))
+    return found
+
+
+def _peer(connection: socket.socket) -> int:
+    """The user id of who has connected."""
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", packed)[1])
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
