@@ -102,19 +102,13 @@ class Lab:
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
         """
-        from lab.asked import spec_of
+        from lab.asked import Asked, spec_of
 
+        fixed = tuple((ports or {}).items())
+        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed)
         if spec is None:
-            spec = spec_of(
-                self.runtime,
-                gpu=gpu,
-                gpus=gpus,
-                share_gpu=share_gpu,
-                workers=workers,
-                cpus_per_worker=cpus_per_worker,
-                ports=ports,
-            )
-        elif gpu or gpus or share_gpu or workers or cpus_per_worker or ports:
+            spec = spec_of(self.runtime, asked)
+        elif asked != Asked():
             raise UsageError("Lab.up: a spec and single settings", "give one or the other")
         self.forget_connections()
         return self.runtime.up(spec, on_progress)

@@ -44,10 +44,10 @@ def check_same(
     Of a port that it does not have, `runs_none` makes the error.
     """
     name = current.name
-    if not current.same_lab(asked):
+    if unlike := current.unlike(asked):
         raise RefusedError(
-            f"lab {name} is up with other settings ({current.settings})",
-            f"keep them, or `labctl down` first to start it with {asked.settings}",
+            f"lab {name} is up with other settings ({current.settings}), not with {unlike}",
+            f"keep them: what is not said stays; or `labctl down` first, to start it with {asked.settings}",
         )
     for port, wanted in asked.ports:
         used = ports.get(port)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.asked import Asked
 from lab.cli import render, text, values
 from lab.cli.commands.services import prepare
 from lab.cli.context import App, LabGroup, pass_app
-from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
 from lab.topology import LabSpec
@@ -99,7 +99,7 @@ def _run(app: App, item: Lesson) -> LessonResult:
     opened = app.open()
 
     def spec() -> LabSpec:
-        return prepare(app, GpuRequest(), LabSpec.workers, LabSpec.cpus_per_worker)[1]
+        return prepare(app, Asked())[1]
 
     cells = Cells(app)
     try:

@@ -11,13 +11,12 @@ from lab.cli import documents, receipt, render, text, values
 from lab.cli.commands.services import prepare
 from lab.cli.complete import target_names
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines, Story
 from lab.cli.gpu_options import gpu_options
 from lab.errors import LabError, ServiceError, UsageError, VerdictError
-from lab.topology import LabSpec
 
 if TYPE_CHECKING:
+    from lab.asked import Asked
     from lab.demo import DemoResult
     from lab.lab import Lab
     from lab.recovery import Outcome
@@ -228,7 +227,7 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
 @pass_app
 def demo(
     app: App,
-    request: GpuRequest,
+    asked: Asked,
     kind: str,
     workers: int,
     epochs: int | None,
@@ -246,7 +245,7 @@ def demo(
         from lab.faults import find_fault
 
         find_fault(kind)
-    lab, spec = prepare(app, request, LabSpec.workers, LabSpec.cpus_per_worker)
+    lab, spec = prepare(app, asked)
     chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
     try:
