@@ -13,7 +13,7 @@ from functools import cache
 import click
 import pytest
 
-from lab import errors, knobs, topology
+from lab import errors, knobs
 from lab.asked import Asked
 from lab.cli import values
 from lab.cli.context import App, SharedOption
