@@ -149,7 +149,7 @@ class Lab:
         return stopped
 
     def status(self) -> LabStatus:
-        """The lab as it is now."""
+        """The lab as it is now. Raises StateError when it runs and its state file is damaged or gone."""
         return self.runtime.status()
 
     def endpoints(self) -> Endpoints:

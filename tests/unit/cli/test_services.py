@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from lab.checks import Check
 from lab.cli.commands import services as module
-from lab.errors import ClusterError, ServiceError, StoreError
+from lab.errors import ClusterError, ServiceError, StateError, StoreError
 from lab.topology import GRAFANA, GpuPlan, LabSpec, State, Vendor
 from tests.unit.cli.fakes import DASHBOARD, SERVICES, FakeRuntime, Labctl, job
 from tests.unit.cli.test_jobs import checkpoint
@@ -131,6 +131,25 @@ def test_down_says_what_it_stopped(labctl: Labctl) -> None:
     assert labctl.ok("down") == f"lab raylab: stopped {', '.join(SERVICES)}\n"
     assert labctl.ok("down") == "lab raylab: nothing was running\n"
     assert labctl.core.runtime.journal == [("down", False), ("down", False)]
+
+
+def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> NoReturn:
+        raise StateError("state.json is damaged, but lab raylab runs: minio", "`labctl down` stops them")
+
+    for name in ("status", "spec", "endpoints"):
+        monkeypatch.setattr(labctl.core.runtime, name, lost)
+    for command in ("status", "services", "up", "gpus", "demo"):
+        result = labctl(command)
+        assert result.exit_code == 20
+        assert result.stdout == ""
+        assert "minio\n  -> `labctl down` stops them\n" in result.stderr
+        assert "labctl up" not in result.stderr
+    assert labctl.json("status", code=20)["error"]["code"] == "StateError"
+    assert labctl.core.runtime.journal == []
+    assert labctl.ok("down") == f"lab raylab: stopped {', '.join(SERVICES)}\n"
 
 
 def test_down_as_json(labctl: Labctl) -> None:
