@@ -17,7 +17,6 @@ from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.submission import Submission, check_command, described
 from lab.topology import (
-    DEFAULT_LAB,
     HEAD,
     REGION,
     Endpoints,
@@ -26,7 +25,6 @@ from lab.topology import (
     LabStatus,
     Progress,
     State,
-    check_lab_name,
     is_worker,
 )
 from lab.workloads import find_workload
@@ -49,11 +47,9 @@ class Submitted:
 
 def open_runtime(kind: str | None, name: str | None) -> Runtime:
     """The runtime of a lab; what is None is what the environment says. Raises what `Lab()` raises."""
-    from lab.runtime.select import NAME_VARIABLE, RUNTIME_VARIABLE, choose
+    from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
 
-    name = name or os.environ.get(NAME_VARIABLE) or DEFAULT_LAB
-    check_lab_name(name)
-    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", name).runtime
+    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name)).runtime
 
 
 class Lab:

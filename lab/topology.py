@@ -199,15 +199,18 @@ TAKEN_NAMES = ("data",)
 """Folders beside the labs' own."""
 
 
-def check_lab_name(name: str) -> None:
-    """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names)."""
+def check_lab_name(name: str, said: str = "--name") -> None:
+    """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names).
+
+    `said` is where the name comes from.
+    """
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
         raise UsageError(
-            f"--name {name!r}: not a lab name",
+            f"{said} {name!r}: not a lab name",
             "use 1 to 20 lower-case letters, digits and hyphens, starting with a letter",
         )
     if name in TAKEN_NAMES:
-        raise UsageError(f"--name {name}: not a lab name", "that folder holds the data sets; choose another")
+        raise UsageError(f"{said} {name}: not a lab name", "that folder holds the data sets; choose another")
 
 
 class State(str, Enum):

@@ -30,7 +30,8 @@ def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Let workers share GPUs where there are too few: without limits, and without NCCL.",
         ),
         click.option(
-            "--gpus", metavar="GPU,GPU", help="Which ones, in the workers' order; see `labctl gpus`.",
+            "--gpus", type=values.Text(), metavar="GPU,GPU",
+            help="Which ones, in the workers' order; see `labctl gpus`.",
         ),
         click.option(
             "--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"

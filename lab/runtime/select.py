@@ -15,6 +15,7 @@ from lab.errors import LabError, RefusedError, StateError, UnsupportedError, Usa
 from lab.home import home
 from lab.runtime.base import Runtime
 from lab.runtime.kept import COMPOSE_FILE
+from lab.topology import DEFAULT_LAB, check_lab_name
 
 if TYPE_CHECKING:
     from lab.runtime.compose.engine import Engine
@@ -30,6 +31,19 @@ NAME_VARIABLE = "RAYLAB_NAME"
 
 HTTPS_PORT = 443
 REGISTRY_SECONDS = 1.0
+
+
+def lab_name(said: str | None = None) -> str:
+    """The lab that is meant: what is said, else $RAYLAB_NAME, else the default. Raises UsageError.
+
+    A name that is empty, as of a shell variable that is not set, never means the default lab.
+    """
+    if said is not None:
+        check_lab_name(said)
+        return said
+    name = os.environ.get(NAME_VARIABLE, DEFAULT_LAB)
+    check_lab_name(name, NAME_VARIABLE)
+    return name
 
 
 @dataclass(frozen=True)

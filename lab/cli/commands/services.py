@@ -53,6 +53,12 @@ WHAT = {
 }
 
 
+service_argument = click.argument(
+    "service", type=values.Text(), shell_complete=service_names,
+    help="Such as ray-worker-0; see `labctl services`.",
+)  # fmt: skip
+
+
 @click.command(cls=LabCommand)
 @gpu_options
 @click.option("--workers", type=int, help=f"Ray nodes that train. [default: {LabSpec.workers}]")
@@ -62,7 +68,7 @@ WHAT = {
     f"[default: {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
 @click.option(
-    "--port", "ports", multiple=True, metavar="NAME=PORT",
+    "--port", "ports", type=values.Text(), multiple=True, metavar="NAME=PORT",
     help=f"A fixed port instead of a free one, repeatable. Names: {', '.join(PORT_NAMES)}.",
 )  # fmt: skip
 @click.option(
@@ -294,7 +300,7 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
 
 
 @click.command(cls=LabCommand)
-@click.argument("service", shell_complete=service_names, help="Such as ray-worker-0; see `labctl services`.")
+@service_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come, until Ctrl-C.")
 @click.option(
     "--tail", type=values.WholeNumber(0, MAX_TAIL), metavar="N",
@@ -318,7 +324,7 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
 
 
 @click.command(cls=LabCommand)
-@click.argument("service", shell_complete=service_names, help="Such as ray-worker-0; see `labctl services`.")
+@service_argument
 @pass_app
 def restart(app: App, service: str) -> None:
     """Stop a service and start it again.
