@@ -1,13 +1,46 @@
-"""What a lab is asked to be, said in single settings: the LabSpec of them, over what the lab is already."""
+"""What a lab is asked to be, said in single settings: the one builder of a LabSpec, over what the lab is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from lab.errors import LabDownError
 from lab.runtime.base import Runtime
 from lab.topology import GpuPlan, LabSpec
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Single settings of a lab. What is None, empty or false is not said.
+
+    Raises UsageError for what no lab can be.
+    """
+
+    gpu: str | None = None
+    """`nvidia`, `amd`, `simulated`, `none` or `auto`."""
+    gpus: tuple[str, ...] = ()
+    """Names of GPUs, in the workers' order."""
+    share_gpu: bool = False
+    workers: int | None = None
+    cpus_per_worker: int | None = None
+    ports: tuple[tuple[str, int], ...] = ()
+    gcs_ft: bool = False
+    stock_ray: bool = False
+
+    def __post_init__(self) -> None:
+        self.over(LabSpec())
+
+    def over(self, usual: LabSpec) -> LabSpec:
+        """`usual` with what is said, all but the GPUs."""
+        return replace(
+            usual,
+            workers=usual.workers if self.workers is None else self.workers,
+            cpus_per_worker=usual.cpus_per_worker if self.cpus_per_worker is None else self.cpus_per_worker,
+            ports=self.ports,
+            gcs_ft=usual.gcs_ft or self.gcs_ft,
+            stock_ray=usual.stock_ray or self.stock_ray,
+        )
 
 
 def gpu_plan(
@@ -28,41 +61,18 @@ def gpu_plan(
     return plan(choice, workers, chosen=chosen, share=share, nvidia=nvidia, amd=amd)
 
 
-def spec_of(
-    runtime: Runtime,
-    *,
-    gpu: str | None = None,
-    gpus: Sequence[str] = (),
-    share_gpu: bool = False,
-    workers: int | None = None,
-    cpus_per_worker: int | None = None,
-    ports: Mapping[str, int] | None = None,
-) -> LabSpec:
-    """The lab of these settings. What is None stays as it is in a lab that is up, else is the default.
+def spec_of(runtime: Runtime, asked: Asked, plan: Callable[..., GpuPlan] = gpu_plan) -> LabSpec:
+    """The lab that is asked for. What is not said stays as it is in a lab that is up, else is the default.
 
-    Raises GpuError, UsageError.
+    `plan` is `gpu_plan`, or what stands for it. Raises GpuError, UsageError, StateError.
     """
-    current = _current(runtime)
-    usual = current or LabSpec(runtime.lab)
-    count = usual.workers if workers is None else workers
-    settings = LabSpec(
-        runtime.lab,
-        workers=count,
-        cpus_per_worker=usual.cpus_per_worker if cpus_per_worker is None else cpus_per_worker,
-        ports=tuple((ports or {}).items()),
-        stock_ray=usual.stock_ray,
-        gcs_ft=usual.gcs_ft,
-    )
-    kept = current is not None and count == current.workers and gpu in (None, current.gpu.vendor.value)
-    if current is not None and kept and not gpus and not share_gpu:
-        plan = current.gpu
-    else:
-        plan = gpu_plan(gpu or "auto", count, runtime.kind, chosen=gpus, share=share_gpu)
-    return replace(settings, gpu=plan)
-
-
-def _current(runtime: Runtime) -> LabSpec | None:
     try:
-        return runtime.spec()
+        current: LabSpec | None = runtime.spec()
     except LabDownError:
-        return None
+        current = None
+    spec = asked.over(current or LabSpec(runtime.lab))
+    kept = current is not None and spec.workers == current.workers
+    if kept and asked.gpu in (None, spec.gpu.vendor.value) and not asked.gpus and not asked.share_gpu:
+        return spec
+    found = plan(asked.gpu or "auto", spec.workers, runtime.kind, chosen=asked.gpus, share=asked.share_gpu)
+    return replace(spec, gpu=found)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lab.errors import SetupError
+from lab.errors import SetupError, UsageError
 
 HOME_VARIABLE = "RAYLAB_HOME"
 DATA = "data"
@@ -19,9 +19,13 @@ LOCK_POLL_SECONDS = 0.1
 
 
 def home() -> Path:
-    """The folder of all labs: $RAYLAB_HOME, else ~/.raylab."""
+    """The folder of all labs: $RAYLAB_HOME, else ~/.raylab. Raises UsageError where it is set to nothing."""
     chosen = os.environ.get(HOME_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".raylab"
+    if chosen is None:
+        return Path.home() / ".raylab"
+    if not chosen.strip():
+        raise UsageError(f"{HOME_VARIABLE} is set, but empty", f"name a folder, or: unset {HOME_VARIABLE}")
+    return Path(chosen).expanduser().absolute()
 
 
 def data_folder(labs: Path | None = None) -> Path:

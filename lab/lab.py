@@ -17,7 +17,6 @@ from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.submission import Submission, check_command, described
 from lab.topology import (
-    DEFAULT_LAB,
     HEAD,
     REGION,
     Endpoints,
@@ -26,7 +25,6 @@ from lab.topology import (
     LabStatus,
     Progress,
     State,
-    check_lab_name,
     is_worker,
 )
 from lab.workloads import find_workload
@@ -49,11 +47,9 @@ class Submitted:
 
 def open_runtime(kind: str | None, name: str | None) -> Runtime:
     """The runtime of a lab; what is None is what the environment says. Raises what `Lab()` raises."""
-    from lab.runtime.select import NAME_VARIABLE, RUNTIME_VARIABLE, choose
+    from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
 
-    name = name or os.environ.get(NAME_VARIABLE) or DEFAULT_LAB
-    check_lab_name(name)
-    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", name).runtime
+    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name)).runtime
 
 
 class Lab:
@@ -102,19 +98,13 @@ class Lab:
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
         """
-        from lab.asked import spec_of
+        from lab.asked import Asked, spec_of
 
+        fixed = tuple((ports or {}).items())
+        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed)
         if spec is None:
-            spec = spec_of(
-                self.runtime,
-                gpu=gpu,
-                gpus=gpus,
-                share_gpu=share_gpu,
-                workers=workers,
-                cpus_per_worker=cpus_per_worker,
-                ports=ports,
-            )
-        elif gpu or gpus or share_gpu or workers or cpus_per_worker or ports:
+            spec = spec_of(self.runtime, asked)
+        elif asked != Asked():
             raise UsageError("Lab.up: a spec and single settings", "give one or the other")
         self.forget_connections()
         return self.runtime.up(spec, on_progress)
@@ -155,7 +145,7 @@ class Lab:
         return stopped
 
     def status(self) -> LabStatus:
-        """The lab as it is now."""
+        """The lab as it is now. Raises StateError when it runs and its state file is damaged or gone."""
         return self.runtime.status()
 
     def endpoints(self) -> Endpoints:

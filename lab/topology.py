@@ -32,6 +32,9 @@ LEDGER_PREFIX = ".raylab/ledger"
 REGION = "us-east-1"
 """The S3 region; any name does for one store, but pyarrow insists on having one."""
 
+USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
+"""Of a lab without `stock_ray`, and of one without `gcs_ft`."""
+
 MAX_WORKERS = 16
 MAX_CPUS_PER_WORKER = 1024
 MAX_CPUS, MAX_GPUS = 100_000, 10_000
@@ -143,14 +146,15 @@ class LabSpec:
             if not 1024 <= port <= 65535:
                 raise UsageError(f"--port {name}={port}: must be between 1024 and 65535")
 
-    def same_lab(self, other: LabSpec) -> bool:
-        """Whether a lab started with `other` is what this asks for (ports are chosen once, at the start)."""
+    def unlike(self, other: LabSpec) -> str:
+        """What of `other` a lab that was started with this is not, in words; empty when it is the same lab.
 
-        def essence(spec: LabSpec) -> tuple[object, ...]:
-            gpu = (spec.gpu.vendor, spec.gpu.assignments)
-            return (gpu, spec.workers, spec.cpus_per_worker, spec.stock_ray, spec.gcs_ft)
-
-        return essence(self) == essence(other)
+        Ports are chosen once, at the start, and compared elsewhere.
+        """
+        differing = ", ".join(word for word in other._words if word not in self._words)
+        if not differing and self.gpu.assignments != other.gpu.assignments:
+            return "other GPUs"
+        return differing
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LabSpec:
@@ -168,10 +172,18 @@ class LabSpec:
     @property
     def settings(self) -> str:
         """What was asked for, in a few words."""
-        stock = ", stock Ray" if self.stock_ray else ""
-        kept = ", head's state in Redis" if self.gcs_ft else ""
-        gpu = f"GPU {self.gpu.vendor.value}"
-        return f"{self.workers} workers, {self.cpus_per_worker} CPUs each, {gpu}{stock}{kept}"
+        return ", ".join(word for word in self._words if word not in (USUAL_RAY, USUAL_HEAD))
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        devices = f" ({' '.join(self.gpu.devices)})" if self.gpu.devices else ""
+        return (
+            f"{self.workers} workers",
+            f"{self.cpus_per_worker} CPUs each",
+            f"GPU {self.gpu.vendor.value}{devices}",
+            "stock Ray" if self.stock_ray else USUAL_RAY,
+            "head's state in Redis" if self.gcs_ft else USUAL_HEAD,
+        )
 
     @property
     def worker_services(self) -> tuple[str, ...]:
@@ -187,15 +199,18 @@ TAKEN_NAMES = ("data",)
 """Folders beside the labs' own."""
 
 
-def check_lab_name(name: str) -> None:
-    """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names)."""
+def check_lab_name(name: str, said: str = "--name") -> None:
+    """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names).
+
+    `said` is where the name comes from.
+    """
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
         raise UsageError(
-            f"--name {name!r}: not a lab name",
+            f"{said} {name!r}: not a lab name",
             "use 1 to 20 lower-case letters, digits and hyphens, starting with a letter",
         )
     if name in TAKEN_NAMES:
-        raise UsageError(f"--name {name}: not a lab name", "that folder holds the data sets; choose another")
+        raise UsageError(f"{said} {name}: not a lab name", "that folder holds the data sets; choose another")
 
 
 class State(str, Enum):

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from lab.cli import values
 from lab.cli.core import Core, Opened
 from lab.cli.output import Output
-from lab.topology import DEFAULT_LAB, check_lab_name
+from lab.topology import DEFAULT_LAB
 
 RUNTIMES = ("local", "compose", "auto")
 AFTER_DASHES = "labctl.after-dashes"
@@ -21,9 +22,16 @@ GPUS = ("nvidia", "amd", "simulated", "none", "auto")
 class Settings:
     """The values of the shared options."""
 
-    name: str = DEFAULT_LAB
+    lab: str | None = None
     runtime: str = "auto"
     verbose: bool = False
+
+    @property
+    def name(self) -> str:
+        """The lab's name. Raises UsageError."""
+        from lab.runtime.select import lab_name
+
+        return lab_name(self.lab)
 
 
 class App:
@@ -40,7 +48,6 @@ class App:
 
         Raises UsageError, UnsupportedError.
         """
-        check_lab_name(self.settings.name)
         opened = self.core.open(self.settings.runtime, self.settings.name)
         if announce or self.settings.verbose:
             why = opened.why.removeprefix("auto: ")
@@ -116,7 +123,7 @@ def _shared(*, root: bool, name: bool) -> Iterator[Callable[[click.Command], cli
 
     if name:
         yield option(
-            "--name", metavar="LAB", envvar="RAYLAB_NAME" if root else None,
+            "--name", "lab", type=values.LabName(), metavar="LAB",
             help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
         )  # fmt: skip
     yield option(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lab.asked import Asked
     from lab.chaos import ChaosResult, Plan
     from lab.checks import Check
     from lab.checks.pinning import WorkerView
@@ -26,17 +27,7 @@ if TYPE_CHECKING:
     from lab.report import Tale, Written
     from lab.runtime.base import OnProgress
     from lab.runtime.compose.images import Archive, Built, ImageNeed
-    from lab.topology import GpuPlan, LabSpec, Vendor
-
-
-@dataclass(frozen=True)
-class GpuRequest:
-    """What --gpu, --gpus and --share-gpu say."""
-
-    gpu: str = "auto"
-    gpus: tuple[str, ...] = ()
-    """Names of GPUs, in the workers' order; empty where --gpus is not given."""
-    share_gpu: bool = False
+    from lab.topology import LabSpec, Vendor
 
 
 @dataclass(frozen=True)
@@ -59,11 +50,11 @@ class Core:
         choice = choose(runtime, name)
         return Opened(Lab(choice.runtime), choice.kind, choice.why)
 
-    def gpu_plan(self, request: GpuRequest, workers: int, runtime: str) -> GpuPlan:
-        """Which GPU each worker of a lab on this runtime gets. Raises GpuError, UsageError."""
-        from lab.asked import gpu_plan
+    def spec(self, lab: Lab, asked: Asked) -> LabSpec:
+        """The lab that is asked for, over what it is while it is up. Raises GpuError, UsageError."""
+        from lab.asked import spec_of
 
-        return gpu_plan(request.gpu, workers, runtime, chosen=request.gpus, share=request.share_gpu)
+        return spec_of(lab.runtime, asked)
 
     def gpus(self, runtime: str) -> tuple[Detection, ...]:
         """What this machine has: NVIDIA's GPUs and AMD's, with what keeps a lab on this runtime from them."""
@@ -186,11 +177,12 @@ class Core:
 
     def image_vendor(self, choice: str) -> Vendor:
         """For which GPUs images are meant: `auto` is what `up` would choose here. Raises nothing."""
+        from lab.asked import gpu_plan
         from lab.topology import LabSpec, Vendor
 
         if choice != "auto":
             return Vendor(choice)
-        return self.gpu_plan(GpuRequest(), LabSpec.workers, "compose").vendor
+        return gpu_plan(choice, LabSpec.workers, "compose").vendor
 
     def images(self, vendor: Vendor) -> tuple[ImageNeed, ...]:
         """The images of a lab with these GPUs, then the stand-ins. Raises UnsupportedError."""

@@ -8,32 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.asked import Asked
 from lab.cli import values
 from lab.cli.context import GPUS, App
-from lab.cli.core import GpuRequest
 
 if TYPE_CHECKING:
     from lab.topology import GpuPlan
 
 
 def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--gpu, --gpus and --share-gpu, as the one argument `request`."""
+    """--gpu, --gpus and --share-gpu, as the one argument `asked`."""
 
     @functools.wraps(command)
-    def with_request(*args: Any, gpu: str, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
-        return command(*args, request=GpuRequest(gpu, values.gpu_names(gpus), share_gpu), **rest)
+    def with_asked(*args: Any, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
+        return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
 
-    wrapped: Callable[..., Any] = with_request
+    wrapped: Callable[..., Any] = with_asked
     for option in (
         click.option(
             "--share-gpu", is_flag=True,
             help="Let workers share GPUs where there are too few: without limits, and without NCCL.",
         ),
         click.option(
-            "--gpus", metavar="GPU,GPU", help="Which ones, in the workers' order; see `labctl gpus`.",
+            "--gpus", type=values.Text(), metavar="GPU,GPU",
+            help="Which ones, in the workers' order; see `labctl gpus`.",
         ),
         click.option(
-            "--gpu", type=click.Choice(GPUS), default="auto", show_default=True, help="GPUs of the workers."
+            "--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"
         ),
     ):  # fmt: skip
         wrapped = option(wrapped)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from lab.cli.text import shortened
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -111,11 +112,12 @@ class Output:
         self, error: LabError, extra: dict[str, Any] | None = None, *, document: bool = True
     ) -> None:
         """What is wrong and what to do, in two lines; with --json also as a document that holds `extra`."""
+        shown = describe(error)
         if self.json_wanted and document:
-            self.document({"error": describe(error), **(extra or {})}, compact=self.documents > 0)
-        click.echo(self._label("error:", "red") + f" {error.message}", err=True)
+            self.document({"error": shown, **(extra or {})}, compact=self.documents > 0)
+        click.echo(self._label("error:", "red") + f" {shown['message']}", err=True)
         if error.hint:
-            click.echo(f"  -> {error.hint}", err=True)
+            click.echo(f"  -> {shown['hint']}", err=True)
 
     @staticmethod
     def _label(text: str, colour: str) -> str:
@@ -123,10 +125,10 @@ class Output:
 
 
 def describe(error: LabError) -> dict[str, Any]:
-    """An error as JSON."""
+    """An error as JSON: also how its words are shown, without values of any length."""
     return {
         "code": type(error).__name__,
         "exit_code": error.exit_code,
-        "message": error.message,
-        "hint": error.hint,
+        "message": shortened(error.message),
+        "hint": shortened(error.hint),
     }

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lab.allocation import Waiting
 
+LONGEST_WORD = 240
+"""Characters of a word, such as a value or a path, that an error shows; of a line; and of a message."""
+LONGEST_LINE, LONGEST_MESSAGE = 1_000, 6_000
+
 
 def seconds(value: float | None) -> str:
     """A duration: `0.7 s`, `12.3 s`, `2 min 5 s`, `3 h 2 min`; empty for None."""
@@ -59,6 +63,21 @@ def count(number: int, noun: str) -> str:
 def without_secrets(url: str) -> str:
     """`url` without a token in its query."""
     return re.sub(r"[?&]token=[^&#]*", "", url)
+
+
+def shortened(message: str) -> str:
+    """A message in which nothing is longer than a person reads: what somebody gave may have any length."""
+    words = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda found: _cut(found[0], LONGEST_WORD), message)
+    lines = re.sub(rf".{{{LONGEST_LINE + 1},}}", lambda found: _cut(found[0], LONGEST_LINE), words)
+    return _cut(lines, LONGEST_MESSAGE)
+
+
+def _cut(part: str, most: int) -> str:
+    """The part, or its beginning and end with their number of characters in between."""
+    if len(part) <= most:
+        return part
+    end = most // 4
+    return f"{part[: most - end]}[... {len(part)} characters ...]{part[-end:]}"
 
 
 def first_line(message: str) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
+from typing import Any
 
 import click
 
 from lab.errors import UsageError
+from lab.topology import check_lab_name
 
 MAX_DURATION = 3600.0
 """Longest duration any option takes, in seconds."""
@@ -19,10 +22,55 @@ def _named(param: click.Parameter | None) -> str:
     """The option or argument as a person typed it."""
     if param is None:
         return "value"
-    return max(param.opts, key=len) if isinstance(param, click.Option) else param.make_metavar(_NO_CONTEXT)
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.make_metavar(_NO_CONTEXT).strip("[]")
 
 
 _NO_CONTEXT = click.Context(click.Command("labctl"))
+
+
+def _filled(value: object, param: click.Parameter | None) -> str:
+    """The value as text. Raises UsageError for an empty one: it would silently mean the default."""
+    text = str(value)
+    if not text.strip():
+        raise UsageError(
+            f"{_named(param)} {text!r}: is empty", "say which, or leave it out; is a shell variable not set?"
+        )
+    return text
+
+
+class Text(click.ParamType[str]):
+    """A text that is not empty: what every name, id and pair is."""
+
+    name = "text"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text. Raises UsageError."""
+        return _filled(value, param)
+
+
+class Place(click.Path):
+    """A file or folder. An empty path would be the current folder."""
+
+    def __init__(self, *, dir_okay: bool = True) -> None:
+        super().__init__(dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Raises UsageError."""
+        _filled(value, param)
+        return super().convert(value, param, ctx)
+
+
+class LabName(click.ParamType[str]):
+    """A lab's name."""
+
+    name = "lab"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name. Raises UsageError."""
+        check_lab_name(str(value))
+        return str(value)
 
 
 class Duration(click.ParamType[float]):

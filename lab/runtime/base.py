@@ -79,7 +79,7 @@ class Runtime(ABC):
         made healthy. A node that Ray gives up while it starts is started again (lab.runtime.tries).
 
         Raises PortTakenError, ServiceError, WaitTimeoutError, StoreError, GpuError, UnsupportedError;
-        RefusedError when the lab is up with another spec.
+        RefusedError when the lab is up with another spec, StateError when it runs without a state file.
         """
 
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
@@ -105,7 +105,10 @@ class Runtime(ABC):
 
     @abstractmethod
     def status(self) -> LabStatus:
-        """The lab as it is now. Never raises because a service is broken: that is what it reports."""
+        """The lab as it is now. Never raises because a service is broken: that is what it reports.
+
+        Raises StateError when services run of which no state file tells: all that can be done is `down`.
+        """
 
     def refuse_own(self, *services: str) -> None:
         """Raises RefusedError when the calling process runs in one of these: ending it would end the call."""
@@ -113,7 +116,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def spec(self) -> LabSpec:
-        """What the lab was started with. Raises LabDownError."""
+        """What the lab was started with. Raises LabDownError, StateError."""
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
         """What these services use now, measured over a moment. What cannot be measured is left out.

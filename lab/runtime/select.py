@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import LabError, RefusedError, UnsupportedError, UsageError
+from lab.errors import LabError, RefusedError, StateError, UnsupportedError, UsageError
 from lab.home import home
 from lab.runtime.base import Runtime
 from lab.runtime.kept import COMPOSE_FILE
+from lab.topology import DEFAULT_LAB, check_lab_name
 
 if TYPE_CHECKING:
     from lab.runtime.compose.engine import Engine
@@ -30,6 +31,19 @@ NAME_VARIABLE = "RAYLAB_NAME"
 
 HTTPS_PORT = 443
 REGISTRY_SECONDS = 1.0
+
+
+def lab_name(said: str | None = None) -> str:
+    """The lab that is meant: what is said, else $RAYLAB_NAME, else the default. Raises UsageError.
+
+    A name that is empty, as of a shell variable that is not set, never means the default lab.
+    """
+    if said is not None:
+        check_lab_name(said)
+        return said
+    name = os.environ.get(NAME_VARIABLE, DEFAULT_LAB)
+    check_lab_name(name, NAME_VARIABLE)
+    return name
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ def choose(
     folder = folder or home() / lab
     local_up = _up_locally(folder)
     if kind == "local":
-        if _up_in_containers(folder, lab, engine):
+        if (folder / COMPOSE_FILE).exists() and _up_in_containers(folder, lab, engine):
             raise _elsewhere(lab, "compose")
         return Choice(_local(lab, folder), "local", "asked for")
     if kind == "compose":
@@ -101,7 +115,9 @@ def choose(
         return Choice(_local(lab, folder), "local", "auto: the lab is up as plain processes")
     if (folder / COMPOSE_FILE).exists():  # whether or not the engine answers now: it is what can tell
         return Choice(_compose(lab, folder, engine), "compose", "auto: the lab was started in containers")
-    problem = _why_no_containers(engine, missing_image, can_fetch)
+    problem = _why_no_containers(
+        engine, missing_image, lambda: can_fetch() or _up_in_containers(folder, lab, engine)
+    )
     if not problem:
         return Choice(_compose(lab, folder, engine), "compose", "auto: Docker can run the lab")
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
@@ -132,33 +148,32 @@ def _elsewhere(lab: str, kind: str) -> RefusedError:
 
 
 def _up_locally(folder: Path) -> bool:
-    from lab.runtime.local import state
-
-    if not (folder / state.FILE).exists():
-        return False
+    from lab.runtime.local import processes, state
     from lab.runtime.local.reserve import anything_alive
 
+    if (folder / COMPOSE_FILE).exists() and not (folder / state.FILE).exists():
+        return False
     try:
         found = state.load(folder)
-    except LabError:
-        return True  # a damaged state file is the local runtime's to explain, and to clear away
-    return found is not None and anything_alive(found)
+    except StateError:
+        found = None
+    return bool(processes.services_of(folder)) if found is None else anything_alive(found)
 
 
 def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
-    if not (folder / COMPOSE_FILE).exists():
-        return False
     try:
         _compose(lab, folder, engine).spec()
+    except StateError:  # containers run, whatever became of the file
+        return True
     except LabError:
         return False
     return True
 
 
 def _why_no_containers(
-    engine: Engine | None, missing_image: Callable[[], str], can_fetch: Callable[[], bool]
+    engine: Engine | None, missing_image: Callable[[], str], all_the_same: Callable[[], bool]
 ) -> str:
-    """Why `auto` does not choose containers, or nothing."""
+    """Why `auto` does not choose containers, or nothing. `all_the_same`: also where an image is missing."""
     from lab.runtime.compose.engine import Engine
 
     try:
@@ -166,6 +181,6 @@ def _why_no_containers(
         missing = missing_image()
     except LabError as error:
         return error.message
-    if missing and not can_fetch():
+    if missing and not all_the_same():
         return f"Docker answers, but the image {missing} is not here and no registry answers"
     return ""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lab.asked import gpu_plan, spec_of
-from lab.errors import GpuError, RefusedError, UsageError
+from lab.asked import Asked, gpu_plan, spec_of
+from lab.errors import GpuError, RefusedError, UnsupportedError, UsageError
 from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, Vendor
+from lab.runtime.kept import check_same
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
 
 def test_without_settings_a_new_lab_is_what_labctl_up_starts() -> None:
-    spec = spec_of(FakeRuntime("mine"), gpu="none")
+    spec = spec_of(FakeRuntime("mine"), Asked(gpu="none"))
 
     assert spec == LabSpec("mine", gpu_plan("none", 2, "fake"))
 
 
 def test_settings_make_the_spec() -> None:
-    spec = spec_of(FakeRuntime("mine"), gpu="simulated", workers=3, cpus_per_worker=4, ports={"s3": 9000})
+    asked = Asked(gpu="simulated", workers=3, cpus_per_worker=4, ports=(("s3", 9000),))
+    spec = spec_of(FakeRuntime("mine"), asked)
 
     assert (spec.workers, spec.cpus_per_worker, spec.ports) == (3, 4, (("s3", 9000),))
     assert (spec.gpu.vendor, len(spec.gpu.assignments)) == (Vendor.SIMULATED, 3)
@@ -32,6 +36,39 @@ def test_a_lab_that_is_up_keeps_what_is_not_said() -> None:
     assert lab.up(gpu="simulated", workers=3).healthy
     spec = lab.runtime.spec()
     assert (spec.workers, spec.cpus_per_worker, spec.gpu.vendor) == (3, 4, Vendor.SIMULATED)
+
+
+@pytest.mark.parametrize("asked", [Asked(), Asked(workers=3), Asked(gcs_ft=True), Asked(stock_ray=True)])
+def test_no_other_setting_is_lost_by_a_repair(asked: Asked) -> None:
+    runtime = FakeRuntime("mine")
+    started = LabSpec("mine", gpu_plan("simulated", 3, "fake"), 3, 4, stock_ray=True, gcs_ft=True)
+    runtime.up(started)
+
+    assert spec_of(runtime, asked) == started
+
+
+def test_a_refusal_names_what_differs_and_only_that() -> None:
+    up = LabSpec("mine", gpu_plan("simulated", 3, "fake"), 3, 4)
+    nvidia = tuple(GpuAssignment(f"ray-worker-{i}", f"GPU-{i}") for i in range(2))
+    turned = tuple(GpuAssignment(f"ray-worker-{i}", f"GPU-{1 - i}") for i in range(2))
+
+    assert up.unlike(up) == ""
+    assert up.unlike(replace(up, ports=(("s3", 9000),), name="other")) == ""
+    assert up.unlike(replace(up, workers=2, gcs_ft=True)) == "2 workers, head's state in Redis"
+    assert replace(up, gcs_ft=True).unlike(up) == "head's state in memory"
+    assert up.unlike(replace(up, cpus_per_worker=8, stock_ray=True)) == "8 CPUs each, stock Ray"
+    assert (
+        replace(up, gpu=GpuPlan(Vendor.NVIDIA, nvidia)).unlike(
+            replace(up, gpu=GpuPlan(Vendor.NVIDIA, turned))
+        )
+        == "GPU nvidia (GPU-1 GPU-0)"
+    )
+    assert up.unlike(replace(up, gpu=replace(up.gpu, assignments=()))) == "other GPUs"
+
+    with pytest.raises(RefusedError) as caught:
+        check_same(up, {}, replace(up, workers=2), UnsupportedError)
+    assert caught.value.message.endswith("(3 workers, 4 CPUs each, GPU simulated), not with 2 workers")
+    assert "labctl down" in caught.value.hint
 
 
 @pytest.mark.parametrize("settings", [{"workers": 2}, {"cpus_per_worker": 1}, {"gpu": "none"}])

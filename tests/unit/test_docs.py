@@ -13,7 +13,8 @@ from functools import cache
 import click
 import pytest
 
-from lab import errors, knobs, topology
+from lab import errors, knobs
+from lab.asked import Asked
 from lab.cli import values
 from lab.cli.context import App, SharedOption
 from lab.cli.main import BROKEN_PIPE, cli
@@ -159,7 +160,7 @@ def test_a_documented_command_line_is_understood(document: str, line: str) -> No
     if "kind" in params:
         find_fault(params["kind"])
     if "ports" in params:
-        topology.LabSpec(ports=values.ports(params["ports"]), workers=params["workers"])
+        Asked(ports=values.ports(params["ports"]), workers=params["workers"])
 
 
 def test_lines_that_labctl_would_refuse_are_found() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import home
-from lab.errors import SetupError
+from lab.errors import SetupError, UsageError
 
 
 def test_home_is_what_the_variable_says_or_a_folder_of_the_user(
@@ -24,6 +24,13 @@ def test_home_is_what_the_variable_says_or_a_folder_of_the_user(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(home.HOME_VARIABLE, "relative")
     assert home.home() == tmp_path / "relative"
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_home_that_is_set_to_nothing_is_not_the_users(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
+    monkeypatch.setenv(home.HOME_VARIABLE, blank)
+    with pytest.raises(UsageError, match="RAYLAB_HOME is set, but empty"):
+        home.home()
 
 
 def test_a_private_folder_is_for_its_owner_only(tmp_path: Path) -> None:

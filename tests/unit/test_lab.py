@@ -392,6 +392,14 @@ def test_a_lab_of_a_runtime_has_the_runtimes_name() -> None:
         Lab(runtime, name="mine")
 
 
+def test_an_empty_name_is_not_the_default_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"--name '': not a lab name"):
+        Lab(name="", runtime="local")
+    monkeypatch.setenv("RAYLAB_NAME", " ")
+    with pytest.raises(UsageError, match=r"RAYLAB_NAME ' ': not a lab name"):
+        Lab(runtime="local")
+
+
 def test_a_name_that_cannot_be_a_labs_and_an_unknown_runtime_are_refused() -> None:
     with pytest.raises(UsageError, match="not a lab name"):
         Lab(name="../x", runtime="local")

@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.errors import RefusedError, UnsupportedError, UsageError
+from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
+from lab.runtime.local import processes
 from lab.runtime.local import state as local_state
 from lab.runtime.local.processes import Identity, boot_id, start_time
 from lab.runtime.select import Choice, choose
@@ -48,6 +49,42 @@ def up_locally(folder: Path) -> None:
         LabSpec(LAB), ports, psutil.boot_time(), boot_id(), "moto", leaders={"minio": leader}
     )
     local_state.save(folder, made)
+
+
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_a_lab_of_processes_is_found_without_its_state_file(
+    folder: Path, docker: FakeDocker, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    up_locally(folder)
+    path = folder / local_state.FILE
+    path.unlink() if content is None else path.write_text(content)
+    marked = {folder}
+    monkeypatch.setattr(processes, "services_of", lambda of: {"minio"} if of in marked else set())
+
+    assert chosen("auto", folder, docker).why == "auto: the lab is up as plain processes"
+    with pytest.raises(RefusedError, match="lab other is up on the local runtime"):
+        chosen("compose", folder, docker)
+    marked.clear()
+    assert chosen("auto", folder, docker).kind == "compose"
+    assert chosen("compose", folder, docker).kind == "compose"
+
+
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_a_lab_of_containers_is_found_without_its_state_file(
+    folder: Path, docker: FakeDocker, content: str | None
+) -> None:
+    lab_state(folder, LAB)
+    docker.add(LAB, folder, "minio")
+    path = folder / "compose.json"
+    path.unlink() if content is None else path.write_text(content)
+
+    choice = chosen("auto", folder, docker, missing="raylab/ray:2")
+    assert choice.kind == "compose"
+    with pytest.raises(StateError, match="but lab other runs: minio"):
+        choice.runtime.status()
+    if content is not None:
+        with pytest.raises(RefusedError, match="lab other is up on the compose runtime"):
+            chosen("local", folder, docker)
 
 
 @pytest.mark.parametrize("kind", ["local", "compose"])

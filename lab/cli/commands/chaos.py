@@ -26,13 +26,13 @@ SIGNALLED = 128
 
 @click.command(cls=LabCommand)
 @click.option(
-    "--faults", "names", metavar="FAULTS",
+    "--faults", "names", type=values.Text(), metavar="FAULTS",
     help=f"What to draw from: names as in `labctl faults`, with commas. [default: {DEFAULT_FAULTS}]",
 )  # fmt: skip
 @click.option(
     "--schedule",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=values.Place(),
     help="A YAML file that says what comes when.",
 )
 @click.option(
@@ -46,13 +46,14 @@ SIGNALLED = 128
 @click.option("--for-time", type=values.Duration(), metavar="TIME", help="Inject nothing after this long.")
 @click.option("--limit", type=values.WholeNumber(1, MAX_FAULTS), metavar="N", help="At most so many faults.")
 @click.option(
-    "-p", "pairs", multiple=True, metavar="FAULT.NAME=NUMBER",
+    "-p", "pairs", type=values.Text(), multiple=True, metavar="FAULT.NAME=NUMBER",
     help="A parameter of one of the faults; see `labctl faults`.",
 )  # fmt: skip
 @click.option("--below-one-worker", is_flag=True, help="Let a fault take the last healthy worker, too.")
 @click.option(
-    "--job", "job_id", default="", metavar="ID", help="Which job to disturb. [default: the one that runs]"
-)
+    "--job", "job_id", type=values.Text(), metavar="ID",
+    help="Which job to disturb. [default: the one that runs]",
+)  # fmt: skip
 @click.option(
     "--control/--no-control", default=False,
     help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
@@ -69,7 +70,7 @@ def chaos(
     limit: int | None,
     pairs: tuple[str, ...],
     below_one_worker: bool,
-    job_id: str,
+    job_id: str | None,
     control: bool,
 ) -> None:
     """Break one thing after another, and judge each recovery.
@@ -107,7 +108,7 @@ def chaos(
         )
     lab = app.open().lab
     with Story(app.out, live=False) as story:
-        result = app.core.chaos(lab, plan, story.moment, job=job_id, control=control)
+        result = app.core.chaos(lab, plan, story.moment, job=job_id or "", control=control)
     if app.out.json_wanted:
         app.out.document(result.to_json())
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, render, text
+from lab.cli import documents, render, text, values
 from lab.cli.commands.images import follow
 from lab.cli.commands.services import asks
 from lab.cli.context import App, LabGroup, pass_app
@@ -54,13 +54,13 @@ def meter(progress: Progress, clock: Callable[[], float] = time.monotonic) -> Ca
     " learns.",
 )  # fmt: skip
 @click.option("--seed", type=int, help="Which pictures --synthetic draws. [default: 0]")
-@click.option("--url", metavar="URL", help="Another address of the archive.")
+@click.option("--url", type=values.Text(), metavar="URL", help="Another address of the archive.")
 @click.option(
-    "--sha256", metavar="HEX",
+    "--sha256", type=values.Text(), metavar="HEX",
     help="What the archive's SHA-256 must be. [default: that of the last download from there]",
 )  # fmt: skip
 @click.option(
-    "--from", "file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--from", "file", type=values.Place(dir_okay=False), metavar="FILE",
     help="The archive, if you have it: nothing is downloaded.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace what is there.")
@@ -143,7 +143,7 @@ def _row(found: Dataset) -> tuple[str, ...]:
 
 
 @data.command()
-@click.argument("dataset", metavar="NAME", help="Such as food11; see `labctl data list`.")
+@click.argument("dataset", type=values.Text(), metavar="NAME", help="Such as food11; see `labctl data list`.")
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @pass_app
 def rm(app: App, dataset: str, yes: bool) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from lab.asked import Asked
 from lab.cli import documents, render, values
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.core import GpuRequest
 from lab.cli.gpu_options import gpu_options
 from lab.errors import LabError, PinningError
-from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
+from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
     from lab.checks.pinning import WorkerView
@@ -31,7 +32,7 @@ NO_DEVICE = {
     help="Ray nodes that train.  [default: those of the lab when it is up, else 2]",
 )  # fmt: skip
 @pass_app
-def gpus(app: App, request: GpuRequest, workers: int | None) -> None:
+def gpus(app: App, asked: Asked, workers: int | None) -> None:
     """Show the GPUs, and which one each worker gets.
 
     Of a lab that is up, asks every worker which GPU it really sees. Exits with 17 when one sees none, another
@@ -40,16 +41,13 @@ def gpus(app: App, request: GpuRequest, workers: int | None) -> None:
     opened = app.open()
     lab = opened.lab
     running = lab.runtime.spec() if lab.status().up else None
-    asked = workers is not None or request != GpuRequest()
     found = app.core.gpus(opened.runtime)
     error: LabError | None = None
-    plan: GpuPlan | None = running.gpu if running else None
-    if asked or running is None:
-        count = workers or (running.workers if running else LabSpec.workers)
-        try:
-            plan = app.core.gpu_plan(request, count, opened.runtime)
-        except LabError as caught:
-            plan, error = None, caught
+    plan: GpuPlan | None = None
+    try:
+        plan = app.core.spec(lab, replace(asked, workers=workers)).gpu
+    except LabError as caught:
+        error = caught
     views = app.core.worker_views(lab) if running else ()
     if error is None:
         error = wrong(views)

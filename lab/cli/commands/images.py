@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from lab.cli import documents, render, text
+from lab.cli import documents, render, text, values
 from lab.cli.context import GPUS, App, LabGroup, pass_app
 from lab.environment.progress import Progress
 
@@ -90,14 +90,15 @@ def pull(app: App, gpu: str) -> None:
     help="Without an image registry, from Debian's packages, with stand-ins for MinIO and Prometheus.",
 )  # fmt: skip
 @click.option(
-    "--suite", default="", metavar="NAME", help="Debian release for --offline.  [default: this machine's]"
-)
+    "--suite", type=values.Text(), metavar="NAME",
+    help="Debian release for --offline.  [default: this machine's]",
+)  # fmt: skip
 @pass_app
-def build(app: App, gpu: str, offline: bool, suite: str) -> None:
+def build(app: App, gpu: str, offline: bool, suite: str | None) -> None:
     """Build the project's own images. What did not change is not built again."""
     if suite and not offline:
         raise click.UsageError("--suite says which Debian --offline takes; without --offline it has no use")
-    built = app.core.build_images(app.core.image_vendor(gpu), offline, suite, follow(app))
+    built = app.core.build_images(app.core.image_vendor(gpu), offline, suite or "", follow(app))
     if app.out.json_wanted:
         app.out.document({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]})
         return
@@ -106,7 +107,7 @@ def build(app: App, gpu: str, offline: bool, suite: str) -> None:
 
 
 @images.command()
-@click.argument("file", type=click.Path(path_type=Path), help="The file to write.")
+@click.argument("file", type=values.Place(), help="The file to write.")
 @gpu_option
 @pass_app
 def save(app: App, file: Path, gpu: str) -> None:
@@ -121,7 +122,7 @@ def save(app: App, file: Path, gpu: str) -> None:
 
 
 @images.command()
-@click.argument("file", type=click.Path(path_type=Path), help="A file that `images save` wrote.")
+@click.argument("file", type=values.Place(), help="A file that `images save` wrote.")
 @gpu_option
 @pass_app
 def load(app: App, file: Path, gpu: str) -> None:

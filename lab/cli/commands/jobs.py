@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import documents, render, text
+from lab.cli import documents, render, text, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.errors import LabError
 
@@ -55,7 +55,7 @@ def job() -> None:
 
 
 @job.command("show")
-@click.argument("job_id", metavar="ID", help="A job; see `labctl jobs`.")
+@click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
 @pass_app
 def job_show(app: App, job_id: str) -> None:
     """Show a job and where it runs."""
@@ -101,7 +101,7 @@ def job_show(app: App, job_id: str) -> None:
 
 
 @job.command("logs")
-@click.argument("job_id", metavar="ID", help="A job; see `labctl jobs`.")
+@click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, or Ctrl-C.")
 @pass_app
 def job_logs(app: App, job_id: str, follow: bool) -> None:
@@ -122,7 +122,7 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
 
 
 @job.command("stop")
-@click.argument("job_id", metavar="ID", help="A job; see `labctl jobs`.")
+@click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
 @pass_app
 def job_stop(app: App, job_id: str) -> None:
     """Stop a job. One that has ended stays as it is."""
@@ -134,7 +134,9 @@ def job_stop(app: App, job_id: str) -> None:
 
 
 @click.command(cls=LabCommand)
-@click.argument("job_id", metavar="[JOB]", required=False, help="A job; see `labctl jobs`.")
+@click.argument(
+    "job_id", type=values.Text(), metavar="[JOB]", required=False, help="A job; see `labctl jobs`."
+)
 @pass_app
 def checkpoints(app: App, job_id: str | None) -> None:
     """List the checkpoints of one job or of all."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.asked import Asked
 from lab.cli import render, text, values
 from lab.cli.commands.services import prepare
 from lab.cli.context import App, LabGroup, pass_app
-from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
 from lab.topology import LabSpec
@@ -99,7 +99,7 @@ def _run(app: App, item: Lesson) -> LessonResult:
     opened = app.open()
 
     def spec() -> LabSpec:
-        return prepare(app, GpuRequest(), LabSpec.workers, LabSpec.cpus_per_worker)[1]
+        return prepare(app, Asked())[1]
 
     cells = Cells(app)
     try:
@@ -186,16 +186,14 @@ def _judge(app: App, result: LessonResult) -> None:
 
 
 @lesson.command("report")
-@click.option("--student", default="", metavar="NAME", help="Whose report it is.")
+@click.option("--student", type=values.Text(), metavar="NAME", help="Whose report it is.")
+@click.option("--output", type=values.Place(), metavar="FILE", help="Where to. [default: print it]")
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to. [default: print it]"
-)
-@click.option(
-    "--verify", type=click.Path(path_type=Path), metavar="FILE", multiple=True,
+    "--verify", type=values.Place(), metavar="FILE", multiple=True,
     help="Look at a report that was handed in instead; repeatable.",
 )  # fmt: skip
 @pass_app
-def lesson_report(app: App, student: str, output: Path | None, verify: tuple[Path, ...]) -> None:
+def lesson_report(app: App, student: str | None, output: Path | None, verify: tuple[Path, ...]) -> None:
     """Write the results of all lessons into one JSON document, to hand in.
 
     With --verify, say what does not fit in such files, and exit with 19 if anything does not.
@@ -205,7 +203,7 @@ def lesson_report(app: App, student: str, output: Path | None, verify: tuple[Pat
             raise UsageError("--verify looks at reports, --student and --output write one", "say one of them")
         _verify(app, verify)
         return
-    if not student:
+    if student is None:
         raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
     from lab.lessons.report import make_report
     from lab.lessons.results import dump

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from lab.cli import documents, render
+from lab.cli import documents, render, values
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.errors import CheckError, UsageError
-from lab.topology import BUCKET, check_lab_name
+from lab.topology import BUCKET
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -20,21 +20,25 @@ ALIASES = ("labctl.py", "./labctl.py")
 
 @click.command(cls=LabCommand)
 @click.option(
-    "--s3", "url", metavar="URL", help="Check an S3 server instead: what Ray and the lab ask of it."
+    "--s3",
+    "url",
+    type=values.Text(),
+    metavar="URL",
+    help="Check an S3 server instead: what Ray and the lab ask of it.",
 )
 @click.option(
     "--s3-credentials",
     "file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=values.Place(dir_okay=False),
     help="Its key: JSON or an AWS credentials file. [default: AWS_* variables, or the lab's key]",
 )
 @click.option(
-    "--bucket", metavar="BUCKET", help=f"A bucket of it that may be written to. [default: {BUCKET}]"
-)
+    "--bucket", type=values.Text(), metavar="BUCKET",
+    help=f"A bucket of it that may be written to. [default: {BUCKET}]",
+)  # fmt: skip
 @pass_app
 def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
-    check_lab_name(app.settings.name)
     if url is None and (file is not None or bucket is not None):
         option = "--bucket" if file is None else "--s3-credentials"
         raise UsageError(f"{option} belongs to --s3", "labctl doctor --s3 URL")
@@ -67,7 +71,10 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
 @click.option("--unit", is_flag=True, help="The unit tests.")
 @click.option("--contract", is_flag=True, help="What every runtime has to keep.")
 @click.option("--e2e", is_flag=True, help="The real thing, with processes.")
-@click.option("-k", "expression", metavar="EXPRESSION", help="Only tests whose names match, as for pytest.")
+@click.option(
+    "-k", "expression", type=values.Text(), metavar="EXPRESSION",
+    help="Only tests whose names match, as for pytest.",
+)  # fmt: skip
 @click.option("--all", "all_", is_flag=True, help="The long tests too.")
 @click.option("--no-skips", is_flag=True, help="A skipped test counts as failed.")
 @click.pass_context

@@ -11,13 +11,12 @@ from lab.cli import documents, receipt, render, text, values
 from lab.cli.commands.services import prepare
 from lab.cli.complete import target_names
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines, Story
 from lab.cli.gpu_options import gpu_options
 from lab.errors import LabError, ServiceError, UsageError, VerdictError
-from lab.topology import LabSpec
 
 if TYPE_CHECKING:
+    from lab.asked import Asked
     from lab.demo import DemoResult
     from lab.lab import Lab
     from lab.recovery import Outcome
@@ -61,19 +60,22 @@ def faults(app: App) -> None:
 
 @click.command("fault-inject", cls=LabCommand)
 @click.argument(
-    "target", required=False, default="", shell_complete=target_names,
+    "target", type=values.Text(), required=False, shell_complete=target_names,
     help="The service to break, such as ray-worker-0. [default: where rank 0 trains; the store; the head]",
 )  # fmt: skip
 @click.option(
-    "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
+    "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
+    shell_complete=fault_names,
     help="What to do to it; see `labctl faults`.",
 )  # fmt: skip
 @click.option(
-    "-p", "pairs", multiple=True, metavar="NAME=NUMBER", help="A parameter of the fault; see `labctl faults`."
-)
+    "-p", "pairs", type=values.Text(), multiple=True, metavar="NAME=NUMBER",
+    help="A parameter of the fault; see `labctl faults`.",
+)  # fmt: skip
 @click.option(
-    "--job", "job_id", default="", metavar="ID", help="Which job to watch. [default: the one that runs]"
-)
+    "--job", "job_id", type=values.Text(), metavar="ID",
+    help="Which job to watch. [default: the one that runs]",
+)  # fmt: skip
 @click.option(
     "--after-epoch", type=values.WholeNumber(0, MAX_EPOCH), metavar="N",
     help="Wait for the checkpoint of this epoch. [default: the first checkpoint]",
@@ -96,10 +98,10 @@ def faults(app: App) -> None:
 @pass_app
 def fault_inject(
     app: App,
-    target: str,
+    target: str | None,
     kind: str,
     pairs: tuple[str, ...],
-    job_id: str,
+    job_id: str | None,
     after_epoch: int | None,
     after: float | None,
     duration: float | None,
@@ -121,9 +123,9 @@ def fault_inject(
     if control and not wait:
         raise UsageError("--control and --no-wait exclude each other", "a control run follows the receipt")
     request = FaultRequest(
-        target=target,
+        target=target or "",
         kind=kind,
-        job=job_id,
+        job=job_id or "",
         after_epoch=after_epoch,
         after_seconds=after,
         duration=duration,
@@ -212,7 +214,8 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
 @click.command(cls=LabCommand)
 @gpu_options
 @click.option(
-    "--fault", "kind", default="kill", show_default=True, metavar="FAULT", shell_complete=fault_names,
+    "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
+    shell_complete=fault_names,
     help="What happens; a fault of a node or a training process. See `labctl faults`.",
 )  # fmt: skip
 @click.option(
@@ -228,7 +231,7 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
 @pass_app
 def demo(
     app: App,
-    request: GpuRequest,
+    asked: Asked,
     kind: str,
     workers: int,
     epochs: int | None,
@@ -246,7 +249,7 @@ def demo(
         from lab.faults import find_fault
 
         find_fault(kind)
-    lab, spec = prepare(app, request, LabSpec.workers, LabSpec.cpus_per_worker)
+    lab, spec = prepare(app, asked)
     chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
     try:

@@ -6,28 +6,28 @@ from pathlib import Path
 
 import click
 
-from lab.cli import documents
+from lab.cli import documents, values
 from lab.cli.context import App, LabCommand, pass_app
 
 
 @click.command(cls=LabCommand)
 @click.argument(
-    "what", default="", metavar="[RECEIPT|JOB]",
+    "what", type=values.Text(), required=False, metavar="[RECEIPT|JOB]",
     help="A receipt (a file, or its name in the store) or a job. [default: the newest receipt]",
 )  # fmt: skip
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="FOLDER",
+    "--output", type=values.Place(), metavar="FOLDER",
     help="Where to. [default: raylab-report-JOB in the current folder]",
 )  # fmt: skip
 @pass_app
-def report(app: App, what: str, output: Path | None) -> None:
+def report(app: App, what: str | None, output: Path | None) -> None:
     """Write what became of a fault or a job: a page with pictures.
 
     The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
     a file makes a report without curves.
     """
     lab = app.open().lab
-    tale, written = app.core.report(lab, what, output, app.out.note)
+    tale, written = app.core.report(lab, what or "", output, app.out.note)
     if app.out.json_wanted:
         app.out.document({"report": documents.report(tale, written)})
         return

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.asked import Asked
 from lab.cli import documents, render, text, values
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.core import GpuRequest
 from lab.cli.follow import ProgressLines
 from lab.cli.gpu_options import gpu_options, say_plan
 from lab.errors import LabDownError, LabError, RefusedError, ServiceError
@@ -53,15 +53,22 @@ WHAT = {
 }
 
 
+service_argument = click.argument(
+    "service", type=values.Text(), shell_complete=service_names,
+    help="Such as ray-worker-0; see `labctl services`.",
+)  # fmt: skip
+
+
 @click.command(cls=LabCommand)
 @gpu_options
-@click.option("--workers", type=int, default=LabSpec.workers, show_default=True, help="Ray nodes that train.")
+@click.option("--workers", type=int, help=f"Ray nodes that train. [default: {LabSpec.workers}]")
 @click.option(
-    "--cpus-per-worker", type=int, default=LabSpec.cpus_per_worker, show_default=True,
-    help="Logical CPUs that each worker offers to Ray: a schedule, not a limit.",
+    "--cpus-per-worker", type=int,
+    help="Logical CPUs that each worker offers to Ray: a schedule, not a limit. "
+    f"[default: {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
 @click.option(
-    "--port", "ports", multiple=True, metavar="NAME=PORT",
+    "--port", "ports", type=values.Text(), multiple=True, metavar="NAME=PORT",
     help=f"A fixed port instead of a free one, repeatable. Names: {', '.join(PORT_NAMES)}.",
 )  # fmt: skip
 @click.option(
@@ -81,9 +88,9 @@ WHAT = {
 @pass_app
 def up(
     app: App,
-    request: GpuRequest,
-    workers: int,
-    cpus_per_worker: int,
+    asked: Asked,
+    workers: int | None,
+    cpus_per_worker: int | None,
     ports: tuple[str, ...],
     gcs_ft: bool,
     stock_ray: bool,
@@ -91,17 +98,18 @@ def up(
 ) -> None:
     """Start the lab and wait until every service is healthy.
 
-    A lab that is up stays as it is. Ctrl-C leaves nothing running that this call started.
+    A lab that is up stays as it is, and keeps its settings: the defaults below are those of one that is down.
+    Ctrl-C leaves nothing running that this call started.
     """
-    lab, spec = prepare(
-        app,
-        request,
-        workers,
-        cpus_per_worker,
-        values.ports(ports),
+    asked = replace(
+        asked,
+        workers=workers,
+        cpus_per_worker=cpus_per_worker,
+        ports=values.ports(ports),
         gcs_ft=gcs_ft,
         stock_ray=stock_ray,
     )
+    lab, spec = prepare(app, asked)
     if dry_run:
         command = lab.runtime.prepare(spec)
         if app.out.json_wanted:
@@ -117,36 +125,18 @@ def up(
     app.out.note("next: labctl submit digits, labctl status, labctl down")
 
 
-def prepare(
-    app: App,
-    request: GpuRequest,
-    workers: int,
-    cpus_per_worker: int,
-    ports: tuple[tuple[str, int], ...] = (),
-    *,
-    gcs_ft: bool = False,
-    stock_ray: bool = False,
-) -> tuple[Lab, LabSpec]:
+def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     """The lab and what to start in it, with a warning for each resource that is scarce. Nothing is started.
 
-    Raises UsageError, UnsupportedError, GpuError.
+    Raises UsageError, UnsupportedError, GpuError, StateError.
     """
-    spec = LabSpec(
-        app.settings.name,
-        workers=workers,
-        cpus_per_worker=cpus_per_worker,
-        ports=ports,
-        stock_ray=stock_ray,
-        gcs_ft=gcs_ft,
-    )
-    opened = app.open(announce=True)
-    plan = app.core.gpu_plan(request, workers, opened.runtime)
-    lab = opened.lab
-    say_plan(app, plan)
+    lab = app.open(announce=True).lab
+    spec = app.core.spec(lab, asked)
+    say_plan(app, spec.gpu)
     if not lab.status().up:
-        for warning in app.core.resource_warnings(workers):
+        for warning in app.core.resource_warnings(spec.workers):
             app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
-    return lab, replace(spec, gpu=plan)
+    return lab, spec
 
 
 @click.command(cls=LabCommand)
@@ -310,7 +300,7 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
 
 
 @click.command(cls=LabCommand)
-@click.argument("service", shell_complete=service_names, help="Such as ray-worker-0; see `labctl services`.")
+@service_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come, until Ctrl-C.")
 @click.option(
     "--tail", type=values.WholeNumber(0, MAX_TAIL), metavar="N",
@@ -334,7 +324,7 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
 
 
 @click.command(cls=LabCommand)
-@click.argument("service", shell_complete=service_names, help="Such as ray-worker-0; see `labctl services`.")
+@service_argument
 @pass_app
 def restart(app: App, service: str) -> None:
     """Stop a service and start it again.

@@ -28,13 +28,15 @@ LAST_LINES = 20
 ))  # fmt: skip
 @click.argument(
     "workload",
+    type=values.Text(),
     required=False,
     metavar="[WORKLOAD | -- COMMAND...]",
     help="A workload of workspace/, or a command after --.",
     shell_complete=workload_names,
 )
 @click.option(
-    "-p", "parameters", multiple=True, metavar="NAME=VALUE", shell_complete=parameter_names,
+    "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
+    shell_complete=parameter_names,
     help="A parameter of the workload, repeatable; see `labctl workloads`.",
 )  # fmt: skip
 @click.option(
@@ -52,11 +54,11 @@ LAST_LINES = 20
     help="GPUs for the entrypoint itself. [default: 0]",
 )
 @click.option(
-    "--runtime-env", type=click.Path(path_type=Path), metavar="FILE",
+    "--runtime-env", type=values.Place(), metavar="FILE",
     help="Ray runtime environment of a command, a JSON file.",
 )  # fmt: skip
 @click.option(
-    "--working-dir", type=click.Path(path_type=Path), metavar="DIR",
+    "--working-dir", type=values.Place(), metavar="DIR",
     help="Folder that a command is sent with and runs in. [default: the current one]",
 )  # fmt: skip
 @click.option(

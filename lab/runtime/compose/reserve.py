@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lab.errors import ServiceError, SetupError, UnsupportedError
+from lab.errors import SetupError, StateError, UnsupportedError
 from lab.home import data_folder, lock, make_public, write_private
 from lab.runtime import kept, ports
 from lab.runtime.compose import project, state
@@ -172,7 +172,7 @@ def _reserved_elsewhere(folder: Path) -> set[int]:
     reserved: set[int] = set()
     for path in folder.parent.glob(f"*/{state.FILE}"):
         if path.parent != folder:
-            with contextlib.suppress(ServiceError):
+            with contextlib.suppress(StateError):
                 other = state.load(path.parent)
                 reserved.update(other.ports.values() if other else ())
     return reserved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import time
@@ -21,6 +22,7 @@ from lab.errors import (
     SetupError,
 )
 from lab.home import home, lock, make_private
+from lab.runtime import kept
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
@@ -119,7 +121,7 @@ class ComposeRuntime(Runtime):
         with lock(self._folder / "lock", f"lab {self.lab}"):
             containers = self._holdings.containers()
             self._holdings.check_volumes()
-            current = state.load(self._folder)
+            current = self._load()
             fresh = current is None or not any(c.alive for c in containers.values())
             if current is None or fresh:
                 current = self._reserve(spec, containers, self._get_images)
@@ -145,7 +147,7 @@ class ComposeRuntime(Runtime):
         with lock(self._folder / "lock", f"lab {self.lab}"):
             containers = self._holdings.containers()
             self._holdings.check_volumes()
-            current = state.load(self._folder)
+            current = self._load()
             if current is None or not any(c.alive for c in containers.values()):
                 current = self._reserve(spec, containers, self._find_images)
             else:
@@ -180,16 +182,15 @@ class ComposeRuntime(Runtime):
 
     def status(self) -> LabStatus:
         """See Runtime.status. Where the engine does not answer, a note says so."""
-        notes: tuple[str, ...] = ()
         nothing = LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu)
         try:
-            current = state.load(self._folder)
+            current, notes = self._find()
             if current is None:
-                return nothing
+                return dataclasses.replace(nothing, notes=notes)
             containers = self._holdings.containers()
-        except (ServiceError, EngineError, RefusedError) as error:
+        except (EngineError, RefusedError) as error:
             hint = f"; {error.hint}" if error.hint else ""
-            return LabStatus(self.lab, self.kind, False, (), nothing.gpu, (f"{error.message}{hint}",))
+            return dataclasses.replace(nothing, notes=(f"{error.message}{hint}",))
         names = project.services(current)
         if not any(containers[name].alive for name in names if name in containers):
             made = any(name in containers for name in names)
@@ -276,7 +277,7 @@ class ComposeRuntime(Runtime):
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """See Runtime.logs."""
-        current = state.load(self._folder)
+        current = self._load()
         containers = self._holdings.containers()
         if current is None or not containers:
             raise self._down_error()
@@ -375,6 +376,29 @@ class ComposeRuntime(Runtime):
 
     # Inside
 
+    def _load(self) -> ComposeState | None:
+        return self._find()[0]
+
+    def _find(self) -> tuple[ComposeState | None, tuple[str, ...]]:
+        """The lab's state, and notes about it.
+
+        Raises StateError when it runs without, EngineError when nobody can tell of a damaged one.
+        """
+        path = self._folder / state.FILE
+
+        def running() -> list[str]:
+            try:
+                found = self._holdings.containers()
+            except RefusedError:  # somebody else's project
+                return []
+            except EngineError:
+                if path.exists():
+                    raise
+                return []  # as on a machine that never had an engine
+            return [name for name, container in found.items() if container.alive]
+
+        return kept.find(path, lambda: state.load(self._folder), self.lab, running)
+
     def _reserve(
         self, spec: LabSpec, leftovers: Mapping[str, Container], find_images: FindImages
     ) -> ComposeState:
@@ -457,7 +481,7 @@ class ComposeRuntime(Runtime):
         return settled(service, look, self._clock, self._sleep)
 
     def _up(self) -> tuple[ComposeState, dict[str, Container]]:
-        current = state.load(self._folder)
+        current = self._load()
         if current is None:
             raise self._down_error()
         containers = self._holdings.containers()
@@ -490,7 +514,7 @@ class ComposeRuntime(Runtime):
 
     def _helper_image(self) -> str:
         """The lab's image: that of the lab that is up, else the one a lab without GPUs would have."""
-        current = state.load(self._folder)
+        current = self._load()
         chosen = current.images.get(LAB_IMAGE) if current is not None else None
         return chosen or self._environment.get(LAB_IMAGE) or lab_image(Vendor.NONE)
 

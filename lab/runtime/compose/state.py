@@ -42,7 +42,7 @@ class ComposeState:
 
 
 def load(folder: Path) -> ComposeState | None:
-    """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
+    """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
     return kept.load(folder / FILE, _decode)
 
 

@@ -248,6 +248,16 @@ def forks_of(folder: Path) -> list[psutil.Process]:
     ]
 
 
+def services_of(folder: Path) -> set[str]:
+    """The services of the lab with this folder that have a living process, by their mark."""
+    names = set()
+    for process in psutil.process_iter():
+        of, _, name = _mark(process).rpartition(":")
+        if of == str(folder):
+            names.add(name)
+    return names
+
+
 def end(leader: Identity | None, mark: str, *, grace: float) -> int:
     """End a service: SIGTERM to its leader and `grace` seconds, then SIGKILL to whatever is left.
 

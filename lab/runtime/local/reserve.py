@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from lab.errors import ServiceError, UnsupportedError
+from lab.errors import StateError, UnsupportedError
 from lab.home import lock
 from lab.runtime import kept, ports
 from lab.runtime.local import processes, state
@@ -87,7 +87,7 @@ def _reserved_elsewhere(folder: Path) -> set[int]:
     reserved: set[int] = set()
     for path in folder.parent.glob(f"*/{state.FILE}"):
         if path.parent != folder:
-            with contextlib.suppress(ServiceError):
+            with contextlib.suppress(StateError):
                 other = state.load(path.parent)
                 starting = other is not None and not other.leaders and not other.stale
                 if other is not None and (starting or anything_alive(other)):

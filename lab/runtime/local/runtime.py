@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -24,13 +23,13 @@ from lab.errors import (
     RefusedError,
     ServiceError,
     SetupError,
+    StateError,
     UnsupportedError,
     WaitTimeoutError,
 )
 from lab.home import home, lock, make_private
-from lab.runtime import ports
+from lab.runtime import kept, ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
-from lab.runtime.kept import COMPOSE_FILE
 from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
@@ -122,26 +121,27 @@ class LocalRuntime(Runtime):
 
         Raises RefusedError in a process of the lab, such as a notebook's: half of it would be left.
         """
-        if not self._folder.exists():
+        if not self._folder.exists() and not processes.services_of(self._folder):
             return ()
         if os.environ.get(processes.MARK, "").startswith(f"{self._folder}:"):
             raise RefusedError(
                 f"this process runs in lab {self.lab} and would end with it",
                 f"in a shell of the machine: labctl down --name {self.lab}",
             )
-        if volumes and (self._folder / COMPOSE_FILE).exists():
+        if volumes and (self._folder / kept.COMPOSE_FILE).exists():
             raise RefusedError(
                 f"lab {self.lab} was started in containers, which hold its objects",
                 "`labctl down --volumes --runtime compose`, with Docker running",
             )
         with lock(self._folder / "lock", f"lab {self.lab}"):
             try:
-                current = self._load()
-            except ServiceError:
+                current = state.load(self._folder)
+            except StateError:
                 current = None
             leaders = dict(current.leaders) if current else {}
             leaders.pop(services.FORKS, None)
-            names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, METRICS, *self._marked()}
+            marked = processes.services_of(self._folder)
+            names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, METRICS, *marked}
             # Clients first, then the nodes that depend on the head, then the head, the store last.
             order = sorted(
                 names, key=lambda name: (name == STORE, name == REDIS, name == HEAD, is_node(name), name)
@@ -183,11 +183,7 @@ class LocalRuntime(Runtime):
 
     def status(self) -> LabStatus:
         """See Runtime.status."""
-        notes: tuple[str, ...] = ()
-        try:
-            current = self._load()
-        except ServiceError as error:
-            current, notes = None, (error.message,)
+        current, notes = self._find()
         if current is None:
             return LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu, notes)
         if current.stale:
@@ -364,7 +360,16 @@ class LocalRuntime(Runtime):
     # Inside
 
     def _load(self) -> LabState | None:
-        return state.load(self._folder)
+        return self._find()[0]
+
+    def _find(self) -> tuple[LabState | None, tuple[str, ...]]:
+        """The lab's state, and notes about it. Raises StateError when it runs without."""
+        return kept.find(
+            self._folder / state.FILE,
+            lambda: state.load(self._folder),
+            self.lab,
+            lambda: processes.services_of(self._folder),
+        )
 
     def _boot(self, plan: Plan) -> Boot:
         return Boot(plan, self._clock, self._sleep)
@@ -397,16 +402,6 @@ class LocalRuntime(Runtime):
         names = self._plan(current, NO_SECRETS).services
         if service not in names:
             raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
-
-    def _marked(self) -> set[str]:
-        """Services of this lab that run without standing in the state file, by their mark."""
-        names = set()
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                folder, _, name = process.environ().get(processes.MARK, "").rpartition(":")
-                if folder == str(self._folder):
-                    names.add(name)
-        return names
 
     def _plan(self, current: LabState, secrets: Secrets | None = None) -> Plan:
         return Plan(

@@ -59,7 +59,7 @@ class LabState:
 
 
 def load(folder: Path) -> LabState | None:
-    """The state in `folder`, or None when there is none. Raises ServiceError when it cannot be read."""
+    """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
     return kept.load(folder / FILE, _decode)
 
 

@@ -11,11 +11,12 @@ from typing import Any, cast
 from click.testing import CliRunner, Result
 
 from lab.allocation import TopView, Waiting
+from lab.asked import Asked, spec_of
 from lab.checkpoints import CheckpointInfo
 from lab.checks import Check
 from lab.checks.pinning import WorkerView
 from lab.cli.context import App
-from lab.cli.core import Core, GpuRequest, Opened
+from lab.cli.core import Core, Opened
 from lab.cli.main import cli
 from lab.cluster import Node, RayApi
 from lab.demo import DemoRequest, DemoResult
@@ -80,6 +81,8 @@ class FakeRuntime(Runtime):
     def __init__(self, lab: str = "raylab", *, up: bool = True) -> None:
         super().__init__(lab)
         self.is_up = up
+        self.started = LabSpec(lab)
+        """What it was started with."""
         self.states = dict.fromkeys(SERVICES, State.HEALTHY)
         self.journal: list[tuple[Any, ...]] = []
         self.lines = ["one", "two", "three"]
@@ -118,7 +121,7 @@ class FakeRuntime(Runtime):
 
     def spec(self) -> LabSpec:
         self._need()
-        return LabSpec(self.lab)
+        return self.started
 
     def endpoints(self) -> Endpoints:
         self._need()
@@ -363,8 +366,11 @@ class FakeCore(Core):
         self.runtime.lab = name
         return Opened(self.lab, "fake", "auto: no Docker Engine answers")
 
-    def gpu_plan(self, request: GpuRequest, workers: int, runtime: str) -> GpuPlan:
-        self.requests.append((request, workers))
+    def spec(self, lab: Lab, asked: Asked) -> LabSpec:
+        return spec_of(lab.runtime, asked, self.plan)
+
+    def plan(self, choice: str, workers: int, runtime: str, *, chosen: Sequence[str], share: bool) -> GpuPlan:
+        self.requests.append((choice, tuple(chosen), share, workers))
         if self.gpu_fail is not None:
             raise self.gpu_fail
         return self.planned

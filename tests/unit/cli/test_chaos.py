@@ -88,7 +88,7 @@ def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, asked: list[Any
     ("arguments", "code", "said"),
     [
         (["--faults", "kill,voodoo"], 3, "there is no fault 'voodoo'"),
-        (["--faults", ""], 2, "no fault is named"),
+        (["--faults", ","], 2, "no fault is named"),
         (["--faults", "kill,,stop"], 2, "a name is empty"),
         (["--every", "0"], 2, "--every"),
         (["--seed", "-1"], 2, "--seed"),

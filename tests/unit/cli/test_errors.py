@@ -40,6 +40,39 @@ def test_with_json_an_error_is_a_document_on_stdout(labctl: Labctl, kind: type[L
     }
 
 
+LONG = "x" * 130_000
+
+
+@pytest.mark.parametrize("value", [LONG, "x " * 65_000, "x\n" * 65_000, f"a={LONG}"], ids=len)
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--name", "{}", "status"],
+        ["{}"],
+        ["status", "--{}"],
+        ["up", "--port", "{}"],
+        ["up", "--gpu", "{}"],
+        ["up", "--workers", "{}"],
+        ["logs", "{}"],
+        ["submit", "{}"],
+        ["submit", "digits", "-p", "{}"],
+        ["submit", "--name", "{}", "digits"],
+        ["fault-inject", "--fault", "{}", "--after", "{}"],
+        ["lesson", "run", "{}"],
+        ["data", "rm", "{}"],
+        ["images", "load", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_an_error_does_not_repeat_a_value_of_any_length(labctl: Labctl, line: list[str], value: str) -> None:
+    words = [word.replace("{}", value) for word in line]
+    result = labctl(*words)
+    assert result.exit_code not in (0, 1)
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr) < 8_000
+    assert len(labctl(*words, "--json").stdout) < 16_000
+
+
 def test_no_two_classes_share_an_exit_code() -> None:
     codes = [kind.exit_code for kind in CLASSES]
     assert len(codes) == len(set(codes)) >= 16

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from lab.checks.pinning import SeenGpu, WorkerView
-from lab.cli.core import GpuRequest
 from lab.errors import GpuError
 from lab.gpus import Detection, Gpu
 from lab.topology import GpuAssignment, GpuPlan, Vendor
@@ -40,12 +39,11 @@ def down(labctl: Labctl) -> Labctl:
 
 
 @pytest.fixture
-def running(down: Labctl, monkeypatch: pytest.MonkeyPatch) -> Labctl:
+def running(down: Labctl) -> Labctl:
     """The same machine with the lab up."""
     down.core.runtime.is_up = True
     down.core.views = VIEWS
-    spec = replace(down.core.runtime.spec(), gpu=PLAN)
-    monkeypatch.setattr(down.core.runtime, "spec", lambda: spec)
+    down.core.runtime.started = replace(down.core.runtime.started, gpu=PLAN)
     return down
 
 
@@ -55,13 +53,13 @@ def test_the_gpus_of_the_machine_and_the_plan_are_shown(down: Labctl) -> None:
     assert "note: AMD's kernel driver is not loaded -> modprobe amdgpu\n" in shown
     assert "plan: nvidia (auto: 2 NVIDIA GPUs found)\n  ray-worker-0: GPU GPU-0, NVIDIA H200" in shown
     assert "see:" not in shown
-    assert down.core.requests == [(GpuRequest(), 2)]
+    assert down.core.requests == [("auto", (), False, 2)]
 
 
 def test_the_options_of_up_try_another_plan(down: Labctl) -> None:
     down.core.planned = SHARED
     shown = down.ok("gpus", "--gpu", "nvidia", "--gpus", "GPU-0", "--share-gpu", "--workers", "3")
-    assert down.core.requests == [(GpuRequest("nvidia", ("GPU-0",), True), 3)]
+    assert down.core.requests == [("nvidia", ("GPU-0",), True, 3)]
     assert "share GPU GPU-0" in shown
 
 
@@ -130,14 +128,14 @@ def test_gpus_as_json(running: Labctl) -> None:
 
 def test_up_passes_the_chosen_gpus_on(down: Labctl) -> None:
     down.ok("up", "--gpus", "GPU-1, 0")
-    assert down.core.requests == [(GpuRequest("auto", ("GPU-1", "0")), 2)]
+    assert down.core.requests == [("auto", ("GPU-1", "0"), False, 2)]
     (journal,) = down.core.runtime.journal
     assert journal[1].gpu == PLAN
 
 
 def test_demo_takes_the_same_options(down: Labctl) -> None:
     down("demo", "--gpu", "amd", "--gpus", "1,0", "--share-gpu")
-    assert down.core.requests[0] == (GpuRequest("amd", ("1", "0"), True), 2)
+    assert down.core.requests[0] == ("amd", ("1", "0"), True, 2)
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from lab.checks import Check
 from lab.cli.commands import services as module
-from lab.cli.core import GpuRequest
-from lab.errors import ClusterError, ServiceError, StoreError
+from lab.errors import ClusterError, ServiceError, StateError, StoreError
 from lab.topology import GRAFANA, GpuPlan, LabSpec, State, Vendor
 from tests.unit.cli.fakes import DASHBOARD, SERVICES, FakeRuntime, Labctl, job
 from tests.unit.cli.test_jobs import checkpoint
@@ -23,7 +24,7 @@ def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:
     plan = GpuPlan(Vendor.NONE, (), "no GPU here")
     spec = LabSpec("raylab", plan, workers=3, cpus_per_worker=4, ports=(("s3", 9000),))
     assert labctl.core.runtime.journal == [("up", spec)]
-    assert labctl.core.requests == [(GpuRequest("none"), 3)]
+    assert labctl.core.requests == [("none", (), False, 3)]
 
 
 def test_up_starts_ray_as_it_is_when_asked(labctl: Labctl) -> None:
@@ -32,7 +33,49 @@ def test_up_starts_ray_as_it_is_when_asked(labctl: Labctl) -> None:
     assert spec.stock_ray
 
 
+FULL = LabSpec(
+    "raylab",
+    GpuPlan(Vendor.SIMULATED, (), "asked for"),
+    workers=3,
+    cpus_per_worker=4,
+    stock_ray=True,
+    gcs_ft=True,
+)
+
+
+@pytest.mark.parametrize("command", [["up"], ["up", "--dry-run"], ["demo"]])
+def test_what_is_not_said_stays_as_it_is_in_a_lab_that_is_up(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    runtime = labctl.core.runtime
+    runtime.started = FULL
+    monkeypatch.setattr(runtime, "prepare", lambda spec: (runtime.up(spec), ())[1])
+    labctl.ok(*command)
+    assert runtime.journal == [("up", FULL)]
+    assert not [each for each in labctl.core.requests if isinstance(each, tuple)], "no GPU was looked for"
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        (["--workers", "2"], {"workers": 2, "gpu": GpuPlan(Vendor.NONE, (), "no GPU here")}),
+        (["--workers", "3", "--gpu", "simulated"], {}),
+        (["--cpus-per-worker", "8"], {"cpus_per_worker": 8}),
+        (["--gpu", "none"], {"gpu": GpuPlan(Vendor.NONE, (), "no GPU here")}),
+        (["--port", "s3=9000"], {"ports": (("s3", 9000),)}),
+        (["--gcs-ft", "--stock-ray"], {}),
+    ],
+)
+def test_what_is_said_is_asked_for_of_a_lab_that_is_up(
+    labctl: Labctl, options: list[str], changes: dict[str, Any]
+) -> None:
+    labctl.core.runtime.started = FULL
+    labctl.ok("up", *options)
+    assert labctl.core.runtime.journal == [("up", dataclasses.replace(FULL, **changes))]
+
+
 def test_up_shows_progress_on_stderr_and_the_lab_on_stdout(labctl: Labctl) -> None:
+    labctl.core.runtime.is_up = False
     result = labctl("up")
     assert "    1.2 s  ray-head        healthy\n" in result.stderr
     assert "GPU: none (no GPU here)" in result.stderr
@@ -88,6 +131,25 @@ def test_down_says_what_it_stopped(labctl: Labctl) -> None:
     assert labctl.ok("down") == f"lab raylab: stopped {', '.join(SERVICES)}\n"
     assert labctl.ok("down") == "lab raylab: nothing was running\n"
     assert labctl.core.runtime.journal == [("down", False), ("down", False)]
+
+
+def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> NoReturn:
+        raise StateError("state.json is damaged, but lab raylab runs: minio", "`labctl down` stops them")
+
+    for name in ("status", "spec", "endpoints"):
+        monkeypatch.setattr(labctl.core.runtime, name, lost)
+    for command in ("status", "services", "up", "gpus", "demo"):
+        result = labctl(command)
+        assert result.exit_code == 20
+        assert result.stdout == ""
+        assert "minio\n  -> `labctl down` stops them\n" in result.stderr
+        assert "labctl up" not in result.stderr
+    assert labctl.json("status", code=20)["error"]["code"] == "StateError"
+    assert labctl.core.runtime.journal == []
+    assert labctl.ok("down") == f"lab raylab: stopped {', '.join(SERVICES)}\n"
 
 
 def test_down_as_json(labctl: Labctl) -> None:

@@ -10,6 +10,7 @@ import pytest
 from lab.cli.commands.machine import completion_script
 from lab.cli.context import App, SharedOption
 from lab.cli.main import cli, run
+from lab.errors import UsageError
 from lab.topology import DEFAULT_LAB
 from tests.unit.cli.fakes import FakeCore, Labctl
 
@@ -61,7 +62,7 @@ def test_no_command_shows_the_help(labctl: Labctl) -> None:
 @pytest.mark.parametrize("name", sorted(EXPECTED - {"submit"}))
 def test_every_command_takes_the_shared_options(name: str) -> None:
     shared = {param.name for param in ALL[name].params if isinstance(param, SharedOption)}
-    assert shared == {"name", "runtime", "json", "verbose", "quiet"}
+    assert shared == {"lab", "runtime", "json", "verbose", "quiet"}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,74 @@ def test_a_name_that_no_lab_can_have_is_refused_before_anything_is_opened(labctl
     assert labctl("doctor", "--name", "No/Such").exit_code == 2
     assert labctl.core.opened == []
     assert labctl.core.requests == []
+
+
+BLANK = ["", " ", "\t\n"]
+
+
+@pytest.mark.parametrize("blank", BLANK)
+@pytest.mark.parametrize("before", [True, False])
+def test_an_empty_name_is_not_the_default_lab(labctl: Labctl, blank: str, before: bool) -> None:
+    down, name = ["down", "--volumes", "--yes"], ["--name", blank]
+    result = labctl(*name, *down) if before else labctl(*down, *name)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: --name {blank!r}: not a lab name\n")
+    assert (labctl.core.opened, labctl.core.runtime.journal) == ([], [])
+
+
+@pytest.mark.parametrize("blank", [*BLANK, "No/Such"])
+def test_an_empty_name_in_the_environment_is_not_the_default_lab(labctl: Labctl, blank: str) -> None:
+    labctl.env["RAYLAB_NAME"] = blank
+    for command in (["down", "--volumes", "--yes"], ["doctor"], ["status"]):
+        result = labctl(*command)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"error: RAYLAB_NAME {blank!r}: not a lab name\n")
+    assert (labctl.core.opened, labctl.core.requests, labctl.core.runtime.journal) == ([], [], [])
+    labctl.ok("status", "--name", "mine")
+    labctl.ok("workloads")
+
+
+def takers() -> Iterator[tuple[str, click.Parameter]]:
+    """Every option and argument that takes a value."""
+    for name, command in [("", cli), *commands()]:
+        for param in command.params:
+            if not (isinstance(param, click.Option) and (param.is_flag or param.is_eager)):
+                yield f"{name} {max(param.opts, key=len)}", param
+
+
+@pytest.mark.parametrize("blank", BLANK)
+@pytest.mark.parametrize(("name", "param"), list(takers()), ids=lambda v: v if isinstance(v, str) else "")
+def test_no_empty_value_means_a_default(name: str, param: click.Parameter, blank: str) -> None:
+    with pytest.raises((UsageError, click.UsageError)):
+        param.type.convert(blank, param, click.Context(cli))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["fault-inject", ""],
+        ["fault-inject", "--job", ""],
+        ["chaos", "--job", ""],
+        ["up", "--gpus", ""],
+        ["up", "--port", ""],
+        ["job", "stop", ""],
+        ["checkpoints", ""],
+        ["logs", " "],
+        ["restart", ""],
+        ["report", ""],
+        ["report", "--output", ""],
+        ["data", "rm", "", "--yes"],
+        ["data", "food11", "--sha256", ""],
+        ["doctor", "--s3", "http://127.0.0.1:9000", "--bucket", ""],
+        ["submit", ""],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_value_does_nothing(labctl: Labctl, line: list[str]) -> None:
+    result = labctl(*line)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert ": is empty\n  -> say which, or leave it out; is a shell variable not set?\n" in result.stderr
+    assert (labctl.core.opened, labctl.core.requests, labctl.core.runtime.journal) == ([], [], [])
 
 
 def test_quiet_leaves_the_result_alone(labctl: Labctl) -> None:

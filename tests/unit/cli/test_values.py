@@ -53,6 +53,19 @@ def test_absurd_durations_are_refused(written: str, complaint: str) -> None:
     assert caught.value.message.startswith("--after ")
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("a" * 240, "a" * 240),
+        ("a" * 1000, "a" * 180 + "[... 1000 characters ...]" + "a" * 60),
+        ("x " * 5000, "x " * 375 + "[... 10000 characters ...]" + "x " * 125),
+        ("short and\nsweet", "short and\nsweet"),
+    ],
+)
+def test_what_is_too_long_for_a_person_is_cut_in_its_middle(written: str, shown: str) -> None:
+    assert text.shortened(written) == shown
+
+
 def test_zero_is_a_duration_where_it_makes_sense() -> None:
     assert values.Duration(zero=True).convert("0", AFTER, None) == 0.0
     with pytest.raises(UsageError, match="zero or more"):

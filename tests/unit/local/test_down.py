@@ -108,10 +108,6 @@ def test_a_damaged_state_file_does_not_stop_it(
 ) -> None:
     (lab / state.FILE).write_bytes(content)
 
-    status = machine.runtime(tmp_path).status()
-    assert not status.up
-    assert "damaged" in status.notes[0]
-
     assert set(machine.runtime(tmp_path).down()) == {STORE, HEAD, worker(0), worker(1), JUPYTER}
     assert not machine.running
     assert machine.runtime(tmp_path).up(SPEC).healthy

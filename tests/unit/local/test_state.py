@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.errors import ServiceError
+from lab.errors import StateError
 from lab.runtime.local import state
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.state import LabState
@@ -115,7 +115,7 @@ def changed(path: tuple[str, ...], value: Any) -> bytes:
 def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, content: bytes) -> None:
     (tmp_path / state.FILE).write_bytes(content)
 
-    with pytest.raises(ServiceError, match=r"state file .*state\.json is damaged") as caught:
+    with pytest.raises(StateError, match=r"state file .*state\.json is damaged") as caught:
         state.load(tmp_path)
     assert "labctl down" in caught.value.hint
 
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, content: bytes
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / state.FILE).mkdir()
 
-    with pytest.raises(ServiceError, match=r"cannot read .*state\.json: Is a directory"):
+    with pytest.raises(StateError, match=r"state\.json cannot be read \(Is a directory\)"):
         state.load(tmp_path)
 
 

@@ -272,17 +272,6 @@ def test_reused_process_ids_are_not_the_lab(machine: Machine, tmp_path: Path) ->
     assert machine.running == strangers
 
 
-def test_a_damaged_state_file_is_named_by_up(machine: Machine, tmp_path: Path) -> None:
-    machine.runtime(tmp_path).up(SPEC)
-    before = dict(machine.running)
-    (tmp_path / "raylab" / state.FILE).write_text("{")
-
-    with pytest.raises(ServiceError, match=r"state\.json is damaged") as caught:
-        machine.runtime(tmp_path).up(SPEC)
-    assert "labctl down" in caught.value.hint
-    assert machine.running == before
-
-
 def test_another_labctl_at_work_is_not_disturbed(machine: Machine, tmp_path: Path) -> None:
     runtime = machine.runtime(tmp_path)
     with lock(tmp_path / "raylab" / "lock", "the test"):

@@ -1,0 +1,137 @@
+"""A lab of containers whose state file is damaged or gone: it is found by its labels, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import EngineError, LabDownError, StateError
+from lab.runtime.compose import state
+from lab.runtime.compose.runtime import ComposeRuntime
+from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
+from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
+
+ALL = {STORE, HEAD, JUPYTER, METRICS, PROMETHEUS, worker(0), worker(1)}
+
+Damage = Callable[[Path], object]
+
+
+def another_version(path: Path) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "raylab-compose/2"}))
+
+
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged (JSONDecodeError"),
+    "scrambled": (lambda path: path.write_bytes(path.read_bytes()[::-1]), "is damaged (JSONDecodeError"),
+    "empty": (lambda path: path.write_bytes(b""), "is damaged (JSONDecodeError"),
+    "another version": (another_version, "is damaged (ValueError: schema 'raylab-compose/2' is not"),
+    "deleted": (lambda path: path.unlink(), "is missing"),
+    "the whole folder": (lambda path: shutil.rmtree(path.parent), "is missing"),
+}
+
+
+@pytest.fixture
+def docker() -> FakeDocker:
+    return FakeDocker()
+
+
+@pytest.fixture
+def folder(docker: FakeDocker, tmp_path: Path) -> Path:
+    """The folder of a lab that is up, beside another one."""
+    docker.runtime(tmp_path / "other", "other").up(spec("other"))
+    docker.runtime(tmp_path / "lab").up(spec())
+    return tmp_path / "lab"
+
+
+def calls(runtime: ComposeRuntime) -> list[Callable[[], object]]:
+    return [
+        runtime.status,
+        runtime.spec,
+        runtime.endpoints,
+        lambda: runtime.up(spec()),
+        lambda: runtime.prepare(spec()),
+        lambda: list(runtime.logs(HEAD)),
+        lambda: runtime.kill(worker(0)),
+        lambda: runtime.start(worker(0)),
+    ]
+
+
+@pytest.mark.parametrize("alive", [ALL, {STORE}, {worker(1), JUPYTER}], ids=len)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_runs_is_named_left_alone_and_ended_by_down(
+    docker: FakeDocker, folder: Path, damage: str, alive: set[str]
+) -> None:
+    act, said = DAMAGES[damage]
+    path = folder / state.FILE
+    for service in ALL - alive:
+        docker.change(docker.find(service).id, state="exited")
+    act(path)
+    docker.journal.clear()
+    before = dict(docker.containers)
+
+    for call in calls(docker.runtime(folder)):
+        with pytest.raises(StateError) as caught:
+            call()
+        assert caught.value.message.startswith(f"the state file {path} {said}")
+        assert caught.value.message.endswith(f"but lab lab runs: {', '.join(sorted(alive))}")
+        assert caught.value.hint.startswith("`labctl down --name lab` stops them and keeps")
+    assert (docker.containers, docker.journal) == (before, [])
+
+    assert set(docker.runtime(folder).down()) == alive
+    assert {owner for owner, _ in docker.containers} == {"raylab-other"}
+    assert docker.runtime(folder.parent / "other", "other").status().healthy
+    assert "raylab-lab_objects" in docker.volumes
+    assert not docker.runtime(folder).status().up
+    assert docker.runtime(folder).up(spec()).healthy
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "the whole folder"])
+def test_where_nothing_runs_the_lab_is_down_and_up_starts_it_anew(
+    docker: FakeDocker, folder: Path, damage: str
+) -> None:
+    act, said = DAMAGES[damage]
+    for service in ALL:
+        docker.change(docker.find(service).id, state="exited")
+    act(folder / state.FILE)
+    runtime = docker.runtime(folder)
+
+    status = runtime.status()
+
+    assert (status.up, status.services) == (False, ())
+    notes = [said, "nothing of the lab runs, `labctl up` starts it anew"] if damage != "deleted" else []
+    assert all(note in "".join(status.notes) for note in notes)
+    assert bool(status.notes) is bool(notes)
+    with pytest.raises(LabDownError):
+        runtime.spec()
+    assert runtime.up(spec()).healthy
+
+
+@pytest.mark.parametrize("damage", ["truncated", "deleted"])
+def test_an_engine_that_does_not_answer_is_named_where_a_file_says_that_there_was_a_lab(
+    docker: FakeDocker, folder: Path, damage: str
+) -> None:
+    DAMAGES[damage][0](folder / state.FILE)
+    docker.down = True
+    runtime = docker.runtime(folder)
+
+    assert runtime.status().notes == (
+        () if damage == "deleted" else ("the Docker Engine is not running; start it",)
+    )
+    with pytest.raises(LabDownError if damage == "deleted" else EngineError):
+        runtime.spec()
+    with pytest.raises(EngineError):
+        runtime.up(spec())
+
+
+def test_a_project_of_that_name_that_is_somebody_elses_is_no_lost_lab(
+    docker: FakeDocker, tmp_path: Path
+) -> None:
+    docker.add("lab", tmp_path / "elsewhere", STORE)
+
+    assert not docker.runtime(tmp_path / "lab").status().up
+    with pytest.raises(LabDownError):
+        docker.runtime(tmp_path / "lab").spec()
