@@ -16,15 +16,13 @@ from raylab_forks import identity, log, marks, modules, threads
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 AVOID = "avoid.json"
 """File in FOLDER: learnt modules after which the server could not be forked any more."""
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
 """How the files of GPUs begin."""
-
-AUTOGROUP = "/proc/self/autogroup"
 
 
 def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
@@ -84,24 +82,6 @@ def lower_priority() -> None:
         os.setpriority(os.PRIO_PROCESS, own, 19)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(own, os.SCHED_IDLE, os.sched_param(0))
-
-
-@contextlib.contextmanager
-def session_last() -> Iterator[None]:
-    """Be in a session of its own, which gets within this context what the other sessions leave.
-
-    Where Linux schedules sessions as groups (sched(7), "The autogroup feature"), each has the same share of
-    the processor, and the priority of a thread counts within its session alone.
-    """
-    os.setsid()
-    _nice_session(19)
-    yield
-    _nice_session(0)
-
-
-def _nice_session(nice: int) -> None:
-    with contextlib.suppress(OSError), open(AUTOGROUP, "w") as file:
-        file.write(str(nice))
 
 
 def avoid(folder: str, name: str) -> None:

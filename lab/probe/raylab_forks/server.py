@@ -115,8 +115,7 @@ def _serve_training(folder: str, places: Marks, path: Sequence[str], environment
     """What the fork for level `train` does."""
     listener = Listener(folder, TRAIN, places, path, environment)
     begin = time.monotonic()
-    with preload.session_last():
-        spoiler = preload.import_for_training(folder)
+    spoiler = preload.import_for_training(folder)
     if spoiler:
         log(f"{TRAIN}: {spoiler} starts a thread as it is imported; it is left out from now on")
         preload.avoid(folder, spoiler)

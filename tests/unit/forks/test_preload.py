@@ -114,24 +114,3 @@ def test_only_top_level_modules_from_files_can_be_hidden() -> None:
     found = preload.top_level()
     assert {"json", "pytest"} <= found
     assert not found & {"sys", "json.decoder", "__main__"}
-
-
-def test_the_session_of_a_server_comes_last_while_it_imports_and_is_as_any_other_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    niced, sessions = tmp_path / "autogroup", []
-    monkeypatch.setattr(preload, "AUTOGROUP", str(niced))
-    monkeypatch.setattr(os, "setsid", lambda: sessions.append("own"))
-    with preload.session_last():
-        assert niced.read_text() == "19"
-    assert niced.read_text() == "0"
-    assert sessions == ["own"]
-
-
-def test_where_sessions_are_no_groups_the_server_imports_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preload, "AUTOGROUP", str(tmp_path / "no" / "autogroup"))
-    monkeypatch.setattr(os, "setsid", lambda: None)
-    with preload.session_last():
-        pass
