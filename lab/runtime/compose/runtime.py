@@ -32,7 +32,7 @@ from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.http import http_status
 from lab.runtime.interrupts import held_back
-from lab.runtime.settled import settled
+from lab.runtime.settled import all_settled, settled
 from lab.secrets import RAY_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -123,11 +123,10 @@ class ComposeRuntime(Runtime):
             fresh = current is None or not any(c.alive for c in containers.values())
             if current is None or fresh:
                 current = self._reserve(spec, containers, self._get_images)
-                containers = {}
             else:
                 reserve.check_same(current, spec)
             try:
-                self._boot_all(current, containers, on_progress)
+                self._boot_all(current, on_progress)
             except BaseException:
                 if fresh:
                     with held_back(), contextlib.suppress(LabError):
@@ -396,19 +395,19 @@ class ComposeRuntime(Runtime):
         reserve.write_files(current, self._folder, user, self._environment)
         return current
 
-    def _boot_all(
-        self, current: ComposeState, containers: Mapping[str, Container], on_progress: OnProgress
-    ) -> None:
+    def _boot_all(self, current: ComposeState, on_progress: OnProgress) -> None:
         names = project.services(current)
         view = self._view(current)
-        nodes, why = self._nodes(view, containers)
-        todo = [
-            name
-            for name in names
-            if readiness.service_status(view, name, containers.get(name), nodes, why).state
-            is not State.HEALTHY
-        ]
-        setup = containers.get(project.SETUP)
+
+        def look() -> tuple[Sequence[ServiceStatus], str]:
+            containers = self._holdings.containers()
+            nodes, why = self._nodes(view, containers)
+            found = [readiness.service_status(view, n, containers.get(n), nodes, why) for n in names]
+            return found, why
+
+        found = all_settled(look, on_progress, self._clock, self._sleep)
+        todo = [status.service for status in found if status.state is not State.HEALTHY]
+        setup = self._holdings.containers().get(project.SETUP)
         if todo or setup is None or setup.exit_code:
             self._boot(current).all(names, todo, on_progress)
 

@@ -512,3 +512,66 @@ def test_a_failed_repair_keeps_what_ran_before_and_was_started_afresh(
         machine.runtime(tmp_path).up(SPEC)
 
     assert STORE in machine.alive
+
+
+@pytest.mark.parametrize("broken", ALL)
+@pytest.mark.parametrize("how", ["dies", "never serves", "Ctrl-C"])
+def test_wherever_a_repair_fails_what_ran_goes_on_and_so_does_its_store(
+    machine: Machine, tmp_path: Path, broken: str, how: str
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    for service in {STORE, broken}:
+        machine.die(service)
+    ran = {name: machine.pid_of(name) for name in ALL if name not in (STORE, broken)}
+    if how == "dies":
+        machine.dies.add(broken)
+    elif how == "never serves":
+        machine.unready.add(broken)
+    else:
+        machine.on_spawn[broken] = lambda: signal.raise_signal(signal.SIGINT)
+    machine.journal.clear()
+
+    with pytest.raises((LabError, KeyboardInterrupt)):
+        machine.runtime(tmp_path).up(SPEC)
+
+    assert STORE not in machine.services("end"), "jobs use it"
+    assert {name: machine.pid_of(name) for name in ran} == ran
+    if broken != STORE:
+        assert STORE in machine.alive
+
+
+@pytest.mark.parametrize("service", [STORE, JUPYTER])
+def test_a_service_that_is_slow_to_answer_is_not_restarted(
+    machine: Machine, tmp_path: Path, service: str
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.journal.clear()
+    machine.unready.add(service)
+    begin = machine.now
+
+    def late() -> None:
+        if machine.now - begin > 20:
+            machine.unready.clear()
+
+    machine.on_probe[service] = late
+    said: list[Progress] = []
+    assert machine.runtime(tmp_path).up(SPEC, said.append).healthy
+    assert machine.services("spawn") == []
+    assert [step.service for step in said if step.state is State.RUNNING] == [service]
+
+
+def test_while_ray_does_not_answer_no_node_that_runs_is_restarted(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.journal.clear()
+    begin = machine.now
+    machine.unready.update((HEAD, worker(0), worker(1)))
+    machine.silent = True
+
+    def late() -> None:
+        if machine.now - begin > 20:
+            machine.unready.clear()
+            machine.silent = False
+
+    machine.on_probe[HEAD] = late
+    assert machine.runtime(tmp_path).up(SPEC).healthy
+    assert machine.services("spawn") == []
