@@ -21,6 +21,7 @@ from lab.errors import (
     SetupError,
 )
 from lab.home import home, lock, make_private
+from lab.runtime import ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
@@ -171,6 +172,7 @@ class ComposeRuntime(Runtime):
                 self._holdings.remove_volumes()
                 for name in ("secrets", "lessons", state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
+                (self._folder / ports.FILE).unlink(missing_ok=True)
         if volumes:
             left = {entry.name for entry in self._folder.iterdir()}
             if left <= {"lock", "start.lock"}:  # the local runtime's objects may lie here too

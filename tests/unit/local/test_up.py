@@ -303,6 +303,69 @@ def test_the_usual_ports_are_used_when_they_are_free(machine: Machine, tmp_path:
     assert endpoints.s3 == "http://127.0.0.1:9000"
 
 
+def addresses(machine: Machine, folder: Path, name: str = "raylab") -> dict[str, int]:
+    """Start the lab, look at its ports, and take it down."""
+    runtime = machine.runtime(folder, name)
+    runtime.up(dataclasses.replace(SPEC, name=name))
+    found = state.load(folder / name)
+    runtime.down()
+    assert found is not None
+    return dict(found.ports)
+
+
+@pytest.mark.parametrize("name", ["raylab", "other"])
+def test_ports_stay_the_same_over_down_and_up(machine: Machine, tmp_path: Path, name: str) -> None:
+    machine.taken = set(ports.USUAL.values())
+    first = addresses(machine, tmp_path, name)
+    machine.taken = set()
+
+    assert addresses(machine, tmp_path, name) == first
+
+
+def test_a_port_that_was_taken_since_is_another_one_and_that_is_said(
+    machine: Machine, tmp_path: Path
+) -> None:
+    first = addresses(machine, tmp_path)
+    machine.taken = {first["s3"]}
+
+    notes = machine.runtime(tmp_path).up(SPEC).notes
+
+    found = state.load(tmp_path / "raylab")
+    assert found is not None
+    assert {**found.ports, "s3": 0} == {**first, "s3": 0}
+    said = f"port of s3: {found.ports['s3']}, not 9000 as before, which is taken by holder of 9000"
+    assert said in notes
+
+
+def test_a_port_given_explicitly_wins_over_the_one_before(machine: Machine, tmp_path: Path) -> None:
+    first = addresses(machine, tmp_path)
+    status = machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", 9555),)))
+
+    found = state.load(tmp_path / "raylab")
+    assert found is not None
+    assert found.ports == {**first, "s3": 9555}
+    assert not any("as before" in note for note in status.notes)
+
+
+def test_ports_that_another_lab_has_meanwhile_are_left_to_it(machine: Machine, tmp_path: Path) -> None:
+    addresses(machine, tmp_path)
+    machine.runtime(tmp_path, "two").up(dataclasses.replace(SPEC, name="two", ports=(("s3", 9000),)))
+
+    status = machine.runtime(tmp_path).up(SPEC)
+
+    assert any("not 9000 as before, which is taken by another port" in note for note in status.notes)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"s3": "x"}', '{"s3": 70000}', '{"s3": null}'])
+def test_kept_ports_that_make_no_sense_are_as_good_as_none(
+    machine: Machine, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "raylab").mkdir()
+    (tmp_path / "raylab" / ports.FILE).write_text(text)
+
+    assert addresses(machine, tmp_path)["s3"] == 9000
+
+
 def test_only_the_default_lab_takes_the_usual_ports(machine: Machine, tmp_path: Path) -> None:
     machine.runtime(tmp_path, "other").up(dataclasses.replace(SPEC, name="other"))
 

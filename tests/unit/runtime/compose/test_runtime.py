@@ -17,6 +17,7 @@ from lab.errors import (
     SetupError,
     WaitTimeoutError,
 )
+from lab.runtime import ports
 from lab.runtime.compose import boot, state
 from lab.runtime.compose.boot import START_SECONDS
 from lab.runtime.compose.engine import Container
@@ -540,3 +541,26 @@ def test_the_first_error_is_kept_where_taking_back_fails(runtime: ComposeRuntime
     docker.fails["kill", STORE] = docker.fails["remove", STORE] = EngineError("docker failed: another")
     with pytest.raises(ServiceError, match="jupyter failed"):
         runtime.up(spec())
+
+
+def test_ports_stay_the_same_over_down_and_up_unless_one_is_taken(
+    up: ComposeRuntime, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = state.load(folder)
+    assert first is not None
+    up.down()
+    up.up(spec())
+    again = state.load(folder)
+    assert again is not None
+    assert again.ports == first.ports
+    up.down()
+    monkeypatch.setattr(ports, "is_free", lambda port: port != first.ports["s3"])
+    monkeypatch.setattr(ports, "holder", lambda port: f"holder of {port}")
+    notes = up.up(spec()).notes
+    other = state.load(folder)
+    assert other is not None
+    assert {**other.ports, "s3": 0} == {**first.ports, "s3": 0}
+    old, new = first.ports["s3"], other.ports["s3"]
+    assert f"port of s3: {new}, not {old} as before, which is taken by holder of {old}" in notes
+    up.down(volumes=True)
+    assert not folder.exists()
