@@ -14,7 +14,6 @@ from lab.recovery.patience import EPOCH_SECONDS, START_SECONDS, Patience
 from lab.recovery.watch import Watch
 from tests.unit.recovery.world import JOB, W0, Training, World
 
-
 STEP = 2.0
 """Seconds between two looks."""
 
