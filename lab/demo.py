@@ -12,6 +12,8 @@ from lab.faults import Scope, find_fault
 from lab.faults.base import check_runtime
 from lab.lab import Lab
 from lab.recovery import FaultRequest, Moment, OnMoment, inject
+from lab.recovery.patience import Patience
+from lab.recovery.watch import Watch
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
 
@@ -20,10 +22,6 @@ if TYPE_CHECKING:
     from lab.recovery.control import Control
 
 WORKLOAD = "digits"
-PLACEMENT_SECONDS = 120.0
-"""Deadline for the job to have ranks: worker processes start and import torch, 10 to 20 s on 2 cores."""
-
-CONTROL_SECONDS = 600.0
 POLL_SECONDS = 0.5
 BREAK_AFTER_EPOCH = 5
 
@@ -143,13 +141,16 @@ def _control(
     if not state.final:
         on_moment(Moment("control", None, f"no control run: job {job} is still {state.status}"))
         return None
-    return run_control(lab, job, on_moment, timeout=CONTROL_SECONDS, clock=clock, sleep=sleep)
+    return run_control(lab, job, on_moment, clock=clock, sleep=sleep)
 
 
 def _where(lab: Lab, job: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:
     """The service that rank 0 of the job runs on, once it has one."""
-    deadline = clock() + PLACEMENT_SECONDS
+    watch = Watch(lab, job, clock)
+    patience = Patience(watch, clock)
     while True:
+        watch.poll()
+        patience.look()
         placement = lab.placement(job)
         if placement.workers:
             return placement.workers[0][1]
@@ -159,9 +160,11 @@ def _where(lab: Lab, job: str, clock: Callable[[], float], sleep: Callable[[floa
                 f"job {job} ended ({state.status}) before it trained: {state.message}",
                 f"labctl job logs {job}",
             )
-        if clock() >= deadline:
+        why = patience.over
+        if why:
             raise WaitTimeoutError(
-                f"job {job} has no worker after {PLACEMENT_SECONDS:g} s; it is {state.status}",
+                f"job {job} has no worker after {patience.waited:.0f} s; it is {state.status}; "
+                f"{why}: {patience.told()}",
                 f"labctl job logs {job}; labctl status",
             )
         sleep(POLL_SECONDS)

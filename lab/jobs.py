@@ -18,6 +18,10 @@ from lab.submission import Submission, package
 FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 """Statuses that a job does not leave."""
 
+EARLIER = "EARLIER"
+"""Status of a job that Ray no longer knows, since it ran before the cluster's head was started anew: no word
+of Ray's, see lab.earlier."""
+
 POLL_SECONDS = 0.5
 
 SILENCE_SECONDS = 30.0
@@ -76,7 +80,12 @@ class Job:
     @property
     def final(self) -> bool:
         """Whether the job has ended."""
-        return self.status in FINAL
+        return self.status in FINAL or self.earlier
+
+    @property
+    def earlier(self) -> bool:
+        """Whether it is one of an earlier cluster, of which only its ledger tells."""
+        return self.status == EARLIER
 
     @property
     def demand(self) -> Mapping[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster import RayApi, infeasible
-from lab.errors import EngineError, RefusedError, UnsupportedError, UsageError
+from lab.errors import EngineError, NotFoundError, RefusedError, StoreError, UnsupportedError, UsageError
 from lab.jobs import Job, Jobs
 from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
@@ -193,6 +193,28 @@ class Lab:
         endpoints = self.endpoints()
         return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
 
+    def job(self, submission_id: str) -> Job:
+        """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).
+
+        Raises NotFoundError, LabDownError, ClusterError.
+        """
+        from lab.earlier import earlier_job
+
+        try:
+            return self.jobs.get(submission_id)
+        except NotFoundError:
+            with contextlib.suppress(StoreError):
+                found = earlier_job(self.store, submission_id)
+                if found is not None:
+                    return found
+            raise
+
+    def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:
+        """The newest jobs that are not among those that Ray knows, from their ledgers. Raises StoreError."""
+        from lab.earlier import earlier_jobs
+
+        return earlier_jobs(self.store, {job.submission_id for job in known})
+
     def submit(
         self,
         submission: Submission | None = None,
@@ -278,7 +300,7 @@ class Lab:
         from lab.checkpoints import list_checkpoints
 
         if job is not None:
-            self.jobs.get(job)
+            self.job(job)
         return list_checkpoints(self.store, job)
 
     def placement(self, submission_id: str) -> Placement:

@@ -16,9 +16,6 @@ AHEAD_REPORTS = 4
 AHEAD_SECONDS = 8.0
 """A fault that has an epoch comes so far after the last one reported: the rank must hear of it first."""
 
-SPARE_REPORTS = 2
-"""It is waited for so many reports longer than it should take."""
-
 
 def take_aim_at(lab: Lab, watch: Watch, kind: FaultKind, step: Step) -> tuple[Aim, dict[str, float]]:
     """What the step hits, and what its fault is given.
@@ -47,12 +44,6 @@ def next_epoch(run: Run | None, pace: float | None) -> float:
     """One that a rank can still be told of, in the run's own count. `pace`: seconds from report to report."""
     ahead = max(AHEAD_REPORTS, math.ceil(AHEAD_SECONDS / pace) if pace else 0)
     return float(math.ceil(_reached(run) + ahead * (run.stride if run else 1)))
-
-
-def seconds_until(epoch: float, run: Run | None, pace: float | None) -> float:
-    """How long to wait for a fault that acts at this epoch; 0 where that cannot be told."""
-    ahead = max(0.0, epoch - _reached(run)) / (run.stride if run else 1)
-    return (ahead + SPARE_REPORTS) * (pace or 0.0)
 
 
 def _reached(run: Run | None) -> Number:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
-from lab.chaos.aiming import next_epoch, seconds_until, take_aim_at
+from lab.chaos.aiming import next_epoch, take_aim_at
 from lab.chaos.plan import Plan, Step, with_epoch
 from lab.chaos.result import ChaosResult
 from lab.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
@@ -145,9 +145,6 @@ class Chaos:
         self._watch.target = aim.target if is_worker(aim.target) else ""
         self._tell("step", f"{number}. {step.kind} {aim.target}")
         request = FaultRequest(aim.target, step.kind, self._watch.submission_id)
-        if fault.fires:
-            timeout = seconds_until(parameters["epoch"], run, pace or self._waiting.first())
-            request = replace(request, timeout=max(request.timeout, timeout))
         injection = Injection(
             self._lab, fault, request, parameters, self._watch, aim, self._on_moment, self._clock, self._sleep
         )

@@ -9,16 +9,11 @@ from itertools import pairwise
 from lab.errors import LabDownError, WaitTimeoutError
 from lab.lab import Lab
 from lab.ledger import EPOCH_KEYS
+from lab.recovery.patience import Patience
 from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end
 
 STEADY_SECONDS = 300.0
-"""How long training, and every service, gets to be well again after a fault, at least."""
-
-STEADY_EPOCHS = 3
-"""It gets this many times the longest epoch, where that is more."""
-
-STALL_SECONDS = 900.0
-"""A job of which nothing has been heard for so long is no longer waited for."""
+"""How long every service gets to be well again once training goes on after a fault."""
 
 LAST_REPORTS = 20
 """From so many of an attempt's reports its pace is taken."""
@@ -41,29 +36,38 @@ class Waiting:
     def steady(self, after: float) -> str:
         """Wait until the job has reported progress after `after` and every service is well.
 
-        Returns why that did not come about in time; empty when it did, or the job has ended.
+        Returns why that did not come about, although the job was waited for as long as it got on; empty when
+        it did, or the job has ended.
         """
-        begin = self._clock()
+        patience, trains_since = Patience(self._watch, self._clock), None
         while True:
             self._look()
-            why = "" if self._watch.over else self._unsteady(after)
-            if not why:
+            patience.look()
+            if self._watch.over:
                 return ""
-            if self._clock() - begin >= self._patience():
-                return f"{why} for {self._clock() - begin:.0f} s"
+            why, now = self._untrained(after), self._clock()
+            if why:
+                trains_since = None
+                if patience.over:
+                    return f"{why} for {patience.waited:.0f} s; {patience.over}: {patience.phase.text}"
+            else:
+                trains_since = now if trains_since is None else trains_since
+                ill = self._ill()
+                if not ill:
+                    return ""
+                if now - trains_since >= STEADY_SECONDS:
+                    return f"{ill} for {now - trains_since:.0f} s"
             self._sleep(POLL_SECONDS)
 
     def to_the_end(self) -> str:
         """Wait until the job has ended, and its ledger is complete; why it was given up, if so."""
-        heard, since = -1, self._clock()
+        patience = Patience(self._watch, self._clock)
 
         def still_heard() -> None:
-            nonlocal heard, since
             self._refuse_stopped()
-            if len(self._watch.events) != heard:
-                heard, since = len(self._watch.events), self._clock()
-            if self._clock() - since >= max(STALL_SECONDS, self._patience()):
-                raise WaitTimeoutError(f"nothing was heard of the job for {self._clock() - since:.0f} s")
+            patience.look()
+            if patience.over:
+                raise WaitTimeoutError(f"the job does not get on, {patience.over}: {patience.phase.text}")
 
         try:
             follow_to_end(self._watch, self._sleep, still_heard)
@@ -75,13 +79,6 @@ class Waiting:
         """Seconds from one report of the attempt that trains to the next; None before there are two."""
         gaps = self._gaps()
         return statistics.median(gaps[-LAST_REPORTS:]) if gaps else None
-
-    def first(self) -> float | None:
-        """Seconds that the newest attempt with a report took for its first one; None before there is one."""
-        attempts = self._watch.run.attempts if self._watch.run else ()
-        attempt = next((a for a in reversed(attempts) if a.reports), None)
-        began = (attempt.training_started_at or attempt.started_at) if attempt else None
-        return attempt.reports[0].at - began if attempt and began is not None else None
 
     def left(self) -> float | None:
         """About how many seconds the job will still train; None where that cannot be told."""
@@ -103,19 +100,19 @@ class Waiting:
                 f"lab {self._lab.name} was stopped while chaos went on", "start it again: labctl up"
             )
 
-    def _unsteady(self, after: float) -> str:
+    def _untrained(self, after: float) -> str:
+        """Why training has not gone on after `after`; empty when it has."""
         run, attempt = self._watch.run, self._watch.live_attempt
         if self._watch.problems:
             return self._watch.problems[0]
         if run is None or attempt is None or not attempt.reports or attempt.reports[-1].at <= after:
             return "training has not gone on"
-        if not run.checkpoints:
-            return "no checkpoint was saved"
+        return "" if run.checkpoints else "no checkpoint was saved"
+
+    def _ill(self) -> str:
+        """Which services are not well; empty when all are."""
         ill = [s.service for s in self._lab.status().services if s.state.value != "healthy"]
         return f"{', '.join(ill)} did not get healthy" if ill else ""
-
-    def _patience(self) -> float:
-        return max(STEADY_SECONDS, STEADY_EPOCHS * max(self._gaps(), default=0.0))
 
     def _gaps(self) -> list[float]:
         """Seconds between the reports of the newest attempt that has some."""

@@ -90,6 +90,7 @@ def job(item: Job) -> Document:
         "submission_id": item.submission_id,
         "name": item.metadata.get("job_name", ""),
         "status": item.status,
+        "earlier": item.earlier,
         "workload": item.workload,
         "entrypoint": item.entrypoint,
         "message": item.message,

@@ -104,14 +104,18 @@ def show_lab(
 
 
 def what(job: Job) -> str:
-    """The workload, else the command; and the name a person gave it."""
+    """The workload, else the command; and the name a person gave it. Of an earlier job: how it ended."""
+    if job.earlier:
+        return text.first_line(job.message)
     name = job.metadata.get("job_name", "")
     return f"{job.workload or job.entrypoint}{f' ({name})' if name else ''}"
 
 
 def took(job: Job, now: float) -> str:
-    """How long a job ran, or has been running."""
-    return "" if job.started_at is None else text.seconds(max(0.0, (job.ended_at or now) - job.started_at))
+    """How long a job ran, or has been running; nothing where that is not known."""
+    if job.started_at is None or (job.earlier and job.ended_at is None):
+        return ""
+    return text.seconds(max(0.0, (job.ended_at or now) - job.started_at))
 
 
 def show_jobs(

@@ -13,6 +13,7 @@ from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import History
+from lab.recovery.patience import Patience
 from lab.recovery.request import Moment, OnMoment
 from lab.recovery.watch import Watch, follow_to_end, progress_name
 from lab.workloads import workload_folder
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 CONTROL_OF = "raylab_control_of"
 """Metadata of a control run: the submission id of the job that it repeats."""
-
-CONTROL_SECONDS = 3600.0
-"""Deadline for a control run to end."""
 
 CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
 """In a run's name: a date, a count of seconds, a random id. Ray's own names have a date."""
@@ -61,7 +59,7 @@ def run_control(
     on_moment: OnMoment,
     *,
     tolerance: float = 0.0,
-    timeout: float = CONTROL_SECONDS,
+    timeout: float | None = None,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Control:
@@ -70,7 +68,8 @@ def run_control(
     `tolerance` is the greatest relative difference of a metric that counts as equal; see `compare_curves`.
     The control run is stopped when this is interrupted. Raises NotFoundError; RefusedError where the job
     still runs, its files are gone, or its run has a fixed name: it would resume what has ended instead
-    of training; JobError when the control run fails; WaitTimeoutError after `timeout` seconds; StoreError.
+    of training; JobError when the control run fails; WaitTimeoutError after `timeout` seconds, or without one
+    when the run does not get on; StoreError.
     """
     job, history = lab.jobs.get(job_id), lab.history(job_id)
     if not job.final:
@@ -81,7 +80,7 @@ def run_control(
     control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, workload_folder(job.workload))
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
-        ended = _follow(lab, control, job_id, history, on_moment, begin + timeout, clock, sleep)
+        ended = _follow(lab, control, job_id, history, on_moment, timeout, clock, sleep)
     except BaseException:
         with contextlib.suppress(LabError):
             lab.jobs.stop(control)
@@ -112,12 +111,13 @@ def _follow(
     job_id: str,
     original: History,
     on_moment: OnMoment,
-    deadline: float,
+    timeout: float | None,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Job:
     """The control run once it has ended; its epochs are told. Raises WaitTimeoutError, RefusedError."""
     watch = Watch(lab, control, clock)
+    patience = Patience(watch, clock, timeout)
     told: float | None = None
 
     def look() -> None:
@@ -127,10 +127,13 @@ def _follow(
         if last is not None and last.progress is not None and last.progress != told:
             told = last.progress
             on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {told}"))
-        if clock() >= deadline:
+        patience.look()
+        why = patience.over
+        if why:
             status = watch.job.status if watch.job else "unknown"
             raise WaitTimeoutError(
-                f"the undisturbed run {control} has not ended in time; it is {status}",
+                f"the undisturbed run {control} has not ended in time; it is {status}; {why}: "
+                f"{patience.told()}",
                 f"labctl job logs {control}",
             )
 

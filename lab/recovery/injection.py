@@ -22,19 +22,22 @@ from lab.faults import Fault, Scene, Scope
 from lab.lab import Lab
 from lab.recovery.faultlog import FaultLog, LoggedFault
 from lab.recovery.journal import Entry, Journal, myself
+from lab.recovery.patience import Patience
 from lab.recovery.request import FaultRequest, OnMoment
 from lab.recovery.revert import Revert
 from lab.recovery.timeline import Timeline
 from lab.recovery.trigger import Aim
-from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end
+from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end, progress_name
 from lab.topology import HEAD, Progress, State
 
 if TYPE_CHECKING:
     from lab.receipt import FaultRecord
 
 JOB_SECONDS = 3600.0
-"""Deadline for the job to end once it has recovered."""
+"""Deadline for the job to end once it has recovered, where a timeout was given."""
 
+SPARE_REPORTS = 2
+"""A fault that acts at an epoch is waited for until so many reports after it."""
 
 TOOK_SECONDS = 10.0
 """How long to look whether a fault was done all the same, after an error."""
@@ -221,29 +224,41 @@ class Injection:
 
     def _fired(self) -> float:
         """When the fault that was armed has acted, by the ledger. Raises WaitTimeoutError."""
-        deadline = self._clock() + self._request.timeout
+        patience = Patience(self._watch, self._clock, self._request.timeout)
         while True:
             self._look()
+            patience.look()
             fired = [e.at for e in self._watch.events if e.event == "fault_fired" and e.at >= self.at - 1.0]
             if fired:
                 return fired[-1]
-            if self._watch.over or self._clock() >= deadline:
-                why = "the job has ended" if self._watch.over else f"{self._request.timeout:g} s have passed"
+            why = "the job has ended" if self._watch.over else self._gone_by() or patience.over
+            if why:
                 raise WaitTimeoutError(
                     f"{self._fault.kind.name} was armed on {self.target} and has not acted: {why}",
                     "an earlier epoch, a longer training, or a longer --timeout",
                 )
             self._sleep(POLL_SECONDS)
 
+    def _gone_by(self) -> str:
+        """That the job has passed the epoch at which the fault was to act; empty while it has not."""
+        run, epoch = self._watch.run, self._scene.parameters.get("epoch")
+        last = run.last if run else None
+        if run is None or last is None or last.progress is None or epoch is None:
+            return ""
+        late = last.progress > epoch + SPARE_REPORTS * run.stride
+        return f"{progress_name(run)} {last.progress:g} has been reported" if late else ""
+
     def _follow(self, log: FaultLog, *, to_the_end: bool) -> None:
         """Tell what happens, begin the revert when its time has come, and return when it is all over.
 
-        That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline.
+        That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline, or,
+        where none was given, when the job does not get on.
         """
         revert, timeline = self._revert, self.timeline
-        deadline = self.at + (self._duration or 0.0) + self._request.timeout
+        patience = Patience(self._watch, self._clock)
         while True:
             self._look()
+            patience.look()
             now = self._clock()
             if not revert.begun and self._time_to_revert(now - self.at):
                 self._felt = self._watch.felt
@@ -258,9 +273,20 @@ class Injection:
                 return
             if reverted and not to_the_end:
                 return
-            if now >= deadline + (JOB_SECONDS if self._goes_on() else 0.0):
+            if not reverted:  # nobody expects the job to get on before
+                patience.rest()
+            if self._too_late(now, patience):
                 return
             self._sleep(POLL_SECONDS)
+
+    def _too_late(self, now: float, patience: Patience) -> bool:
+        """Whether the wait for the job to go on, or to end, is given up."""
+        if self._request.timeout is None:
+            if patience.over:
+                self.timeline.tell("note patience", now, f"{patience.over}: {patience.phase.text}")
+            return bool(patience.over)
+        more = JOB_SECONDS if self._goes_on() else 0.0
+        return now >= self.at + (self._duration or 0.0) + self._request.timeout + more
 
     def _goes_on(self) -> bool:
         """Whether training has gone on: in a new attempt, or in the one that was hit once all was undone."""

@@ -25,8 +25,9 @@ class FaultRequest:
     """Inject after this long instead."""
     duration: float | None = None
     """How long the fault lasts, as the parameter `for`; None: the fault's own default."""
-    timeout: float = 120.0
-    """Deadline for the wait before the fault, and again for the first report after it."""
+    timeout: float | None = None
+    """Deadline for the wait before the fault, and again for the first report after it; None: as long as the
+    job gets on, see lab.recovery.patience."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """What the fault is given, beside its duration; see lab.faults.base.FaultKind."""
 

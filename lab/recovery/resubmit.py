@@ -15,6 +15,7 @@ from dataclasses import replace
 from lab.errors import LabError, WaitTimeoutError
 from lab.lab import Lab
 from lab.ledger import Event
+from lab.recovery.patience import Patience
 from lab.recovery.request import Moment, OnMoment
 from lab.recovery.watch import Watch, follow_to_end
 from lab.workloads import workload_folder
@@ -24,9 +25,6 @@ RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
 
 RESUMES = "raylab_resumes"
 """Metadata of such a job: the submission id of the one it goes on with."""
-
-END_SECONDS = 3600.0
-"""Deadline for the job that goes on to end."""
 
 
 def resubmit(
@@ -57,12 +55,15 @@ def resubmit(
         )
     )
     second = Watch(lab, again, clock)
-    deadline = clock() + END_SECONDS
+    patience = Patience(second, clock)
 
     def in_time() -> None:
-        if clock() >= deadline:
+        patience.look()
+        why = patience.over
+        if why:
             raise WaitTimeoutError(
-                f"job {again} has not ended after {END_SECONDS:g} s", f"labctl job logs {again}"
+                f"job {again} has not ended after {patience.waited:.0f} s; {why}: {patience.told()}",
+                f"labctl job logs {again}",
             )
 
     follow_to_end(second, sleep, in_time)

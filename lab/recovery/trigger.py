@@ -9,6 +9,7 @@ from lab.cluster import Node, infeasible
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.lab import Lab, Placement, place
+from lab.recovery.patience import Patience
 from lab.recovery.request import FaultRequest, Moment, OnMoment
 from lab.recovery.watch import POLL_SECONDS, Watch, progress_name
 from lab.topology import HEAD, STORE, is_worker
@@ -60,15 +61,22 @@ def wait_for_the_moment(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Aim:
-    """Wait until the trigger has come and the job trains, on the target where that is a node."""
+    """Wait until the trigger has come and the job trains, on the target where that is a node.
+
+    The wait ends with the job, after `request.timeout`, or without one when the job does not get on.
+    """
     watch.target = request.target
-    begin = clock()
-    deadline = begin + request.timeout + (request.after_seconds or 0.0)
+    begin, after = clock(), request.after_seconds or 0.0
+    limit = None if request.timeout is None else request.timeout + after
+    patience = Patience(watch, clock, limit)
     wanted = _trigger_text(request)
     on_moment(Moment("waiting", None, f"waiting for {wanted} in job {watch.submission_id}"))
     shown = None
     while True:
         watch.poll()
+        patience.look()
+        if clock() - begin < after:
+            patience.rest()
         if watch.job is not None and watch.job.final:
             raise RefusedError(
                 f"job {watch.submission_id} ended ({watch.job.status}) before {wanted}",
@@ -90,13 +98,14 @@ def wait_for_the_moment(
         aim = take_aim(watch, request.target, kind)
         if aim is not None and _triggered(request, watch, clock() - begin):
             return aim
-        if clock() >= deadline:
+        why = patience.over
+        if why:
             state = watch.job.status if watch.job else "unknown"
-            reached = _reached(watch)
             raise WaitTimeoutError(
-                f"waited {clock() - begin:.0f} s for {wanted}; "
-                f"job {watch.submission_id} is {state}, {reached}",
-                f"labctl job logs {watch.submission_id}; a longer wait: --timeout 10m",
+                f"waited {patience.waited:.0f} s for {wanted}; "
+                f"job {watch.submission_id} is {state}, {_reached(watch)}; {why}: {patience.told()}",
+                f"labctl job logs {watch.submission_id}; "
+                + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
             )
         sleep(POLL_SECONDS)
 

@@ -128,6 +128,10 @@ class Watch:
         """The attempt of that run that trains now, as far as the ledger says."""
         return _live(self.run)
 
+    def log(self) -> str:
+        """All that the job's entrypoint has written so far. Raises NotFoundError, ClusterError."""
+        return self._lab.jobs.logs(self.submission_id)
+
     def node_of(self, service: str) -> Node | None:
         """The living node of a service."""
         return next((n for n in reversed(self.nodes) if n.alive and n.service == service), None)

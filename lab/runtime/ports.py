@@ -1,17 +1,23 @@
-"""Ports on loopback: which are free, and who holds one that is not."""
+"""Ports on loopback: which are free, who holds one that is not, and which a lab had when it was up last."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import psutil
 
 from lab.errors import PortTakenError
+from lab.home import write_private
 
 LOOPBACK = "127.0.0.1"
+
+FILE = "ports.json"
+"""In the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
 
 USUAL = {
     "dashboard": 8265,
@@ -86,3 +92,42 @@ def choose(name: str, wanted: int | None, reserved: Collection[int], *, usual: b
             port = int(probe.getsockname()[1])
         if port not in reserved:
             return port
+
+
+def assign(
+    names: Collection[str],
+    wanted: Mapping[str, int],
+    reserved: Collection[int],
+    folder: Path,
+    *,
+    usual: bool = True,
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The ports of a lab that starts, and what is to be said of them; they are kept in its folder.
+
+    Each is the one that is `wanted`, else the one that the lab had when it was up last, else what `choose`
+    gives. Raises what `choose` raises, and SetupError.
+    """
+    before = had(folder)
+    chosen: dict[str, int] = {}
+    notes = []
+    for name in sorted(names, key=lambda name: (name not in wanted, name not in before)):
+        taken, old = {*reserved, *chosen.values()}, before.get(name)
+        if name in wanted or old is None:
+            chosen[name] = choose(name, wanted.get(name), taken, usual=usual)
+        elif old not in taken and is_free(old):
+            chosen[name] = old
+        else:
+            who = "another port of this lab or another lab" if old in taken else holder(old)
+            chosen[name] = choose(name, None, taken, usual=usual)
+            notes.append(f"port of {name}: {chosen[name]}, not {old} as before, which is taken by {who}")
+    write_private(folder / FILE, json.dumps({**before, **chosen}, indent=1))
+    return chosen, tuple(notes)
+
+
+def had(folder: Path) -> dict[str, int]:
+    """The ports that the lab with this folder had last; none where that is not known."""
+    try:
+        found = json.loads((folder / FILE).read_bytes())
+        return {name: int(port) for name, port in found.items() if name in USUAL and 0 < int(port) < 65536}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

@@ -9,7 +9,7 @@ import click
 
 from lab.cli import documents, render, text, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
-from lab.errors import LabError
+from lab.errors import LabError, NotFoundError, StoreError
 
 if TYPE_CHECKING:
     from lab.allocation import Waiting
@@ -20,16 +20,22 @@ if TYPE_CHECKING:
 @click.command(cls=LabCommand)
 @pass_app
 def jobs(app: App) -> None:
-    """List the jobs, newest first."""
+    """List the jobs, newest first, then those of an earlier cluster."""
     lab = app.open().lab
     found = lab.jobs.list()
     waiting, problem = _waiting(lab, found)
+    missing = ""
+    try:
+        found = (*found, *lab.earlier_jobs(found))
+    except StoreError as error:
+        missing = f"jobs of an earlier cluster are not known: {error.message}"
     if app.out.json_wanted:
         rows = [
             {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
             for job in found
         ]
-        app.out.document({"jobs": rows, **({"problem": problem} if problem else {})})
+        said = "; ".join(filter(None, (problem, missing)))
+        app.out.document({"jobs": rows, **({"problem": said} if said else {})})
     elif found:
         render.show_jobs(app.out, found, waiting)
     else:
@@ -37,6 +43,8 @@ def jobs(app: App) -> None:
         app.out.note("start one: labctl submit digits")
     if problem and not app.out.json_wanted:
         app.out.warn(f"which jobs wait, and why, is not known: {problem}")
+    if missing and not app.out.json_wanted:
+        app.out.warn(missing)
 
 
 def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
@@ -60,7 +68,7 @@ def job() -> None:
 def job_show(app: App, job_id: str) -> None:
     """Show a job and where it runs."""
     lab = app.open().lab
-    found = lab.jobs.get(job_id)
+    found = lab.job(job_id)
     placement = None
     waiting, problem = _waiting(lab, [found])
     waits = waiting.get(job_id)
@@ -106,7 +114,9 @@ def job_show(app: App, job_id: str) -> None:
 @pass_app
 def job_logs(app: App, job_id: str, follow: bool) -> None:
     """Print what a job's driver wrote. With --json and -f, a JSON document a line."""
-    found = app.open().lab.jobs
+    lab = app.open().lab
+    _refuse_earlier(lab, job_id, "what Ray kept of its output is gone")
+    found = lab.jobs
     if not follow:
         lines = found.logs(job_id).splitlines()
         if app.out.json_wanted:
@@ -126,11 +136,22 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
 @pass_app
 def job_stop(app: App, job_id: str) -> None:
     """Stop a job. One that has ended stays as it is."""
-    stopped = app.open().lab.jobs.stop(job_id)
+    lab = app.open().lab
+    _refuse_earlier(lab, job_id, "nothing of it runs")
+    stopped = lab.jobs.stop(job_id)
     if app.out.json_wanted:
         app.out.document(documents.job(stopped))
     else:
         app.out.line(f"job {job_id}: {stopped.status}")
+
+
+def _refuse_earlier(lab: Lab, job_id: str, why: str) -> None:
+    """Raises NotFoundError for a job of an earlier cluster, and for one that nobody knows."""
+    if lab.job(job_id).earlier:
+        raise NotFoundError(
+            f"job {job_id} ran before Ray's head was started anew: {why}",
+            f"what its ledger tells: labctl job show {job_id}; labctl checkpoints {job_id}",
+        )
 
 
 @click.command(cls=LabCommand)

@@ -85,8 +85,9 @@ def faults(app: App) -> None:
 )
 @click.option("--for", "duration", type=values.Duration(), metavar="TIME", help="How long the fault lasts.")
 @click.option(
-    "--timeout", type=values.Duration(), default="2m", show_default=True, metavar="TIME",
-    help="Longest wait for the moment to inject, and again for training to go on.",
+    "--timeout", type=values.Duration(), metavar="TIME",
+    help="Longest wait for the moment to inject, and again for training to go on. "
+    "[default: as long as the job gets on]",
 )  # fmt: skip
 @click.option(
     "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
@@ -105,7 +106,7 @@ def fault_inject(
     after_epoch: int | None,
     after: float | None,
     duration: float | None,
-    timeout: float,
+    timeout: float | None,
     wait: bool,
     control: bool,
 ) -> None:

@@ -153,7 +153,7 @@ def break_a_node(lab: Lab, beside: Beside) -> None:
     """
     before = {job.submission_id for job in lab.jobs.list()}
     job, target = _wait_for_training(lab, beside, before)
-    request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH, timeout=START_SECONDS)
+    request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH)
     beside(f"labctl fault-inject {target} --job {job}")
     outcome = inject(lab, request, lambda moment: beside(moment.text), sleep=beside.sleep)
     if outcome.receipt is not None:

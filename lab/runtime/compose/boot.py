@@ -22,6 +22,7 @@ from lab.runtime.compose.state import FAILED
 from lab.runtime.compose.written import Written
 from lab.runtime.interrupts import held_back
 from lab.runtime.lastlines import listing
+from lab.runtime.repair import staying
 from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import (
     GRAFANA,
@@ -86,8 +87,7 @@ class Boot:
     def all(self, services: Sequence[str], todo: Collection[str], on_progress: OnProgress) -> None:
         """Make every container, start those of `todo`; on any failure stop what this call started.
 
-        In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
-        ran before, and was started afresh.
+        In a lab that is up already some of it stays: see lab.runtime.repair.
 
         Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
         """
@@ -229,7 +229,7 @@ class Boot:
             return False
         if self._tries.get(service, 1) >= TRIES:
             return False
-        return ray_gave_up(self._written.own_lines(container))
+        return ray_gave_up(self._written.lines(container))
 
     def _check_alive(self, service: str, container: Container | None) -> None:
         if container is None:
@@ -241,7 +241,7 @@ class Boot:
 
     def _failed(self, service: str, container: Container) -> ServiceError:
         lines = self._written.lines(container)
-        text = "\n".join(lines)
+        text = "\n".join(self._written.new_lines(container))
         what = f"{service} failed: {ended(container)}"
         if "No space left on device" in text:
             what, hint = f"{service} failed: no space is left on the disk", "free some space"
@@ -268,7 +268,7 @@ class Boot:
     def _take_back(self) -> None:
         """Kill what this call started; remove the containers that were not there before.
 
-        But for what stays in a lab that was up: see `all`.
+        But for what stays in a lab that was up: see lab.runtime.repair.
         """
         with contextlib.suppress(LabError):
             containers = self._containers()
@@ -276,7 +276,7 @@ class Boot:
             stays: set[str] = set()
             if ran:
                 self._look(self._started, containers, ignore_progress, self._clock())
-                stays = (ran | self._healthy) & set(self._started)
+                stays = staying(self._started, ran, self._healthy)
             found = [containers[name] for name in reversed(self._started) if name in containers]
             alive = [c.id for c in found if c.alive and c.service not in stays]
             if alive:

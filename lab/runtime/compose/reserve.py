@@ -52,14 +52,10 @@ def reserve(
         if name not in names:
             raise runs_none(name)
     with lock(folder.parent / "ports.lock", "choosing ports", patience=patience):
-        reserved = _reserved_elsewhere(folder)
-        chosen: dict[str, int] = {}
-        for name in sorted(names, key=lambda name: name not in wanted):
-            taken = {*reserved, *chosen.values()}
-            usual = spec.name == DEFAULT_LAB
-            chosen[name] = ports.choose(name, wanted.get(name), taken, usual=usual)
+        usual = spec.name == DEFAULT_LAB
+        chosen, said = ports.assign(names, wanted, _reserved_elsewhere(folder), folder, usual=usual)
         files = project.files(spec, images.files)
-        notes = (*images.notes, *notes)
+        notes = (*said, *images.notes, *notes)
         current = ComposeState(spec, chosen, files, images.env, images.left_out, notes)
         state.save(folder, current)
     return current

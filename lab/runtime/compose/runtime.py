@@ -22,7 +22,7 @@ from lab.errors import (
     SetupError,
 )
 from lab.home import home, lock, make_private
-from lab.runtime import kept
+from lab.runtime import kept, ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
@@ -34,7 +34,7 @@ from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.http import http_status
 from lab.runtime.interrupts import held_back
-from lab.runtime.settled import settled
+from lab.runtime.settled import all_settled, settled
 from lab.secrets import RAY_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -125,11 +125,10 @@ class ComposeRuntime(Runtime):
             fresh = current is None or not any(c.alive for c in containers.values())
             if current is None or fresh:
                 current = self._reserve(spec, containers, self._get_images)
-                containers = {}
             else:
                 reserve.check_same(current, spec)
             try:
-                self._boot_all(current, containers, on_progress)
+                self._boot_all(current, on_progress)
             except BaseException:
                 if fresh:
                     with held_back(), contextlib.suppress(LabError):
@@ -174,6 +173,7 @@ class ComposeRuntime(Runtime):
                 self._holdings.remove_volumes()
                 for name in ("secrets", "lessons", state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
+                (self._folder / ports.FILE).unlink(missing_ok=True)
         if volumes:
             left = {entry.name for entry in self._folder.iterdir()}
             if left <= {"lock", "start.lock"}:  # the local runtime's objects may lie here too
@@ -420,19 +420,19 @@ class ComposeRuntime(Runtime):
         reserve.write_files(current, self._folder, user, self._environment)
         return current
 
-    def _boot_all(
-        self, current: ComposeState, containers: Mapping[str, Container], on_progress: OnProgress
-    ) -> None:
+    def _boot_all(self, current: ComposeState, on_progress: OnProgress) -> None:
         names = project.services(current)
         view = self._view(current)
-        nodes, why = self._nodes(view, containers)
-        todo = [
-            name
-            for name in names
-            if readiness.service_status(view, name, containers.get(name), nodes, why).state
-            is not State.HEALTHY
-        ]
-        setup = containers.get(project.SETUP)
+
+        def look() -> tuple[Sequence[ServiceStatus], str]:
+            containers = self._holdings.containers()
+            nodes, why = self._nodes(view, containers)
+            found = [readiness.service_status(view, n, containers.get(n), nodes, why) for n in names]
+            return found, why
+
+        found = all_settled(look, on_progress, self._clock, self._sleep)
+        todo = [status.service for status in found if status.state is not State.HEALTHY]
+        setup = self._holdings.containers().get(project.SETUP)
         if todo or setup is None or setup.exit_code:
             self._boot(current).all(names, todo, on_progress)
 

@@ -36,14 +36,23 @@ class Written:
         """The last that it wrote since it was started for the last time."""
         return self._last(container, container.started_at)
 
-    def lines(self, container: Container) -> tuple[str, ...]:
-        """The same; of one that has written nothing yet, what it wrote when it was started before."""
+    def new_lines(self, container: Container) -> tuple[str, ...]:
+        """The same; of one that has written nothing yet, what it wrote when this call started it before."""
         return self.own_lines(container) or self._last(container, self._first(container))
+
+    def lines(self, container: Container) -> tuple[str, ...]:
+        """The same; else the last that it ever wrote.
+
+        Its engine may have started it again by itself, before this call looked; and a clock that was set back
+        dates lines before the start that they belong to.
+        """
+        return self.new_lines(container) or self._last(container, 0.0)
 
     def keep(self, container: Container) -> str:
         """Copy all of it, since the container's own log may go with it; says where it is."""
         path = self._folder / f"{container.service}.log"
         text = self._engine.last_lines(container.id, KEPT_LINES, self._first(container))
+        text = text if text.strip() else self._engine.last_lines(container.id, KEPT_LINES)
         try:
             write_private(path, text)
         except SetupError as error:

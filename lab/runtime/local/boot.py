@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
@@ -15,6 +16,7 @@ from lab.runtime.local import causes, forks, output, processes, readiness, servi
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
+from lab.runtime.repair import staying
 from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import HEAD, REDIS, Progress, State, is_node
 
@@ -48,15 +50,14 @@ class Boot:
     def all(self, current: LabState, todo: tuple[str, ...], on_progress: OnProgress) -> None:
         """Start the services `todo`, in this order; on any failure stop what this call started.
 
-        In a lab that is up already what has become healthy stays: jobs may be using it by now. So does what
-        ran before, and was started afresh.
+        In a lab that is up already some of it stays: see lab.runtime.repair.
 
         Raises ServiceError, PortTakenError, WaitTimeoutError, StoreError, SetupError.
         """
         begin = self._clock()
         started: list[str] = []
         fresh = not current.leaders
-        ran = {name for name in todo if name in current.leaders and processes.find(current.leaders[name])}
+        ran = {name for name, identity in current.leaders.items() if processes.find(identity)}
         if fresh:
             forks.end(self._layout)
             shutil.rmtree(self._layout.redis, ignore_errors=True)
@@ -91,9 +92,9 @@ class Boot:
             self._set_up_store()
         except BaseException:
             with held_back():
-                kept = (
-                    set() if fresh else {name for name in started if self._stays(current, name, name in ran)}
-                )
+                with contextlib.suppress(ServiceError):  # an interrupt may have kept it from being handed on
+                    current = state.load(self._layout.folder) or current
+                kept = set() if fresh else self._staying(current, started, ran)
                 self._take_back(current, [name for name in started if name not in kept])
             raise
 
@@ -229,14 +230,18 @@ class Boot:
 
         setup.run(self._plan.url("s3"), self._plan.secrets.root, self._plan.secrets.store)
 
-    def _stays(self, current: LabState, service: str, ran: bool) -> bool:
-        """Whether a service is left as it is although the repair that started it has failed."""
-        identity = current.leaders.get(service)
-        if identity is None or processes.find(identity) is None:
-            return False
-        return (
-            ran or service == FORKS or readiness.probe(self._plan, service, after=identity.spawned_at).ready
-        )
+    def _staying(self, current: LabState, started: Sequence[str], ran: Collection[str]) -> set[str]:
+        """The services that are left as they are although the repair that started them has failed."""
+        alive = [
+            name for name in started if name in current.leaders and processes.find(current.leaders[name])
+        ]
+        healthy = [
+            name
+            for name in alive
+            if name == FORKS
+            or readiness.probe(self._plan, name, after=current.leaders[name].spawned_at).ready
+        ]
+        return staying(alive, ran, healthy)
 
     def _take_back(self, current: LabState, started: list[str]) -> None:
         if FORKS in started:

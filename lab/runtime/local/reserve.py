@@ -46,14 +46,11 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             raise _runs_none(name)
     with lock(layout.folder.parent / "ports.lock", "choosing ports", patience=patience):
         reserved = _reserved_elsewhere(layout.folder)
-        chosen: dict[str, int] = {}
-        for name in sorted(names, key=lambda name: name not in wanted):
-            taken = {*reserved, *chosen.values()}
-            # Only one lab of a host can have the usual ports. The others do not even try: labs that are
-            # started at the same time, perhaps below different homes, must not race for them.
-            usual = spec.name == DEFAULT_LAB
-            chosen[name] = ports.choose(name, wanted.get(name), taken, usual=usual)
-        notes = []
+        # Only one lab of a host can have the usual ports. The others do not even try: labs that are
+        # started at the same time, perhaps below different homes, must not race for them.
+        usual = spec.name == DEFAULT_LAB
+        chosen, said = ports.assign(names, wanted, reserved, layout.folder, usual=usual)
+        notes = list(said)
         moto_has_objects = any(layout.objects("moto").glob("*"))
         store = "minio" if shutil.which("minio") and not moto_has_objects else "moto"
         if store == "moto":

@@ -34,7 +34,7 @@ from lab.runtime.local import forks, output, processes, readiness, reserve, serv
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
-from lab.runtime.settled import settled
+from lab.runtime.settled import all_settled, settled
 from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.topology import (
     HEAD,
@@ -109,9 +109,14 @@ class LocalRuntime(Runtime):
                 reserve.check_same(current, spec)
             else:
                 current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
-            plan = self._plan(current)
-            nodes = self._nodes(plan) if current.leaders else ()
-            found = [readiness.service_status(plan, current, name, nodes) for name in plan.services]
+            plan, known = self._plan(current), current
+
+            def look() -> tuple[Sequence[ServiceStatus], str]:
+                nodes, why = self._nodes_or_problem(plan) if known.leaders else ((), "")
+                found = [readiness.service_status(plan, known, name, nodes) for name in plan.services]
+                return found, why
+
+            found = all_settled(look, on_progress, self._clock, self._sleep)
             todo = tuple(each.service for each in found if each.state is not State.HEALTHY)
             self._boot(plan).all(current, todo, on_progress)
         return self.status()

@@ -1,4 +1,4 @@
-"""At which epoch an armed fault acts, and how long it is waited for."""
+"""At which epoch an armed fault acts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lab.chaos.aiming import next_epoch, seconds_until
+from lab.chaos.aiming import next_epoch
 from lab.ledger import Run, parse_events
 from lab.ledger.history import History
 
@@ -34,22 +34,3 @@ def test_an_epoch_is_some_reports_ahead_in_the_runs_own_count(
     given: Run | None, pace: float | None, epoch: float
 ) -> None:
     assert next_epoch(given, pace) == epoch
-
-
-@pytest.mark.parametrize(
-    ("given", "pace", "seconds"),
-    [
-        (None, None, 0),
-        (run("epoch", 1, 2, 3), None, 0),
-        (run("epoch", 1, 2, 3), 60.0, 6 * 60),
-        (run("step", 100, 200, 300), 60.0, 6 * 60),
-    ],
-)
-def test_what_is_ahead_takes_its_reports_and_two_more(
-    given: Run | None, pace: float | None, seconds: float
-) -> None:
-    assert seconds_until(next_epoch(given, pace), given, pace) == pytest.approx(seconds)
-
-
-def test_an_epoch_that_has_passed_takes_no_time_of_its_own() -> None:
-    assert seconds_until(1, run("epoch", 1, 2, 3), 5.0) == 10.0

@@ -20,7 +20,7 @@ from lab.cli.core import Core, Opened
 from lab.cli.main import cli
 from lab.cluster import Node, RayApi
 from lab.demo import DemoRequest, DemoResult
-from lab.errors import LabDownError, LabError, NotFoundError
+from lab.errors import LabDownError, LabError, NotFoundError, StoreError
 from lab.gpus import Detection
 from lab.jobs import Job, Jobs
 from lab.lab import Lab, Placement
@@ -263,6 +263,8 @@ class FakeLab(Lab):
         super().__init__(runtime)
         self.__dict__.update(api=api, jobs=jobs)
         self.saved: tuple[CheckpointInfo, ...] = ()
+        self.earlier: tuple[Job, ...] = ()
+        self.store_fails: StoreError | None = None
         self.waits: dict[str, Waiting] = {}
         self.views: list[TopView | Exception] = []
         """What `top` gives, in turn; the last one from then on."""
@@ -284,6 +286,15 @@ class FakeLab(Lab):
         if isinstance(view, Exception):
             raise view
         return view
+
+    def job(self, submission_id: str) -> Job:
+        earlier = next((j for j in self.earlier if j.submission_id == submission_id), None)
+        return earlier or self.jobs.get(submission_id)
+
+    def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:
+        if self.store_fails is not None:
+            raise self.store_fails
+        return self.earlier
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
         self.endpoints()

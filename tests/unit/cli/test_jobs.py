@@ -11,13 +11,14 @@ import pytest
 
 from lab.allocation import Holding, Waiting
 from lab.checkpoints import CheckpointInfo
-from lab.errors import INTERRUPTED, ClusterError
+from lab.errors import INTERRUPTED, ClusterError, StoreError
+from lab.jobs import EARLIER
 from lab.lab import Submitted
 from tests.unit.cli.fakes import AT, Labctl, job
 
 JOB_KEYS = {
-    "submission_id", "name", "status", "workload", "entrypoint", "message", "started_at", "ended_at",
-    "exit_code", "num_cpus", "num_gpus",
+    "submission_id", "name", "status", "earlier", "workload", "entrypoint", "message", "started_at",
+    "ended_at", "exit_code", "num_cpus", "num_gpus",
 }  # fmt: skip
 
 
@@ -235,6 +236,44 @@ def test_jobs_as_json(labctl: Labctl) -> None:
     labctl.core.jobs.known = {"job-1": job()}
     (row,) = labctl.json("jobs")["jobs"]
     assert set(row) == JOB_KEYS | {"waiting"}
+
+
+EARLIER_JOB = job("old-1", EARLIER, message="its training finished", started_at=AT, ended_at=AT + 60.0)
+UNKNOWN_END = job("old-2", EARLIER, message="its ledger does not say how it ended", ended_at=None)
+
+
+def test_jobs_of_an_earlier_cluster_are_listed_and_marked(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    labctl.core.lab.earlier = (EARLIER_JOB, UNKNOWN_END)
+
+    _, _, known, unknown = labctl.ok("jobs").splitlines()
+
+    assert known.startswith("old-1  EARLIER")
+    assert known.endswith("1 min   its training finished")
+    assert unknown.endswith("its ledger does not say how it ended")
+    assert [row["earlier"] for row in labctl.json("jobs")["jobs"]] == [False, True, True]
+
+
+def test_jobs_are_listed_also_when_the_store_does_not_answer(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    labctl.core.lab.store_fails = StoreError("cannot be reached")
+
+    document = labctl.json("jobs")
+    assert [row["submission_id"] for row in document["jobs"]] == ["job-1"]
+    assert document["problem"] == "jobs of an earlier cluster are not known: cannot be reached"
+    assert "not known: cannot be reached" in labctl("jobs").stderr
+
+
+def test_an_earlier_job_is_shown_and_its_log_is_gone(labctl: Labctl) -> None:
+    labctl.core.lab.earlier = (EARLIER_JOB,)
+
+    shown = labctl.ok("job", "show", "old-1")
+    assert "EARLIER" in shown
+    assert "its training finished" in shown
+    for command in (["job", "logs", "old-1"], ["job", "logs", "-f", "old-1"], ["job", "stop", "old-1"]):
+        error = labctl.json(*command, code=3)["error"]
+        assert error["message"].startswith("job old-1 ran before Ray's head was started anew: ")
+        assert "labctl checkpoints old-1" in error["hint"]
 
 
 def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:

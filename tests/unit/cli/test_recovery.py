@@ -48,7 +48,7 @@ def test_a_fault_is_asked_for_as_typed(labctl: Labctl) -> None:
     labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
     assert labctl.core.requests == [
         (FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), True),
-        (FaultRequest("ray-worker-1", "kill", "", None, 0.5, None, 120.0), False),
+        (FaultRequest("ray-worker-1", "kill", "", None, 0.5), False),
         (FaultRequest("", "s3-slow", parameters={"delay": 0.25}), True, True),
     ]
 

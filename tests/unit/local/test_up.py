@@ -292,6 +292,69 @@ def test_the_usual_ports_are_used_when_they_are_free(machine: Machine, tmp_path:
     assert endpoints.s3 == "http://127.0.0.1:9000"
 
 
+def addresses(machine: Machine, folder: Path, name: str = "raylab") -> dict[str, int]:
+    """Start the lab, look at its ports, and take it down."""
+    runtime = machine.runtime(folder, name)
+    runtime.up(dataclasses.replace(SPEC, name=name))
+    found = state.load(folder / name)
+    runtime.down()
+    assert found is not None
+    return dict(found.ports)
+
+
+@pytest.mark.parametrize("name", ["raylab", "other"])
+def test_ports_stay_the_same_over_down_and_up(machine: Machine, tmp_path: Path, name: str) -> None:
+    machine.taken = set(ports.USUAL.values())
+    first = addresses(machine, tmp_path, name)
+    machine.taken = set()
+
+    assert addresses(machine, tmp_path, name) == first
+
+
+def test_a_port_that_was_taken_since_is_another_one_and_that_is_said(
+    machine: Machine, tmp_path: Path
+) -> None:
+    first = addresses(machine, tmp_path)
+    machine.taken = {first["s3"]}
+
+    notes = machine.runtime(tmp_path).up(SPEC).notes
+
+    found = state.load(tmp_path / "raylab")
+    assert found is not None
+    assert {**found.ports, "s3": 0} == {**first, "s3": 0}
+    said = f"port of s3: {found.ports['s3']}, not 9000 as before, which is taken by holder of 9000"
+    assert said in notes
+
+
+def test_a_port_given_explicitly_wins_over_the_one_before(machine: Machine, tmp_path: Path) -> None:
+    first = addresses(machine, tmp_path)
+    status = machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", 9555),)))
+
+    found = state.load(tmp_path / "raylab")
+    assert found is not None
+    assert found.ports == {**first, "s3": 9555}
+    assert not any("as before" in note for note in status.notes)
+
+
+def test_ports_that_another_lab_has_meanwhile_are_left_to_it(machine: Machine, tmp_path: Path) -> None:
+    addresses(machine, tmp_path)
+    machine.runtime(tmp_path, "two").up(dataclasses.replace(SPEC, name="two", ports=(("s3", 9000),)))
+
+    status = machine.runtime(tmp_path).up(SPEC)
+
+    assert any("not 9000 as before, which is taken by another port" in note for note in status.notes)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"s3": "x"}', '{"s3": 70000}', '{"s3": null}'])
+def test_kept_ports_that_make_no_sense_are_as_good_as_none(
+    machine: Machine, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "raylab").mkdir()
+    (tmp_path / "raylab" / ports.FILE).write_text(text)
+
+    assert addresses(machine, tmp_path)["s3"] == 9000
+
+
 def test_only_the_default_lab_takes_the_usual_ports(machine: Machine, tmp_path: Path) -> None:
     machine.runtime(tmp_path, "other").up(dataclasses.replace(SPEC, name="other"))
 
@@ -501,3 +564,66 @@ def test_a_failed_repair_keeps_what_ran_before_and_was_started_afresh(
         machine.runtime(tmp_path).up(SPEC)
 
     assert STORE in machine.alive
+
+
+@pytest.mark.parametrize("broken", ALL)
+@pytest.mark.parametrize("how", ["dies", "never serves", "Ctrl-C"])
+def test_wherever_a_repair_fails_what_ran_goes_on_and_so_does_its_store(
+    machine: Machine, tmp_path: Path, broken: str, how: str
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    for service in {STORE, broken}:
+        machine.die(service)
+    ran = {name: machine.pid_of(name) for name in ALL if name not in (STORE, broken)}
+    if how == "dies":
+        machine.dies.add(broken)
+    elif how == "never serves":
+        machine.unready.add(broken)
+    else:
+        machine.on_spawn[broken] = lambda: signal.raise_signal(signal.SIGINT)
+    machine.journal.clear()
+
+    with pytest.raises((LabError, KeyboardInterrupt)):
+        machine.runtime(tmp_path).up(SPEC)
+
+    assert STORE not in machine.services("end"), "jobs use it"
+    assert {name: machine.pid_of(name) for name in ran} == ran
+    if broken != STORE:
+        assert STORE in machine.alive
+
+
+@pytest.mark.parametrize("service", [STORE, JUPYTER])
+def test_a_service_that_is_slow_to_answer_is_not_restarted(
+    machine: Machine, tmp_path: Path, service: str
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.journal.clear()
+    machine.unready.add(service)
+    begin = machine.now
+
+    def late() -> None:
+        if machine.now - begin > 20:
+            machine.unready.clear()
+
+    machine.on_probe[service] = late
+    said: list[Progress] = []
+    assert machine.runtime(tmp_path).up(SPEC, said.append).healthy
+    assert machine.services("spawn") == []
+    assert [step.service for step in said if step.state is State.RUNNING] == [service]
+
+
+def test_while_ray_does_not_answer_no_node_that_runs_is_restarted(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.journal.clear()
+    begin = machine.now
+    machine.unready.update((HEAD, worker(0), worker(1)))
+    machine.silent = True
+
+    def late() -> None:
+        if machine.now - begin > 20:
+            machine.unready.clear()
+            machine.silent = False
+
+    machine.on_probe[HEAD] = late
+    assert machine.runtime(tmp_path).up(SPEC).healthy
+    assert machine.services("spawn") == []

@@ -131,7 +131,9 @@ def test_a_job_that_is_never_placed_is_told(
 ) -> None:
     monkeypatch.setattr(Training, "begin", lambda self: None)
 
-    with pytest.raises(WaitTimeoutError, match="demo-0 has no worker after 120 s; it is RUNNING"):
+    with pytest.raises(
+        WaitTimeoutError, match="demo-0 has no worker after 300 s; it is RUNNING; nothing has moved"
+    ):
         run(world, DemoRequest())
 
 

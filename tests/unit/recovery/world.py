@@ -43,6 +43,8 @@ class FakeJobs(Jobs):
     def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=sleep)
         self.jobs: dict[str, Job] = {}
+        self.output: dict[str, str] = {}
+        """Job -> what its entrypoint wrote."""
 
     def put(self, status: str, submission_id: str = JOB, *, at: float = 0.0, node_id: str = "") -> None:
         ended = at if status in ("SUCCEEDED", "FAILED", "STOPPED") else None
@@ -52,6 +54,9 @@ class FakeJobs(Jobs):
 
     def list(self) -> tuple[Job, ...]:
         return tuple(self.jobs.values())
+
+    def logs(self, submission_id: str) -> str:
+        return self.output.get(submission_id, "")
 
     def get(self, submission_id: str) -> Job:
         if submission_id not in self.jobs:

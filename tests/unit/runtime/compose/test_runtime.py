@@ -17,6 +17,7 @@ from lab.errors import (
     SetupError,
     WaitTimeoutError,
 )
+from lab.runtime import ports
 from lab.runtime.compose import boot, state
 from lab.runtime.compose.boot import START_SECONDS
 from lab.runtime.compose.engine import Container
@@ -246,6 +247,78 @@ def test_a_repair_that_fails_removes_only_the_containers_that_did_not_get_health
     assert ("raylab-lab", WORKER) not in docker.containers
 
 
+@pytest.mark.parametrize(
+    ("broken", "how"),
+    [
+        (broken, how)
+        for broken in sorted(ALL)
+        for how in ("dies", "never serves", "is refused", "Ctrl-C")
+        if (broken, how) != (METRICS, "never serves")  # its engine says how it is, and here always well
+    ],
+)
+def test_wherever_a_repair_fails_what_ran_goes_on_and_so_does_its_store(
+    up: ComposeRuntime, docker: FakeDocker, broken: str, how: str
+) -> None:
+    for service in {STORE, broken}:
+        up.kill(service)
+    ran = {name: docker.find(name) for name in ALL - {STORE, broken}}
+    if how == "dies":
+        docker.dies[broken] = Container("", "", "exited", exit_code=3)
+    elif how == "never serves":
+        docker.never.add(broken)
+    else:
+        refusal = EngineError("docker failed: no") if how == "is refused" else KeyboardInterrupt()
+        docker.refuses[broken] = refusal
+    docker.journal.clear()
+    with pytest.raises((LabError, KeyboardInterrupt)):
+        up.up(spec())
+    touched = {call[1] for call in docker.done("kill", "stop", "remove")} - {SETUP}
+    assert STORE not in touched, "jobs use it"
+    if broken != HEAD:  # without it nobody knows of a worker that its node lives: it is started afresh
+        assert {name: docker.find(name) for name in ran} == ran
+        assert not touched - {broken}
+    assert all(docker.find(name).alive for name in ran)
+    if broken != STORE:
+        assert docker.find(STORE).alive
+
+
+@pytest.mark.parametrize("first", [PROMETHEUS, JUPYTER])
+def test_a_store_that_is_not_healthy_yet_when_a_repair_fails_stays_with_the_nodes_that_run(
+    up: ComposeRuntime, docker: FakeDocker, first: str
+) -> None:
+    for service in (STORE, first):
+        del docker.containers["raylab-lab", service]
+    docker.never.add(STORE)
+    with pytest.raises(WaitTimeoutError, match="minio is running"):
+        up.up(spec())
+    assert docker.find(STORE).alive
+
+
+@pytest.mark.parametrize("service", [STORE, HEAD, JUPYTER])
+def test_a_service_that_is_slow_to_answer_is_not_restarted(
+    up: ComposeRuntime, docker: FakeDocker, service: str
+) -> None:
+    docker.never.add(service)
+    docker.clock.after(20.0, docker.never.clear)
+    said: list[Progress] = []
+    assert up.up(spec(), said.append).healthy
+    assert docker.journal == []
+    assert said[0].service == service
+    assert said[0].detail.startswith("runs, and gets 30 s to answer: ")
+
+
+def test_what_a_node_wrote_is_in_the_error_although_its_clock_says_that_it_was_before_its_start(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    up.kill(WORKER)
+    docker.wrote[WORKER] = [(docker.clock() - 3600.0, "Traceback: no raylet")]
+    docker.dies[WORKER] = Container("", "", "exited", exit_code=1)
+    with pytest.raises(ServiceError, match=r"Its last lines:\n  Traceback: no raylet") as caught:
+        up.start(WORKER)
+    kept = Path(caught.value.hint.removeprefix("the whole log of ray-worker-0: "))
+    assert "no raylet" in kept.read_text()
+
+
 # Before anything starts
 
 
@@ -446,3 +519,26 @@ def test_the_first_error_is_kept_where_taking_back_fails(runtime: ComposeRuntime
     docker.fails["kill", STORE] = docker.fails["remove", STORE] = EngineError("docker failed: another")
     with pytest.raises(ServiceError, match="jupyter failed"):
         runtime.up(spec())
+
+
+def test_ports_stay_the_same_over_down_and_up_unless_one_is_taken(
+    up: ComposeRuntime, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = state.load(folder)
+    assert first is not None
+    up.down()
+    up.up(spec())
+    again = state.load(folder)
+    assert again is not None
+    assert again.ports == first.ports
+    up.down()
+    monkeypatch.setattr(ports, "is_free", lambda port: port != first.ports["s3"])
+    monkeypatch.setattr(ports, "holder", lambda port: f"holder of {port}")
+    notes = up.up(spec()).notes
+    other = state.load(folder)
+    assert other is not None
+    assert {**other.ports, "s3": 0} == {**first.ports, "s3": 0}
+    old, new = first.ports["s3"], other.ports["s3"]
+    assert f"port of s3: {new}, not {old} as before, which is taken by holder of {old}" in notes
+    up.down(volumes=True)
+    assert not folder.exists()
