@@ -60,6 +60,16 @@ def test_ray_job_submit_without_the_token_is_refused(bench: Bench, without: tupl
     assert {job.submission_id for job in bench.lab.jobs.list()} == known
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("status", "CPU"), ("list nodes", "ALIVE"), ("timeline", "Trace file written to")],
+)
+def test_rays_own_commands_find_the_cluster(bench: Bench, command: str, says: str) -> None:
+    ended = shell(bench, RAY, *command.split())
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert says in ended.stdout + ended.stderr
+
+
 def test_a_driver_from_another_process_joins_the_cluster(bench: Bench) -> None:
     ended = shell(bench, sys.executable, "-c", DRIVER)
     assert ended.returncode == 0, ended.stdout + ended.stderr
