@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lab.cluster import Node, infeasible
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
@@ -12,6 +13,9 @@ from lab.lab import Lab, Placement, place
 from lab.recovery.request import FaultRequest, Moment, OnMoment
 from lab.recovery.watch import POLL_SECONDS, Watch, progress_name
 from lab.topology import HEAD, STORE, is_worker
+
+if TYPE_CHECKING:
+    from lab.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,10 @@ def wait_for_the_moment(
     while True:
         watch.poll()
         if watch.job is not None and watch.job.final:
-            raise RefusedError(
+            raise ended(
                 f"job {watch.submission_id} ended ({watch.job.status}) before {wanted}",
                 "inject earlier, or train longer: submit digits -p epochs=60",
+                watch.why_failed(),
             )
         if watch.job is not None and watch.job.status == "PENDING" and watch.nodes:
             why = infeasible(watch.job.demand, watch.nodes)
@@ -99,6 +104,13 @@ def wait_for_the_moment(
                 f"labctl job logs {watch.submission_id}; a longer wait: --timeout 10m",
             )
         sleep(POLL_SECONDS)
+
+
+def ended(what: str, hint: str, why: Explanation | None) -> RefusedError:
+    """A job cannot be broken any more; of one that failed the reason is said, where it is known."""
+    if why is None:
+        return RefusedError(what, hint)
+    return RefusedError(f"{what}: {why.cause.title} ({why.line})", f"{why.cause.todo}; {why.cause.docs}")
 
 
 def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:

@@ -43,11 +43,25 @@ class FakeJobs(Jobs):
     def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=sleep)
         self.jobs: dict[str, Job] = {}
+        self.text = ""
+        """What every job printed."""
 
-    def put(self, status: str, submission_id: str = JOB, *, at: float = 0.0, node_id: str = "") -> None:
+    def logs(self, submission_id: str) -> str:
+        self.get(submission_id)
+        return self.text
+
+    def put(
+        self,
+        status: str,
+        submission_id: str = JOB,
+        *,
+        at: float = 0.0,
+        node_id: str = "",
+        message: str = "",
+    ) -> None:
         ended = at if status in ("SUCCEEDED", "FAILED", "STOPPED") else None
         self.jobs[submission_id] = Job(
-            submission_id, status, "python train.py", "", 0.0, ended, node_id, None, {}
+            submission_id, status, "python train.py", message, 0.0, ended, node_id, None, {}
         )
 
     def list(self) -> tuple[Job, ...]:
