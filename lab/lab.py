@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster import RayApi, infeasible
-from lab.errors import EngineError, NotFoundError, RefusedError, StoreError, UnsupportedError, UsageError
+from lab.errors import (
+    EngineError,
+    LabError,
+    NotFoundError,
+    RefusedError,
+    StoreError,
+    UnsupportedError,
+    UsageError,
+)
 from lab.jobs import Job, Jobs
 from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from lab.allocation import Holding, TopView, Waiting
     from lab.checkpoints import CheckpointInfo, JobLedger
     from lab.details import LabDetails
+    from lab.explain import Explanation
     from lab.ledger import History
     from lab.objectstore import ObjectStore
 
@@ -326,6 +335,19 @@ class Lab:
         """
         self.jobs.get(submission_id)
         return self.waiting_jobs().get(submission_id)
+
+    def why_failed(self, job: Job) -> Explanation | None:
+        """The cause of a failed job, where its last error is one that is known; None for any other job."""
+        from lab.explain import explain
+
+        if job.status != "FAILED":
+            return None
+        log = ""
+        with contextlib.suppress(
+            LabError
+        ):  # its node may be gone with the log; the message has the end of it
+            log = self.jobs.logs(job.submission_id)
+        return explain(job.message, log)
 
     def holdings(self) -> tuple[Holding, ...]:
         """Which part of which job holds what of which service now. Raises LabDownError, ClusterError."""

@@ -19,7 +19,7 @@ from lab.lab import Lab
 from lab.recovery.control import run_control
 from lab.recovery.injection import Injection
 from lab.recovery.request import FaultRequest, Moment, OnMoment
-from lab.recovery.trigger import Aim, check_target
+from lab.recovery.trigger import Aim, check_target, ended
 from lab.recovery.watch import Watch
 from lab.topology import State, is_worker
 
@@ -87,7 +87,8 @@ class Chaos:
         why = self._waiting.steady(0.0)
         job = self._watch.job
         if self._watch.over and job is not None:
-            raise RefusedError(f"job {job.submission_id} has ended ({job.status}) before any fault", SUBMIT)
+            what = f"job {job.submission_id} has ended ({job.status}) before any fault"
+            raise ended(what, SUBMIT, self._watch.why_failed())
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
@@ -257,7 +258,8 @@ def run_chaos(
         raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
     found = lab.jobs.get(job) if job else lab.running_job()
     if found.final:
-        raise RefusedError(f"job {found.submission_id} has ended ({found.status})", f"another one: {SUBMIT}")
+        what = f"job {found.submission_id} has ended ({found.status})"
+        raise ended(what, f"another one: {SUBMIT}", lab.why_failed(found))
     return Chaos(lab, plan, found.submission_id, on_moment, clock, sleep).run(control)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lab.checks.pinning import WorkerView
     from lab.cluster import Node
     from lab.datasets import Dataset
+    from lab.explain import Explanation
     from lab.faults import FaultKind
     from lab.gpus import Gpu
     from lab.jobs import Job
@@ -99,6 +100,20 @@ def job(item: Job) -> Document:
         "exit_code": item.exit_code,
         "num_cpus": item.num_cpus,
         "num_gpus": item.num_gpus,
+    }
+
+
+def explanation(item: Explanation | None) -> Document | None:
+    """Why a job failed, or null; `line` is what it was told by."""
+    if item is None:
+        return None
+    cause = item.cause
+    return {
+        "cause": cause.name,
+        "title": cause.title,
+        "todo": cause.todo,
+        "docs": cause.docs,
+        "line": item.line,
     }
 
 

@@ -15,6 +15,8 @@ from lab.errors import LabError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from lab.explain import Explanation
+
 PLAIN_WIDTH = 400
 """Columns of a line that goes to a file or a pipe: nothing is wrapped, so that grep and awk can read it."""
 
@@ -118,6 +120,12 @@ class Output:
         click.echo(self._label("error:", "red") + f" {shown['message']}", err=True)
         if error.hint:
             click.echo(f"  -> {shown['hint']}", err=True)
+
+    def explain(self, found: Explanation | None) -> None:
+        """Why a job failed, where that is known, and what to do about it. Shown also with --quiet."""
+        if found is not None:
+            click.echo(self._label("cause:", "red") + f" {found.cause.title} ({found.line})", err=True)
+            click.echo(f"  -> {found.cause.todo}; {found.cause.docs}", err=True)
 
     @staticmethod
     def _label(text: str, colour: str) -> str:

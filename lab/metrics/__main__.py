@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import configparser
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,10 @@ from lab.metrics.follower import Follower, log
 from lab.metrics.sources import ClusterSource, StoreSource
 from lab.metrics.views import ClusterView, StoreView
 from lab.objectstore import ObjectStore
-from lab.topology import REGION, Credentials
+from lab.topology import METRICS, REGION, Credentials
+
+NAMES = ("127.0.0.1", "localhost", "[::1]", METRICS)
+"""What the server may be called: a page that had a name of its own point here would read its answers."""
 
 
 def required(environ: Mapping[str, str], name: str) -> str:
@@ -77,7 +81,7 @@ def followers(environ: Mapping[str, str]) -> tuple[Follower[ClusterView], Follow
 
 
 def make_server(host: str, port: int, collector: Any) -> Any:
-    """A WSGI server that listens already and serves `/metrics`. Raises PortTakenError."""
+    """A WSGI server that listens already and serves `/metrics`, under NAMES only. Raises PortTakenError."""
     from wsgiref.simple_server import WSGIRequestHandler, make_server
 
     from prometheus_client import CollectorRegistry
@@ -89,8 +93,16 @@ def make_server(host: str, port: int, collector: Any) -> Any:
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
+    metrics = make_wsgi_app(registry)
+
+    def named(environ: Mapping[str, Any], start_response: Any) -> Any:
+        if re.sub(r":\d*$", "", environ.get("HTTP_HOST", "")).lower() in NAMES:
+            return metrics(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"served as {', '.join(NAMES)} only\n".encode()]
+
     try:
-        return make_server(host, port, make_wsgi_app(registry), ThreadingWSGIServer, handler_class=Quiet)
+        return make_server(host, port, named, ThreadingWSGIServer, handler_class=Quiet)
     except OSError as error:
         raise PortTakenError(
             f"cannot listen on {host}:{port}: {error.strerror}", "choose another --listen"

@@ -12,11 +12,12 @@ import sys
 
 def prepare() -> None:
     """Everything that the lab changes in a process."""
-    from raylab_probe import accelerator, aliases, data, environments, resume
+    from raylab_probe import accelerator, aliases, data, environments, outside, resume
 
     aliases.install()
     accelerator.install()
     environments.install()
+    outside.install()
     resume.install()
     data.settle(os.environ)
 

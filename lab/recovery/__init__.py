@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from lab.errors import LabError, RefusedError, UsageError
+from lab.errors import LabError, UsageError
 from lab.faults import Scene, Scope, find_fault
 from lab.lab import Lab
 from lab.recovery.control import refuse_fixed_names, run_control
@@ -19,7 +19,7 @@ from lab.recovery.proof import RECEIPTS_PREFIX, keep, keep_samples, prove
 from lab.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.recovery.resubmit import died, resubmit
 from lab.recovery.samples import Sampler
-from lab.recovery.trigger import check_target, wait_for_the_moment
+from lab.recovery.trigger import check_target, ended, wait_for_the_moment
 from lab.recovery.watch import Watch
 
 
@@ -54,7 +54,8 @@ def inject(
     fault.refuse(Scene(lab.runtime, target, parameters=parameters))
     job = lab.jobs.get(request.job) if request.job else lab.running_job()
     if job.final:
-        raise RefusedError(f"job {job.submission_id} has ended ({job.status})", "submit another one")
+        what = f"job {job.submission_id} has ended ({job.status})"
+        raise ended(what, "submit another one", lab.why_failed(job))
     if control:
         refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lab.cluster import Node, infeasible
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
@@ -13,6 +14,9 @@ from lab.recovery.patience import Patience
 from lab.recovery.request import FaultRequest, Moment, OnMoment
 from lab.recovery.watch import POLL_SECONDS, Watch, progress_name
 from lab.topology import HEAD, STORE, is_worker
+
+if TYPE_CHECKING:
+    from lab.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,10 @@ def wait_for_the_moment(
         if clock() - begin < after:
             patience.rest()
         if watch.job is not None and watch.job.final:
-            raise RefusedError(
+            raise ended(
                 f"job {watch.submission_id} ended ({watch.job.status}) before {wanted}",
                 "inject earlier, or train longer: submit digits -p epochs=60",
+                watch.why_failed(),
             )
         if watch.job is not None and watch.job.status == "PENDING" and watch.nodes:
             why = infeasible(watch.job.demand, watch.nodes)
@@ -108,6 +113,13 @@ def wait_for_the_moment(
                 + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
             )
         sleep(POLL_SECONDS)
+
+
+def ended(what: str, hint: str, why: Explanation | None) -> RefusedError:
+    """A job cannot be broken any more; of one that failed the reason is said, where it is known."""
+    if why is None:
+        return RefusedError(what, hint)
+    return RefusedError(f"{what}: {why.cause.title} ({why.line})", f"{why.cause.todo}; {why.cause.docs}")
 
 
 def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from lab.cluster import Node
 from lab.errors import ClusterError, NotFoundError, StoreError
@@ -11,6 +12,9 @@ from lab.jobs import Job
 from lab.lab import Lab
 from lab.ledger import Event, History, Run, RunAttempt
 from lab.topology import HEAD
+
+if TYPE_CHECKING:
+    from lab.explain import Explanation
 
 POLL_SECONDS = 0.25
 """Pause between two looks at the ledger."""
@@ -131,6 +135,10 @@ class Watch:
     def log(self) -> str:
         """All that the job's entrypoint has written so far. Raises NotFoundError, ClusterError."""
         return self._lab.jobs.logs(self.submission_id)
+
+    def why_failed(self) -> Explanation | None:
+        """Why the job failed; None where it did not, or for a reason that is not known."""
+        return self._lab.why_failed(self.job) if self.job is not None else None
 
     def node_of(self, service: str) -> Node | None:
         """The living node of a service."""

@@ -193,6 +193,16 @@ class JupyterTests:
         assert shell.lab.jobs.get(job).status == "SUCCEEDED"
         assert shell.lab.jobs.logs(job).splitlines()[-1].strip() == str(PICTURES)
 
+    @pytest.mark.parametrize(
+        ("command", "says"),
+        [("ray status", "CPU"), ("ray list nodes", "ALIVE"), ("ray timeline", "Trace file written to")],
+    )
+    def test_rays_own_commands_work_in_a_terminal_as_they_are(
+        self, jupyter: Jupyter, command: str, says: str
+    ) -> None:
+        said = jupyter.terminal(f"cd /tmp; {command}; echo 'exit code: '$?", "exit code: 0")
+        assert says in said, said
+
     def test_a_page_of_another_host_name_is_refused_even_with_the_token(self, jupyter: Jupyter) -> None:
         headers = {"Authorization": f"token {jupyter.token}"}
         assert jupyter.ask("api/contents", headers=headers)["type"] == "directory"

@@ -74,6 +74,28 @@ class MetricsTests:
         assert set(prometheus.targets()) == {"ray", "minio", "raylab", "prometheus"}
         assert len(prometheus.targets()["ray"]) >= 3
 
+    def test_prometheus_shows_a_page_of_another_origin_nothing_and_nobody_the_labs_folder(
+        self, shell: Shell
+    ) -> None:
+        import urllib3
+
+        url = shell.lab.endpoints().prometheus
+        with urllib3.PoolManager(retries=False, timeout=10.0) as pool:
+            asked = {
+                page: pool.request(
+                    "GET", f"{url}/api/v1/status/{page}", headers={"Origin": "http://foreign.example"}
+                )
+                for page in ("flags", "config", "runtimeinfo")
+            }
+            ended = pool.request("POST", f"{url}/-/quit").status
+            kept = pool.request("POST", f"{url}/api/v1/admin/tsdb/snapshot").data.decode()
+        for page, answer in asked.items():
+            assert answer.status == 200, page
+            assert "Access-Control-Allow-Origin" not in answer.headers, page
+            assert str(shell.folder) not in answer.data.decode(), page
+        assert ended == 403, "whoever reaches its port can end it"
+        assert "admin APIs disabled" in kept, "whoever reaches its port can fill its disk"
+
     def test_a_store_that_hangs_is_told_and_costs_no_other_figure(self, shell: Shell) -> None:
         prometheus = Prometheus(shell.lab.endpoints().prometheus)
 

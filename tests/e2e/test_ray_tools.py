@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,10 +25,12 @@ print("task ran on", ray.get(where.remote()), "GPUs", ray.cluster_resources()["G
 """
 
 
-def shell(bench: Bench, *argv: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run a command in a shell that has the lab's environment, and nothing else of Ray's."""
+def shell(
+    bench: Bench, *argv: str, without: tuple[str, ...] = (), **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell that has the lab's environment and `more`, and nothing else of Ray's."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY", "AWS_", "PYTHONPATH"))}
-    environment = {**kept, **bench.lab.runtime.client_environment()}
+    environment = {**kept, **bench.lab.runtime.client_environment(), **more}
     for name in without:
         del environment[name]
     return subprocess.run(
@@ -58,6 +61,28 @@ def test_ray_job_submit_without_the_token_is_refused(bench: Bench, without: tupl
     assert ended.returncode != 0
     assert "auth" in (ended.stdout + ended.stderr).lower()
     assert {job.submission_id for job in bench.lab.jobs.list()} == known
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("status", "CPU"), ("list nodes", "ALIVE"), ("timeline", "Trace file written to")],
+)
+def test_rays_own_commands_find_the_cluster(bench: Bench, command: str, says: str) -> None:
+    ended = shell(bench, RAY, *command.split())
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert says in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(("command", "says"), [("status", "CPU"), ("timeline", "Trace file written to")])
+def test_they_find_it_where_only_rays_client_joins_too(bench: Bench, command: str, says: str) -> None:
+    """As in JupyterLab of a lab of containers, which has no node beside it."""
+    head = bench.lab.runtime.client_environment()["RAY_ADDRESS"]
+    ended = shell(bench, RAY, command, RAY_ADDRESS="ray://127.0.0.1:1", RAYLAB_GCS_ADDRESS=head)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert says in ended.stdout
+    if command == "timeline":
+        (written,) = bench.home.glob("ray-timeline-*.json")
+        assert isinstance(json.loads(written.read_text()), list)
 
 
 def test_a_driver_from_another_process_joins_the_cluster(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from lab.placement import going_on
 from lab.runtime.fake import FakeRuntime
 from lab.submission import Submission
 from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
+from tests.unit.data.failures import FAILED, LOGS
 
 W0, W1 = worker(0), worker(1)
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +66,26 @@ def lab_with(*jobs: Job, error: ClusterError | None = None) -> tuple[Lab, FakeJo
     lab, fake = Lab(FakeRuntime("raylab")), FakeJobs(*jobs)
     lab.__dict__.update(api=FakeApi(error), jobs=fake)
     return lab, fake
+
+
+# Failed jobs
+
+
+class LoglessJobs(FakeJobs):
+    """The node that had the logs is gone."""
+
+    def logs(self, submission_id: str) -> str:
+        raise ClusterError(f"no log of {submission_id}")
+
+
+def test_a_failure_is_told_from_the_message_when_there_is_no_log_any_more() -> None:
+    lab = Lab(FakeRuntime("raylab"))
+    lab.__dict__.update(jobs=LoglessJobs())
+    failed = replace(job(status="FAILED"), message=FAILED + LOGS["module"][0])
+    found = lab.why_failed(failed)
+    assert found is not None
+    assert found.cause.name == "module"
+    assert lab.why_failed(replace(failed, status="STOPPED")) is None
 
 
 # Submit

@@ -10,6 +10,7 @@ import click
 from lab.cli import documents, render, text, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.errors import LabError, NotFoundError, StoreError
+from lab.explain import of_waiting
 
 if TYPE_CHECKING:
     from lab.allocation import Waiting
@@ -72,6 +73,7 @@ def job_show(app: App, job_id: str) -> None:
     placement = None
     waiting, problem = _waiting(lab, [found])
     waits = waiting.get(job_id)
+    why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(found)
     if not found.final:
         try:
             placement = lab.placement(job_id)
@@ -80,7 +82,15 @@ def job_show(app: App, job_id: str) -> None:
     if app.out.json_wanted:
         where = documents.placement(placement) if placement else None
         reason = documents.waiting(waits)
-        app.out.document({**documents.job(found), "waiting": reason, "placement": where, "problem": problem})
+        app.out.document(
+            {
+                **documents.job(found),
+                "waiting": reason,
+                "placement": where,
+                "problem": problem,
+                "explanation": documents.explanation(why),
+            }
+        )
         return
     rows: Iterable[tuple[str, Any]] = (
         ("job", found.submission_id),
@@ -104,6 +114,8 @@ def job_show(app: App, job_id: str) -> None:
         ),
         ("waits", f"{waits.kind}: {waits.text}" if waits else ""),
         ("problem", problem),
+        ("cause", f"{why.cause.title} ({why.line})" if why else ""),
+        ("what to do", f"{why.cause.todo}; {why.cause.docs}" if why else ""),
     )
     render.pairs(app.out, rows)
 

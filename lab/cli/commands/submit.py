@@ -177,13 +177,16 @@ def _failed(app: App, lab: Lab, job: Job, waits: str) -> None:
         f"job {job.submission_id} {how}{code}{f': {cause}' if cause else ''}",
         f"its whole log: labctl job logs {job.submission_id}",
     )
+    found = lab.why_failed(job)
     extra = {
         "submission_id": job.submission_id,
         "waits": waits,
         "job": documents.job(job),
         "last_lines": last,
+        "explanation": documents.explanation(found),
     }
     app.out.complain(error, extra)
+    app.out.explain(found)
     raise click.exceptions.Exit(error.exit_code)
 
 

@@ -182,7 +182,10 @@ class Plan:
         if service == STORE:
             return self._store(environment)
         if service == PROMETHEUS:
-            return Command(self._prometheus_argv(), environment, self.layout.folder)
+            # Its status pages name its folder as PWD does; where there is no /proc it finds out by itself.
+            return Command(
+                self._prometheus_argv(), {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder
+            )
         if service == REDIS:
             return Command(self._redis_argv(), environment, self.layout.folder)
         environment.update(client_environment(self))
@@ -240,11 +243,13 @@ class Plan:
         return Command(argv, environment, ROOT)
 
     def _prometheus_argv(self) -> tuple[str, ...]:
+        """Paths are relative to the lab's folder: its pages show them to whoever reaches its port."""
         return (
             self.prometheus,
-            f"--config.file={self.layout.folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={self.layout.folder / 'prometheus'}",
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=prometheus",
             f"--web.listen-address={LOOPBACK}:{self.ports['prometheus']}",
+            "--web.cors.origin=none",  # no origin is called so: no page of another may read the answers
         )
 
     def _redis_argv(self) -> tuple[str, ...]:
@@ -371,7 +376,7 @@ def prometheus_config(plan: Plan) -> str:
     """prometheus.yml: that of the containers, with this lab's addresses and secret files."""
     text = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
     here = {
-        "/run/secrets/": f"{plan.layout.secrets}/",
+        "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
         "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
         "metrics:9101": f"{LOOPBACK}:{plan.ports.get(METRICS, USUAL[METRICS])}",

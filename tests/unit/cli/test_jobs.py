@@ -209,7 +209,8 @@ def test_a_job_that_never_started_says_why(labctl: Labctl) -> None:
 def test_a_failed_job_as_json(labctl: Labctl) -> None:
     labctl.core.jobs.ends = job("job-1", "STOPPED")
     document = labctl.json("submit", "digits", code=9)
-    assert list(document) == ["error", "submission_id", "waits", "job", "last_lines"]
+    assert list(document) == ["error", "submission_id", "waits", "job", "last_lines", "explanation"]
+    assert document["explanation"] is None
     assert document["error"]["message"] == "job job-1 was stopped"
     assert document["last_lines"] == ["epoch 1/3", "epoch 2/3"]
 
@@ -280,7 +281,7 @@ def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
     labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
     assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("job", "show", "job-1")
     document = labctl.json("job", "show", "job-1")
-    assert set(document) == JOB_KEYS | {"waiting", "placement", "problem"}
+    assert set(document) == JOB_KEYS | {"waiting", "placement", "problem", "explanation"}
     assert document["placement"] == {
         "driver": "ray-head",
         "workers": [{"rank": 0, "service": "ray-worker-1"}],

@@ -218,8 +218,8 @@ def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_se
     text = prometheus_config(plan(prometheus="/bin/prometheus"))
 
     for container, here in {
-        '"/run/secrets/ray.token"': '"/labs/raylab/secrets/ray.token"',
-        '"/run/secrets/s3-metrics.token"': '"/labs/raylab/secrets/s3-metrics.token"',
+        '"/run/secrets/ray.token"': '"secrets/ray.token"',
+        '"/run/secrets/s3-metrics.token"': '"secrets/s3-metrics.token"',
         '"http://ray-head:8265/api/prometheus/sd"': '"http://127.0.0.1:1/api/prometheus/sd"',
         '["minio:9000"]': '["127.0.0.1:4"]',
         '["metrics:9101"]': '["127.0.0.1:7"]',
@@ -228,6 +228,18 @@ def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_se
         assert there.count(container) == text.count(here) > 0
         assert container not in text
     assert "the-" not in text, "no secret stands in it"
+
+
+def test_prometheus_shows_no_path_of_this_machine_and_answers_no_page_of_another_origin() -> None:
+    made = plan(prometheus="/bin/prometheus")
+    command = made.command(PROMETHEUS)
+
+    assert command.cwd == made.layout.folder, "its paths are relative to it"
+    assert not any(str(made.layout.folder) in word for word in command.argv)
+    assert str(made.layout.folder) not in prometheus_config(made)
+    assert command.environment["PWD"] == "/proc/self/cwd"
+    assert "--web.cors.origin=none" in command.argv
+    assert not [word for word in command.argv if "enable" in word]
 
 
 def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() -> None:

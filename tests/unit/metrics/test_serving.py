@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,17 +97,39 @@ class Collector:
         yield GaugeMetricFamily("raylab_test", "A test.", value=7)
 
 
-def test_the_metrics_are_served_and_a_port_in_use_is_named() -> None:
+@pytest.fixture
+def port() -> Iterator[int]:
+    """That of a server that serves one gauge."""
     server = make_server("127.0.0.1", 0, Collector())
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        with pytest.raises(PortTakenError, match=f"127.0.0.1:{server.server_port}"):
-            make_server("127.0.0.1", server.server_port, Collector())
+        yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
         thread.join(10)
-    assert "raylab_test 7.0" in text.splitlines()
+
+
+def ask(port: int, host: str = "") -> str:
+    headers = {"Host": host} if host else {}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_the_metrics_are_served_and_a_port_in_use_is_named(port: int) -> None:
+    assert "raylab_test 7.0" in ask(port).splitlines()
+    with pytest.raises(PortTakenError, match=f"127.0.0.1:{port}"):
+        make_server("127.0.0.1", port, Collector())
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "LOCALHOST", "[::1]:9101", "[::1]", "metrics:9101"])
+def test_the_lab_may_call_the_server_by_any_of_its_names(port: int, host: str) -> None:
+    assert "raylab_test 7.0" in ask(port, host).splitlines()
+
+
+@pytest.mark.parametrize("host", ["rebound.example", "rebound.example:9101", "127.0.0.1.rebound.example"])
+def test_a_page_of_another_host_name_is_refused(port: int, host: str) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        ask(port, host)

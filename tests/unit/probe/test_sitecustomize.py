@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raylab_probe import accelerator, aliases, data, environments, imports
+from raylab_probe import accelerator, aliases, data, environments, imports, outside
 
 FILE = Path(aliases.__file__).parents[1] / "sitecustomize.py"
 
@@ -47,12 +47,13 @@ def both_names() -> bool:
         ({"RAYLAB_GPU": "nvidia"}, set()),
         ({"RAYLAB_GPU": "simulated"}, {"lightning", "lightning_fabric", "pytorch_lightning"}),
         ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"ray"}),
+        ({"RAYLAB_GCS_ADDRESS": "ray-head:6379"}, {"ray"}),
     ],
 )
 def test_a_process_knows_both_names_of_lightning_and_changes_only_what_its_lab_needs(
     begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], changes: set[str]
 ) -> None:
-    for name in ("RAYLAB_GPU", "RAYLAB_SERVICE_NAME"):
+    for name in ("RAYLAB_GPU", "RAYLAB_SERVICE_NAME", "RAYLAB_GCS_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -91,7 +92,7 @@ def test_what_fails_is_said_and_stops_no_process(
 
 def test_it_imports_nothing_that_costs_time() -> None:
     heavy = {"typing", "functools", "inspect", "importlib.abc", "importlib.util", "ray", "torch", "asyncio"}
-    for module in (accelerator, aliases, data, environments, imports):
+    for module in (accelerator, aliases, data, environments, imports, outside):
         assert module.__file__ is not None
         at_import = [
             line.split()[1]

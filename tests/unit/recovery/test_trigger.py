@@ -18,6 +18,7 @@ from lab.errors import (
 from lab.faults import find_fault
 from lab.recovery import check_target
 from lab.topology import HEAD, JUPYTER, STORE, worker
+from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
 
@@ -190,6 +191,27 @@ def test_no_fault_falls_between_two_attempts(world: World) -> None:
 
     assert training.attempt == 3
     assert fault_at(world) == pytest.approx(10.0, abs=0.6)
+
+
+def test_a_job_that_failed_too_early_is_told_with_the_cause(world: World) -> None:
+    Training(world, start_after=60)
+    world.clock.after(5.0, lambda: world.jobs.put("FAILED", at=world.clock(), message=FAILED))
+    world.jobs.output[JOB] = LOGS["module"][0]
+
+    with pytest.raises(
+        RefusedError, match=r"j1 ended \(FAILED\) before .*: a Python module is missing"
+    ) as caught:
+        world.inject()
+    assert "(ModuleNotFoundError: No module named 'torchmetrics')" in caught.value.message
+    assert "docs/troubleshooting.md#a-python-module-is-missing-where-the-job-ran" in caught.value.hint
+    assert not world.calls()
+
+
+def test_a_job_that_had_failed_is_refused_with_the_cause(world: World) -> None:
+    world.jobs.put("FAILED", message=f"{FAILED}{LOGS['tuner-trainer'][0]}")
+
+    with pytest.raises(RefusedError, match=r"j1 has ended \(FAILED\): tune.Tuner was given a trainer"):
+        world.inject(job="j1")
 
 
 def test_a_job_that_ends_too_early_is_told(world: World) -> None:

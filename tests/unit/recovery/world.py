@@ -46,16 +46,25 @@ class FakeJobs(Jobs):
         self.output: dict[str, str] = {}
         """Job -> what its entrypoint wrote."""
 
-    def put(self, status: str, submission_id: str = JOB, *, at: float = 0.0, node_id: str = "") -> None:
+    def put(
+        self,
+        status: str,
+        submission_id: str = JOB,
+        *,
+        at: float = 0.0,
+        node_id: str = "",
+        message: str = "",
+    ) -> None:
         ended = at if status in ("SUCCEEDED", "FAILED", "STOPPED") else None
         self.jobs[submission_id] = Job(
-            submission_id, status, "python train.py", "", 0.0, ended, node_id, None, {}
+            submission_id, status, "python train.py", message, 0.0, ended, node_id, None, {}
         )
 
     def list(self) -> tuple[Job, ...]:
         return tuple(self.jobs.values())
 
     def logs(self, submission_id: str) -> str:
+        self.get(submission_id)
         return self.output.get(submission_id, "")
 
     def get(self, submission_id: str) -> Job:

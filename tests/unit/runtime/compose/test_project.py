@@ -109,6 +109,27 @@ def test_jupyter_is_told_how_many_workers_there_are(tmp_path: Path) -> None:
     assert f"RAYLAB_WORKERS: ${{LAB_WORKERS:-{LabSpec.workers}}}" in text
 
 
+def test_prometheus_lets_no_page_of_another_origin_read_it_and_nobody_end_it() -> None:
+    command = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]["prometheus"]["command"]
+    assert "--web.cors.origin=none" in command
+    assert not [word for word in command if "enable" in word]
+    assert "command" not in yaml.safe_load((COMPOSE / "offline.yaml").read_text())["services"]["prometheus"]
+
+
+def test_rays_own_commands_find_the_cluster_in_every_container_where_a_person_has_a_shell() -> None:
+    services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
+    head = "ray-head:6379"
+    assert f"--port={head.partition(':')[2]}" in services[HEAD]["command"]
+    for name in (HEAD, worker(0), worker(1), "jupyter"):
+        environment = services[name]["environment"]
+        assert environment["RAY_AUTH_MODE"] == "token", name
+        assert environment["RAY_AUTH_TOKEN_PATH"] == "/run/secrets/ray.token", name
+        assert "ray.token" in services[name]["secrets"], name
+        assert environment["RAY_API_SERVER_ADDRESS"] == f"http://{HEAD}:8265", name
+        address = environment["RAYLAB_GCS_ADDRESS" if name == "jupyter" else "RAY_ADDRESS"]
+        assert address == head, f"`ray status` of {name}"
+
+
 def test_a_state_survives_its_file(tmp_path: Path) -> None:
     written = lab_state(tmp_path, notes=("a note",), images={"LAB_IMAGE": "x:1"})
     assert state.load(tmp_path) == written
