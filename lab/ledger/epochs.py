@@ -1,4 +1,4 @@
-"""How far a run has come in the epochs that its script plans, in the script's own count: from 0, or from 1."""
+"""How far a run has come in the epochs that its script plans, in the count of the script: from 0 or 1."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lab.recovery import Outcome
 
 GOOD = ("recovered", "as-expected")
+NOT_WHOLE = "lab not whole"
 WEIGHTS = {"equal": "identical, bit for bit"}
 DEFAULT_TIMEOUT = 120.0
 MAX_EPOCH = 10_000_000
@@ -201,8 +202,13 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
     verdict = document["verdict"]
     if verdict in GOOD:
         return
+    from lab.receipt import headline
+
+    said = headline(document)
     error = VerdictError(
-        f"recovery was not proven: {verdict}",
+        f"the lab is not whole after the fault: {said}"
+        if said.endswith(NOT_WHOLE)
+        else f"recovery was not proven: {verdict}",
         str(document.get("reason") or "the receipt says which check failed"),
     )
     app.out.complain(error, document=False)

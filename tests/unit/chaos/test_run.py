@@ -630,6 +630,8 @@ def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pyte
 
 def control(weights: str) -> Any:
     class Compared:
+        history = History(())
+
         def to_json(self) -> Mapping[str, str]:
             return {"weights": weights}
 

@@ -354,6 +354,8 @@ class FakeCore(Core):
     left: tuple[Entry, ...] = ()
     """Faults that a labctl left behind."""
     heal_problem: str = ""
+    lost: tuple[str, ...] | LabError = ()
+    """Attempts that the job lost without a recorded fault."""
 
     def __post_init__(self) -> None:
         self.lab = FakeLab(self.runtime, self.jobs, self.api)
@@ -388,6 +390,11 @@ class FakeCore(Core):
             raise self.fail
         result = receipt(self.verdict)
         return Outcome(result.fault, result if wait else None)
+
+    def lost_attempts(self, lab: Lab, job: str) -> tuple[str, ...]:
+        if isinstance(self.lost, LabError):
+            raise self.lost
+        return self.lost
 
     def heal(
         self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
