@@ -222,9 +222,7 @@ class Chaos:
             return result
         except KeyboardInterrupt as error:
             return replace(result, interrupt=error)
-        steps = judge_steps(
-            self._lab, self._watch, self._done, self._stored, self._problem, compared.history
-        )
+        steps = judge_steps(self._lab, self._watch, self._done, self._stored, self._problem, compared.history)
         return replace(result, control=compared.to_json(), steps=tuple(steps))
 
     def _keep(self, result: ChaosResult) -> None:

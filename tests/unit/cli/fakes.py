@@ -341,6 +341,8 @@ class FakeCore(Core):
     uncompared: LabError | None = None
     """Why a demo has no control run."""
     verdict: str = "recovered"
+    failing: str = ""
+    """The check of the receipt that has not passed."""
     warnings: tuple[Check, ...] = ()
     found: tuple[Check, ...] = ()
     requests: list[Any] = field(default_factory=list)
@@ -388,7 +390,7 @@ class FakeCore(Core):
             on_moment(moment)
         if self.fail is not None:
             raise self.fail
-        result = receipt(self.verdict)
+        result = receipt(self.verdict, failing=self.failing)
         return Outcome(result.fault, result if wait else None)
 
     def lost_attempts(self, lab: Lab, job: str) -> tuple[str, ...]:
@@ -427,7 +429,13 @@ class FakeCore(Core):
         same = Comparison("equal", "equal", "equal", values) if compared else None
         seconds = {"up": 9.25, "train and recover": 60.0}
         return DemoResult(
-            receipt(self.verdict), same, "job-1", "job-2", "ray-worker-0", seconds, problem=self.uncompared
+            receipt(self.verdict, failing=self.failing),
+            same,
+            "job-1",
+            "job-2",
+            "ray-worker-0",
+            seconds,
+            problem=self.uncompared,
         )
 
     def checks(self, name: str, runtime: str) -> tuple[Check, ...]:

@@ -45,7 +45,9 @@ def with_loss(entry: Event, loss: float) -> Event:
     metrics = entry.fields.get("metrics")
     if not metrics:
         return entry
-    return replace(entry, fields={**entry.fields, "metrics": {**metrics, "loss": loss / (1 + metrics["epoch"])}})
+    return replace(
+        entry, fields={**entry.fields, "metrics": {**metrics, "loss": loss / (1 + metrics["epoch"])}}
+    )
 
 
 def finished(receipt: Receipt) -> CheckResult:
@@ -62,7 +64,10 @@ def finished(receipt: Receipt) -> CheckResult:
 def test_a_job_that_stopped_early_has_ended_by_itself(planned: int, places: Any, where: str) -> None:
     receipt = told(planned, places, stopped())
     assert receipt.verdict.value == "recovered", receipt
-    assert finished(receipt).detail == f"the job SUCCEEDED; it ended by itself at {where}: Lightning stopped early"
+    assert (
+        finished(receipt).detail
+        == f"the job SUCCEEDED; it ended by itself at {where}: Lightning stopped early"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +142,8 @@ def test_of_several_runs_none_is_compared() -> None:
 
 def test_a_control_run_that_counts_something_else_decides_nothing() -> None:
     steps = tuple(
-        replace(e, fields={"metrics": {"current_epoch": 9}}) if e.event == "report" else e for e in undisturbed(2)
+        replace(e, fields={"metrics": {"current_epoch": 9}}) if e.event == "report" else e
+        for e in undisturbed(2)
     )
     assert told(5, control=steps).verdict.value == "recovered"
 
@@ -158,7 +164,7 @@ def test_epochs_are_told_in_the_scripts_own_count(
     places: Any, planned: int | None, final: int | None, said: str
 ) -> None:
     config = {} if planned is None else {"epochs": planned}
-    epochs = epochs_of(History.of(Story(*places, config=config).events()).runs[0])
+    epochs = epochs_of(History.of(Story(places[0], places[1], config=config).events()).runs[0])
     assert epochs is not None
     assert epochs.last is not None
     assert (epochs.final, epochs.told(epochs.last)) == (final, said)

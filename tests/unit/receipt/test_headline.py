@@ -48,7 +48,7 @@ def test_what_is_not_known_of_the_lab_is_no_doubt_of_the_training() -> None:
 
 
 def test_a_training_that_had_nothing_to_resume_went_as_it_should() -> None:
-    away = fault("s3-down", Expected.STORE_AWAY, store_refusals=3)
+    away = fault("s3-down", Expected.STORE_AWAY, store_refusals=3, reverted_at=9.0)
     story = Story(first=(1, 2, 3, 4, 5), takes_over=False)
     receipt = judge(evidence(story, fault=away, stored=STORED, services=SICK))
     assert of(receipt) == ("failed", "as-expected, lab not whole")
