@@ -26,7 +26,7 @@ from lab.recovery.trigger import check_target, wait_for_the_moment
 from lab.recovery.watch import Watch
 
 if TYPE_CHECKING:
-    from lab.receipt import Receipt
+    from lab.receipt import Evidence
 
 
 def inject(
@@ -50,6 +50,8 @@ def inject(
     moment to inject never came; nothing was changed), and without `wait` what injection and revert raise. A
     control run that fails is told as a problem: the receipt is there.
     """
+    from lab.receipt import judge
+
     fault = find_fault(request.kind)
     parameters = fault.kind.settle(request.given)
     if control and fault.kind.scope is Scope.CLUSTER:
@@ -74,17 +76,31 @@ def inject(
         injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
         try:
             injection.run(to_the_end=wait)
+            _tell_left(injection)
+            if not wait:
+                injection.check()
+                return Outcome(injection.record(), None)
+            evidence = _evidence(lab, watch, injection, on_moment, clock, sleep)
+            receipt = judge(evidence)
+            problems = [keep(lab, receipt)]
         except BaseException as error:
             if wait and injection.happened:
                 _keep_what_is_known(lab, watch, injection, error)
             raise
-        _tell_left(injection)
-        if not wait:
-            injection.check()
-            return Outcome(injection.record(), None)
-        receipt = _conclude(lab, watch, injection, sampler, control, on_moment, clock, sleep)
     finally:
-        sampler.stop()
+        samples = sampler.stop()
+    problems.append(keep_samples(lab, receipt, samples))
+    if control:
+        try:
+            compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
+        except LabError as error:
+            problems.append(f"no control run: {error.message}")
+        else:
+            receipt = judge(replace(evidence, control=compared.history))
+            receipt = replace(receipt, control=compared.to_json())
+            problems.append(keep(lab, receipt))
+    for number, problem in enumerate(filter(None, problems)):
+        injection.timeline.tell(f"problem {number}", None, problem)
     injection.check_bug()
     return Outcome(receipt.fault, receipt)
 
@@ -95,37 +111,29 @@ def _tell_left(injection: Injection) -> None:
         injection.timeline.tell("problem heal", None, left)
 
 
-def _keep_what_is_known(lab: Lab, watch: Watch, injection: Injection, error: BaseException) -> Receipt:
+def _keep_what_is_known(lab: Lab, watch: Watch, injection: Injection, error: BaseException) -> None:
     """Judge and keep what is known of a fault whose watching an interrupt, or a bug, has ended."""
     from lab.receipt import judge
 
     why = "it was interrupted" if isinstance(error, KeyboardInterrupt) else repr(error)
     problem = f"the recovery was not followed to its end: {why}"
     receipt = judge(gather(lab, watch, injection.record(), (*injection.problems, problem)))
-    problems = keep(lab, receipt)
+    unkept = keep(lab, receipt)
     with contextlib.suppress(Exception):
         _tell_left(injection)
-        kept = problems or f"the receipt has what is known: labctl report {watch.submission_id}"
+        kept = unkept or f"the receipt has what is known: labctl report {watch.submission_id}"
         injection.timeline.tell("note receipt", None, kept)
-    return receipt
 
 
-def _conclude(
+def _evidence(
     lab: Lab,
     watch: Watch,
     injection: Injection,
-    sampler: Sampler,
-    control: bool,
     on_moment: OnMoment,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
-) -> Receipt:
-    """Judge a fault that was followed to the end of its job, and keep the receipt.
-
-    The job is submitted again where it died with its head, and then repeated undisturbed with `control`.
-    """
-    from lab.receipt import judge
-
+) -> Evidence:
+    """All that is known once the job has ended; one that died with its head is submitted again before."""
     second, found = None, list(injection.problems)
     head_lost = injection.record().expected is Expected.HEAD_LOST
     if head_lost and not found and died(watch) and lab.runtime.spec().gcs_ft:
@@ -133,24 +141,7 @@ def _conclude(
             second = resubmit(lab, watch, on_moment, clock, sleep)
         except LabError as error:
             found.append(f"the job could not be submitted again: {error.message}")
-        except BaseException as error:
-            _keep_what_is_known(lab, watch, injection, error)
-            raise
-    evidence = gather(lab, watch, injection.record(), found, second=second)
-    receipt = judge(evidence)
-    problems = [keep(lab, receipt), keep_samples(lab, receipt, sampler.stop())]
-    if control:
-        try:
-            compared = run_control(lab, watch.submission_id, on_moment, clock=clock, sleep=sleep)
-        except LabError as error:
-            problems.append(f"no control run: {error.message}")
-        else:
-            receipt = judge(replace(evidence, control=compared.history))
-            receipt = replace(receipt, control=compared.to_json())
-            problems.append(keep(lab, receipt))
-    for number, problem in enumerate(filter(None, problems)):
-        injection.timeline.tell(f"problem {number}", None, problem)
-    return receipt
+    return gather(lab, watch, injection.record(), found, second=second)
 
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Whether a training ended before its planned end because it said so itself: early stopping.
 
 What stops a training by itself leaves a sign: `Trainer.should_stop` of Lightning, `Model.stop_training` of
-Keras, an answer of XGBoost's callbacks. It is looked at when the fit has returned, and written to the ledger as
+Keras, an answer of XGBoost's callbacks. It is looked at when the fit has returned, and the ledger has it as
 `fit_ended`: `by`, the library, and `early`, whether the sign was there. A fit that raises has not ended so.
 Nothing is imported, and nothing changed, for a script that uses none of them.
 """

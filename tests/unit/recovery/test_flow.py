@@ -289,6 +289,26 @@ def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
     assert world.healthy()
 
 
+def test_ctrl_c_while_the_evidence_is_collected_costs_no_receipt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lab import checkpoints
+
+    Training(world)
+    read, calls = checkpoints.stored_manifest, []
+
+    def interrupted(store: Any, uri: str) -> Any:
+        calls.append(uri)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return read(store, uri)
+
+    monkeypatch.setattr(checkpoints, "stored_manifest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2)
+    assert kept(world)["verdict"] == "not-verified"
+
+
 def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world: World) -> None:
     Training(world)
 
@@ -304,7 +324,7 @@ def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world:
 
 def test_a_job_that_vanishes_has_a_receipt(world: World) -> None:
     Training(world, takeover=1000.0)
-    world.clock.after(8.0, lambda: world.jobs.jobs.clear())
+    world.clock.after(8.0, world.jobs.jobs.clear)
 
     receipt = world.inject(after_epoch=2).receipt
 
