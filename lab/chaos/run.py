@@ -56,6 +56,7 @@ class Chaos:
         self._watch = Watch(lab, job, clock)
         self._waiting = Waiting(lab, self._watch, clock, sleep)
         self._done: list[Done] = []
+        self._stored = Stored()
         self._problems: list[str] = []
 
     def run(self, control: bool) -> ChaosResult:
@@ -152,7 +153,7 @@ class Chaos:
         try:
             injection.run(to_the_end=False)
         except BaseException as error:
-            if "fault" not in injection.timeline.told:
+            if not injection.happened:
                 raise
             why = (f"chaos was disturbed in the middle of it: {error!r}",)
             self._done.append(Done(step, aim.target, injection.record(), (*injection.problems, *why)))
@@ -191,7 +192,7 @@ class Chaos:
     # The result
 
     def _sum_up(self, began: float) -> ChaosResult:
-        watch, stored = self._watch, Stored()
+        watch, stored = self._watch, self._stored
         self._tell("judging", f"{sum(done.record is not None for done in self._done)} faults are judged")
         steps = judge_steps(self._lab, watch, self._done, stored, self._problem)
         return ChaosResult(
@@ -206,7 +207,10 @@ class Chaos:
         )
 
     def _compared(self, result: ChaosResult) -> ChaosResult:
-        """With the control run. What keeps it from being done is a problem: the rest is kept all the same."""
+        """With the control run, by which each fault is judged again.
+
+        What keeps it from being done is a problem: the rest is kept all the same.
+        """
         try:
             compared = run_control(
                 self._lab, result.job, self._on_moment, clock=self._clock, sleep=self._sleep
@@ -216,7 +220,8 @@ class Chaos:
             return result
         except KeyboardInterrupt as error:
             return replace(result, interrupt=error)
-        return replace(result, control=compared.to_json())
+        steps = judge_steps(self._lab, self._watch, self._done, self._stored, self._problem, compared.history)
+        return replace(result, control=compared.to_json(), steps=tuple(steps))
 
     def _keep(self, result: ChaosResult) -> None:
         key = f"{CHAOS_PREFIX}/{result.job}-{int(result.began)}.json"

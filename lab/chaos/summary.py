@@ -10,8 +10,8 @@ from lab.chaos.plan import Step
 from lab.chaos.result import StepResult
 from lab.errors import StoreError
 from lab.lab import Lab
-from lab.ledger import Files
-from lab.recovery.proof import keep, prove
+from lab.ledger import Files, History
+from lab.recovery.proof import gather, keep
 from lab.recovery.watch import Watch
 
 if TYPE_CHECKING:
@@ -34,12 +34,20 @@ class Done:
 
 
 def judge_steps(
-    lab: Lab, watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
+    lab: Lab,
+    watch: Watch,
+    done: Sequence[Done],
+    stored: Stored,
+    say: Callable[[str], None],
+    control: History | None = None,
 ) -> list[StepResult]:
     """Every step with the receipt of its fault, which is kept in the object store too.
 
-    `stored` takes up what was read of checkpoints, so that none is read once more for each fault.
+    `stored` takes up what was read of checkpoints, so that none is read once more for each fault. `control`
+    is what the ledger says of the job's control run, once there is one.
     """
+    from lab.receipt import judge
+
     records = [each.record for each in done if each.record is not None]
     steps = []
     for each in done:
@@ -47,7 +55,8 @@ def judge_steps(
             steps.append(StepResult(each.step, each.target, skipped=each.skipped))
             continue
         others = [record for record in records if record is not each.record]
-        receipt = prove(lab, watch, each.record, each.problems, others, stored)
+        evidence = gather(lab, watch, each.record, each.problems, others, stored, control=control)
+        receipt = judge(evidence)
         problem = keep(lab, receipt)
         if problem:
             say(problem)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from lab.errors import LabDownError, WaitTimeoutError
 from lab.lab import Lab
-from lab.ledger import EPOCH_KEYS
+from lab.ledger import epochs_of
 from lab.recovery.patience import Patience
 from lab.recovery.watch import POLL_SECONDS, Watch, follow_to_end
 
@@ -86,9 +86,10 @@ class Waiting:
         last = run.last if run else None
         if run is None or last is None or last.progress is None or pace is None:
             return None
-        if run.plan is None or run.plan.epochs is None or run.progress_key not in EPOCH_KEYS:
+        epochs = epochs_of(run)
+        if epochs is None or epochs.final is None or run.progress_key != epochs.key:
             return None
-        return max(0.0, run.plan.epochs - last.progress) / run.stride * pace
+        return max(0.0, epochs.final - last.progress) / run.stride * pace
 
     def _look(self) -> None:
         self._watch.poll()

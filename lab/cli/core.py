@@ -134,6 +134,12 @@ class Core:
 
         return run_chaos(lab, plan, on_moment, job=job, control=control)
 
+    def lost_attempts(self, lab: Lab, job: str) -> tuple[str, ...]:
+        """A sentence for each attempt that a job lost without a recorded fault. Raises StoreError."""
+        from lab.recovery.lost import lost_without_fault, recorded_faults
+
+        return lost_without_fault(lab.history(job), recorded_faults(lab.store, job))
+
     def heal(
         self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
     ) -> tuple[Healed, ...]:

@@ -20,7 +20,11 @@ VERDICTS = {
     "restarted-from-scratch": ("RESTARTED FROM SCRATCH", "the work before the fault was lost", "red"),
     "failed": ("FAILED", "training did not recover", "red"),
     "not-verified": ("NOT VERIFIED", "the evidence does not allow a verdict", "yellow"),
+    "went on": ("FAILED", "training went on, but not everything is right", "red"),
+    "recovered, lab not whole": ("RECOVERED, LAB NOT WHOLE", "training did recover; see below", "yellow"),
+    "as-expected, lab not whole": ("AS EXPECTED, LAB NOT WHOLE", "training came through", "yellow"),
 }
+"""Headline (see lab.receipt.headline) -> title, meaning, colour."""
 
 MOMENTS = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
 
@@ -43,7 +47,9 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
     from rich.panel import Panel
     from rich.text import Text
 
-    title, meaning, colour = VERDICTS.get(receipt["verdict"], (receipt["verdict"].upper(), "", "yellow"))
+    from lab.receipt import headline
+
+    title, meaning, colour = VERDICTS.get(headline(receipt), (receipt["verdict"].upper(), "", "yellow"))
     head = Text.assemble((title, f"bold {colour}"), f"  {meaning}")
     parts: list[RenderableType] = [head]
     if receipt.get("reason"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from lab.errors import RefusedError
 from lab.faults.base import Fault, Parameter, Scene, rank_on_target
 from lab.faults.inside import tell, tell_if_up
-from lab.ledger import EPOCH_KEYS, Run
+from lab.ledger import EPOCH_KEYS, Run, epochs_of
 
-EPOCH = Parameter("epoch", "epoch", "at which epoch, counted from 1", low=1, high=1e6, required=True)
+EPOCH = Parameter(
+    "epoch", "epoch", "at which epoch, as the script counts them", low=1, high=1e6, required=True
+)
 
 
 class ArmedFault(Fault):
@@ -32,9 +34,11 @@ class ArmedFault(Fault):
             return
         epoch, run = scene.parameters["epoch"], _run_of(scene, runs)
         in_epochs = run.progress_key is None or run.progress_key in EPOCH_KEYS
-        if in_epochs and run.plan and run.plan.epochs is not None and epoch > run.plan.epochs:
+        reported = epochs_of(run)
+        final = reported.final if reported else run.plan.epochs if run.plan else None
+        if in_epochs and final is not None and epoch > final:
             raise RefusedError(
-                f"{self.kind.name}: epoch {epoch:g} never comes, job {scene.job} ends with {run.plan.epochs}",
+                f"{self.kind.name}: epoch {epoch:g} never comes, job {scene.job} ends with {final}",
                 "name an earlier one: -p epoch=N",
             )
         if run.last is not None and run.last.progress is None:

@@ -5,6 +5,7 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 `History.of` turns events into runs with their attempts and checkpoints.
 """
 
+from lab.ledger.epochs import Epochs, epochs_of
 from lab.ledger.events import SCHEMA, Event, Number, Parsed, number, parse_events, parse_lines
 from lab.ledger.history import EPOCH_KEYS, PLAN_KEYS, PROGRESS_KEYS, History
 from lab.ledger.model import (
@@ -25,6 +26,7 @@ __all__ = [
     "PROGRESS_KEYS",
     "SCHEMA",
     "CommittedCheckpoint",
+    "Epochs",
     "Event",
     "Files",
     "History",
@@ -36,6 +38,7 @@ __all__ = [
     "Request",
     "Run",
     "RunAttempt",
+    "epochs_of",
     "manifest_sha256",
     "number",
     "parse_events",

@@ -127,7 +127,14 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
             (to for e in events if e.event == "resized" and (to := _whole(e.fields.get("to")))), None
         ),
         last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
+        ended_early=_ended_early(events),
     )
+
+
+def _ended_early(events: Iterable[Event]) -> str:
+    """Who stopped the last fit of an attempt early: one that came to its end after it takes that back."""
+    fits = [e.fields for e in events if e.event == "fit_ended" and e.rank is not None]
+    return str(fits[-1].get("by")) if fits and fits[-1].get("early") is True else ""
 
 
 def _whole(value: object) -> int | None:

@@ -106,6 +106,8 @@ class RunAttempt:
     """When Ray Train decided to end it for another number of ranks: an elastic run, and no failure."""
     resized_to: int | None = None
     """That number."""
+    ended_early: str = ""
+    """The library by whose early stopping its training ended, such as `Lightning`; empty: none is known."""
 
     @property
     def first(self) -> Report | None:
@@ -164,3 +166,8 @@ class Run:
     def last(self) -> Report | None:
         """The last report of the last attempt that reported."""
         return next((a.reports[-1] for a in reversed(self.attempts) if a.reports), None)
+
+    @property
+    def lost(self) -> tuple[RunAttempt, ...]:
+        """The attempts that another one had to follow: none that an elastic run ended for another size."""
+        return tuple(a for a in self.attempts[:-1] if a.resized_at is None)

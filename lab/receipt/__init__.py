@@ -1,8 +1,10 @@
 """The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
 
 from lab.receipt.compare import Compared, Comparison, Curves, compare_curves, compare_runs
+from lab.receipt.headline import headline
 from lab.receipt.judge import judge
 from lab.receipt.model import (
+    NOT_REVERTED,
     SCHEMA,
     Attempt,
     CheckpointProof,
@@ -16,6 +18,7 @@ from lab.receipt.model import (
 )
 
 __all__ = [
+    "NOT_REVERTED",
     "SCHEMA",
     "Attempt",
     "CheckResult",
@@ -31,5 +34,6 @@ __all__ = [
     "Verdict",
     "compare_curves",
     "compare_runs",
+    "headline",
     "judge",
 ]

@@ -21,6 +21,8 @@ class Case:
 
     evidence: Evidence
     run: Run | None
+    control: Run | None = None
+    """The run of the same job undisturbed, where there is one to compare with."""
 
     @property
     def fault(self) -> FaultRecord:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.ledger import EPOCH_KEYS, CommittedCheckpoint, Load, Number, Run, RunAttempt, manifest_sha256, number
+from lab.ledger import CommittedCheckpoint, Load, Number, RunAttempt, manifest_sha256
 from lab.receipt.case import Case
+from lab.receipt.ending import Answer, ended_where_it_should
 from lab.topology import State
 
 FINAL_FAULTS = ("kill", "stop", "crash-restart")
@@ -23,18 +24,17 @@ DONE_TO = {
 }
 
 RESUMED = "resumed, not restarted"
+WHOLE = "lab whole again"
+"""Always the last question, and the only one that is not about the training."""
 
 NO_LEDGER = "there is no ledger of what the job did"
 NO_TAKEOVER = "no new attempt has started"
 
 OVERTAKEN = "the job FAILED later, after another fault: training had gone on from this one"
 
-Answer = tuple[bool | None, str]
-"""Passed, failed, or None for not known; and the detail."""
-
 
 def job_finished(case: Case) -> Answer:
-    """Ray says SUCCEEDED and the planned last epoch was reported."""
+    """Ray says SUCCEEDED and the run came to its end: that of its plan, its own, or the control run's."""
     status, message = case.evidence.job_status, case.evidence.job_message.strip()
     if status not in OVER:
         return None, f"the job is {status}" if status else "Ray did not say how the job stands"
@@ -52,24 +52,7 @@ def job_finished(case: Case) -> Answer:
         return None, f"the job SUCCEEDED, but its ledger lacks the {lacks} of the run"
     if run.last is None:
         return None, "the job SUCCEEDED, but its ledger lacks every report"
-    return _plan_reached(run, run.plan.epochs)
-
-
-def _plan_reached(run: Run, planned: Number | None) -> Answer:
-    reports = [[r.metrics for r in a.reports] for a in run.attempts if a.reports]
-    everything = [metrics for attempt in reports for metrics in attempt]
-    key = next((k for k in EPOCH_KEYS if any(number(m.get(k)) is not None for m in everything)), None)
-    if planned is None or key is None:
-        what = "names no number of epochs" if planned is None else "reports no epoch to compare with its plan"
-        return True, f"the job SUCCEEDED and its run ended without an error; the script {what}"
-    epochs = [[n for m in attempt if (n := number(m.get(key))) is not None] for attempt in reports]
-    first, last = next(e[0] for e in epochs if e), max(epochs[-1], default=None)
-    if last is None:
-        return None, f"the job SUCCEEDED, but its last attempt reported no {key}"
-    final = planned - 1 if first == 0 else planned
-    stride = run.stride if key == run.progress_key else 1
-    detail = f"the job SUCCEEDED; the last epoch reported is {last}, the planned one {final}"
-    return last > final - stride, detail
+    return ended_where_it_should(case, run)
 
 
 def real_fault(case: Case) -> Answer:
@@ -270,7 +253,7 @@ CHECKS: dict[str, Callable[[Case], Answer]] = {
     "right checkpoint": right_checkpoint,
     RESUMED: resumed,
     "little lost": little_lost,
-    "lab whole again": lab_whole,
+    WHOLE: lab_whole,
 }
 """The table of the architecture: name -> question."""
 

@@ -152,9 +152,14 @@ class Curves:
     """Epochs that one of the runs did not report."""
 
     @property
+    def comparable(self) -> bool:
+        """Whether the runs share any value."""
+        return any(p.difference is not None for c in self.curves for p in c.points)
+
+    @property
     def likeness(self) -> Likeness:
         """Whether the curves are equal within the tolerance; unknown where there is nothing to compare."""
-        if not any(p.difference is not None for c in self.curves for p in c.points):
+        if not self.comparable:
             return "unknown"
         return "different" if self.first or self.missing else "equal"
 

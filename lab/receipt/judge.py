@@ -5,9 +5,10 @@ from __future__ import annotations
 from lab.ledger import Files, History, RunAttempt, manifest_sha256
 from lab.receipt.breakdown import breakdown
 from lab.receipt.case import Case
-from lab.receipt.checks import OVER, RESUMED, likely_reason
+from lab.receipt.checks import OVER, RESUMED, WHOLE, likely_reason
 from lab.receipt.expected import Expected
 from lab.receipt.model import (
+    NOT_REVERTED,
     Attempt,
     CheckpointProof,
     CheckResult,
@@ -25,10 +26,13 @@ RESUMING = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
 def judge(evidence: Evidence) -> Receipt:
     """Decide whether training recovered from the fault. Evidence that is missing never gives `recovered`.
 
-    Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged.
+    Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged. A control run
+    counts where both jobs have one run: which of several would be the same one is not known.
     """
     history = History.of(e for e in evidence.events if e.job == evidence.submission_id)
-    cases = [Case(evidence, run) for run in history.runs]
+    alike = evidence.control is not None and len(history.runs) == len(evidence.control.runs) == 1
+    control = evidence.control.runs[0] if evidence.control is not None and alike else None
+    cases = [Case(evidence, run, control) for run in history.runs]
     chosen = [case for case in cases if case.hit] or cases[-1:] or [Case(evidence, None)]
     return min((_receipt(case) for case in chosen), key=lambda r: list(Verdict).index(r.verdict))
 
@@ -72,17 +76,37 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
         return Verdict.FAILED, job.detail
     unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
     wrong = next((c for c in checks if not c.passed and c.known), None)
+    gaps = [p for p in case.evidence.problems if not p.startswith(NOT_REVERTED)]
     resume_expected = case.fault.expected in RESUMING
     if wrong and fault.passed and case.evidence.job_status in OVER and (case.new or not resume_expected):
-        return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
+        if wrong.name != WHOLE:
+            return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
+        missing = "; ".join((wrong.detail, *(p for p in case.evidence.problems if p not in gaps)))
+        if unproven or gaps:
+            why = "; ".join([*gaps, *(c.detail for c in (unproven,) if c)])
+            return Verdict.FAILED, f"the lab is not whole: {missing}; nor is the recovery proven: {why}"
+        return Verdict.FAILED, f"{_went_well(case, checks)}, but the lab is not whole: {missing}"
+    if unproven and unproven.name == WHOLE and not (wrong or gaps):
+        said = _went_well(case, checks)
+        return Verdict.NOT_VERIFIED, f"{said}; whether the lab is whole is not known: {unproven.detail}"
     if unproven or wrong or case.evidence.problems:
         causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
         return Verdict.NOT_VERIFIED, "; ".join(causes)
+    return _good(case, checks)
+
+
+def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+    """The verdict where every check on the training has passed."""
     told = {c.name: c.detail for c in checks}
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
     if case.new is not None and case.new.first is not None and ended_well:
         return Verdict.RECOVERED, told.get(RESUMED) or told[WENT_ON]
     return Verdict.AS_EXPECTED, told[WENT_ON]
+
+
+def _went_well(case: Case, checks: tuple[CheckResult, ...]) -> str:
+    verdict, why = _good(case, checks)
+    return f"{'training recovered' if verdict is Verdict.RECOVERED else 'training went as it should'} ({why})"
 
 
 def _timeline(case: Case) -> Timeline:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from lab.ledger import Event, Files, Number
+from lab.ledger import Event, Files, History, Number
 from lab.receipt.breakdown import Breakdown
 from lab.receipt.expected import Expected
 from lab.topology import ServiceStatus
+
+NOT_REVERTED = "the fault could not be reverted"
+"""How a problem begins that says nothing about the evidence: the lab is not whole, the training may be."""
 
 SCHEMA = "recovery-receipt/1"
 """Version of the JSON that `Receipt.to_json` gives; schema.json beside this file describes it."""
@@ -82,9 +85,12 @@ class Evidence:
     further attempts, and `job_status` is its."""
     others: tuple[FaultRecord, ...] = ()
     """Further faults that the job went through, as in a chaos run."""
+    control: History | None = None
+    """What the ledger says of the same job undisturbed, once that was repeated."""
     problems: tuple[str, ...] = ()
     """What is missing above because it could not be read. Any one rules out the verdict `recovered`, so
-    a failed reading that was made good later does not belong here."""
+    a failed reading that was made good later does not belong here. Those that begin with NOT_REVERTED rule
+    out only that the lab is whole."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from lab.ledger import CommittedCheckpoint, RunAttempt
 from lab.receipt import checks
 from lab.receipt.case import Case
-from lab.receipt.checks import NO_LEDGER, NO_TAKEOVER, OVER, RESUMED, Answer
+from lab.receipt.checks import NO_LEDGER, NO_TAKEOVER, OVER, RESUMED, WHOLE
+from lab.receipt.ending import Answer
 from lab.receipt.expected import Expected
 from lab.receipt.model import CheckResult
 from lab.topology import HEAD
@@ -242,7 +243,7 @@ STORE_QUESTIONS: Mapping[str, Callable[[Case], Answer]] = {
     "a real fault": store_fault,
     "nothing saved is lost": nothing_lost,
     WENT_ON: went_on,
-    "lab whole again": whole,
+    WHOLE: whole,
 }
 
 RANK_QUESTIONS: Mapping[str, Callable[[Case], Answer]] = {
@@ -252,7 +253,7 @@ RANK_QUESTIONS: Mapping[str, Callable[[Case], Answer]] = {
     "right checkpoint": checks.right_checkpoint,
     RESUMED: checks.resumed,
     "little lost": checks.little_lost,
-    "lab whole again": whole,
+    WHOLE: whole,
 }
 
 QUESTIONS: Mapping[Expected, Mapping[str, Callable[[Case], Answer]]] = {
@@ -265,7 +266,7 @@ QUESTIONS: Mapping[Expected, Mapping[str, Callable[[Case], Answer]]] = {
         "newest intact checkpoint": intact_checkpoint,
         RESUMED: checks.resumed,
         "little lost": checks.little_lost,
-        "lab whole again": whole,
+        WHOLE: whole,
     },
     Expected.STORE_AWAY: STORE_QUESTIONS,
     Expected.SLOWED: STORE_QUESTIONS,

@@ -6,21 +6,27 @@ sources: the ledger in the object store, Ray's node list, Ray's Jobs API.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from lab.errors import LabError, UsageError
 from lab.faults import Scene, Scope, find_fault
 from lab.lab import Lab
+from lab.receipt.expected import Expected
 from lab.recovery.control import refuse_fixed_names, run_control
 from lab.recovery.injection import Injection
-from lab.recovery.proof import RECEIPTS_PREFIX, keep, keep_samples, prove
+from lab.recovery.proof import RECEIPTS_PREFIX, gather, keep, keep_samples
 from lab.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.recovery.resubmit import died, resubmit
 from lab.recovery.samples import Sampler
 from lab.recovery.trigger import check_target, ended, wait_for_the_moment
 from lab.recovery.watch import Watch
+
+if TYPE_CHECKING:
+    from lab.receipt import Evidence
 
 
 def inject(
@@ -37,12 +43,15 @@ def inject(
 
     With `control` the job is then repeated undisturbed and compared; the receipt has the result. The fault
     is reverted whatever happens, Ctrl-C included. What fails once it was, or may have been, begun is a
-    problem of the receipt; what could not be undone is left to `labctl heal`.
+    problem of the receipt; what could not be undone is left to `labctl heal`. An interrupt, or a bug, is
+    raised after the receipt has been kept with what is known until then.
 
     Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
     moment to inject never came; nothing was changed), and without `wait` what injection and revert raise. A
     control run that fails is told as a problem: the receipt is there.
     """
+    from lab.receipt import judge
+
     fault = find_fault(request.kind)
     parameters = fault.kind.settle(request.given)
     if control and fault.kind.scope is Scope.CLUSTER:
@@ -66,36 +75,74 @@ def inject(
     try:
         aim = wait_for_the_moment(watch, request, fault.kind, on_moment, clock, sleep)
         injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
-        injection.run(to_the_end=wait)
+        try:
+            injection.run(to_the_end=wait)
+            _tell_left(injection)
+            if not wait:
+                injection.check()
+                return Outcome(injection.record(), None)
+            evidence = _evidence(lab, watch, injection, on_moment, clock, sleep)
+            receipt = judge(evidence)
+            problems = [keep(lab, receipt)]
+        except BaseException as error:
+            if wait and injection.happened:
+                _keep_what_is_known(lab, watch, injection, error)
+            raise
     finally:
         samples = sampler.stop()
-    if not injection.undone:
-        left = f"{injection.target} is still under the fault: labctl heal undoes it"
-        injection.timeline.tell("problem heal", None, left)
-    if not wait:
-        injection.check()
-        return Outcome(injection.record(), None)
-    second = None
-    found = list(injection.problems)
-    if fault.kind.scope is Scope.CLUSTER and not found and died(watch) and lab.runtime.spec().gcs_ft:
-        try:
-            second = resubmit(lab, watch, on_moment, clock, sleep)
-        except LabError as error:
-            found.append(f"the job could not be submitted again: {error.message}")
-    receipt = prove(lab, watch, injection.record(), found, second=second)
-    problems = [keep(lab, receipt), keep_samples(lab, receipt, samples)]
+    problems.append(keep_samples(lab, receipt, samples))
     if control:
         try:
             compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
         except LabError as error:
             problems.append(f"no control run: {error.message}")
         else:
+            receipt = judge(replace(evidence, control=compared.history))
             receipt = replace(receipt, control=compared.to_json())
             problems.append(keep(lab, receipt))
     for number, problem in enumerate(filter(None, problems)):
         injection.timeline.tell(f"problem {number}", None, problem)
     injection.check_bug()
     return Outcome(receipt.fault, receipt)
+
+
+def _tell_left(injection: Injection) -> None:
+    if not injection.undone:
+        left = f"{injection.target} is still under the fault: labctl heal undoes it"
+        injection.timeline.tell("problem heal", None, left)
+
+
+def _keep_what_is_known(lab: Lab, watch: Watch, injection: Injection, error: BaseException) -> None:
+    """Judge and keep what is known of a fault whose watching an interrupt, or a bug, has ended."""
+    from lab.receipt import judge
+
+    why = "it was interrupted" if isinstance(error, KeyboardInterrupt) else repr(error)
+    problem = f"the recovery was not followed to its end: {why}"
+    receipt = judge(gather(lab, watch, injection.record(), (*injection.problems, problem)))
+    unkept = keep(lab, receipt)
+    with contextlib.suppress(Exception):
+        _tell_left(injection)
+        kept = unkept or f"the receipt has what is known: labctl report {watch.submission_id}"
+        injection.timeline.tell("note receipt", None, kept)
+
+
+def _evidence(
+    lab: Lab,
+    watch: Watch,
+    injection: Injection,
+    on_moment: OnMoment,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Evidence:
+    """All that is known once the job has ended; one that died with its head is submitted again before."""
+    second, found = None, list(injection.problems)
+    head_lost = injection.record().expected is Expected.HEAD_LOST
+    if head_lost and not found and died(watch) and lab.runtime.spec().gcs_ft:
+        try:
+            second = resubmit(lab, watch, on_moment, clock, sleep)
+        except LabError as error:
+            found.append(f"the job could not be submitted again: {error.message}")
+    return gather(lab, watch, injection.record(), found, second=second)
 
 
 __all__ = [

@@ -41,6 +41,8 @@ class Control:
     curves: Curves
     """Of every epoch; `a` is the job, `b` the control run."""
     seconds: float
+    history: History
+    """Of the control run."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for `json.dumps`."""
@@ -94,7 +96,7 @@ def run_control(
 
     repeated = lab.history(control)
     comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated, tolerance)
-    result = Control(job_id, control, comparison, curves, clock() - begin)
+    result = Control(job_id, control, comparison, curves, clock() - begin, repeated)
     on_moment(Moment("compared", None, f"{comparison.weights} weights; {curves.detail}"))
     return result
 

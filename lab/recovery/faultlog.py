@@ -35,11 +35,6 @@ class FaultLog:
         self.problem = ""
         """Why what was to be recorded last could not be, if so."""
 
-    @property
-    def begun(self) -> bool:
-        """Whether the fault was to be recorded at all."""
-        return self._told is not None
-
     def record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Record the fault, and when it was reverted; one try for each news, and one more with `again`."""
         fault = replace(self._fault, reverted_at=reverted_at)

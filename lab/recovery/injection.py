@@ -42,7 +42,7 @@ SPARE_REPORTS = 2
 TOOK_SECONDS = 10.0
 """How long to look whether a fault was done all the same, after an error."""
 
-UNSURE = (EngineError, ServiceError, WaitTimeoutError, ClusterError, StoreError)
+UNSURE = (EngineError, ServiceError, WaitTimeoutError, ClusterError, StoreError, SetupError)
 """Errors of an `inject` after which nobody knows what was done; after others, nothing was."""
 
 
@@ -89,6 +89,7 @@ class Injection:
         """Whether the fault was done, as far as anybody knows."""
         self.missed: LabError | None = None
         """Why it was not, or perhaps not."""
+        self._log: FaultLog | None = None
         self._revert = Revert(fault, self._scene, clock)
         self._felt = (0, 0.0)
         self._head = watch.node_of(HEAD)
@@ -103,34 +104,44 @@ class Injection:
         done. What is raised later is in `problems`: there is something to judge then.
         """
         self._journal.refuse_second(self.target)
-        timeline, kind = self.timeline, self._fault.kind.name
-        log = FaultLog(self._lab.store, self._watch.submission_id, LoggedFault(kind, self.target, self.at))
         self._remember()
         self._watch.felt_anew()
         try:
             self._inject()
             if self.missed is None and self._fault.fires:
-                self.at = timeline.at = self._fired()
+                self.at = self.timeline.at = self._fired()
             if self.missed is None:
                 self.happened = True
-                timeline.tell("fault", self.at, f"{kind} {self.target}")
-                log.record()
-                self._follow(log, to_the_end=to_the_end)
+                self._record()
+                self.timeline.tell("fault", self.at, f"{self._fault.kind.name} {self.target}")
+                self._follow(to_the_end=to_the_end)
         except LabError as error:
             if not self.happened:
                 raise
             self._disturbed = (*self._disturbed, f"the recovery could not be followed: {error.message}")
         finally:
-            self._finish(log)
-        if log.problem:
-            timeline.tell("problem fault", None, log.problem)
+            self._finish()
+        if self._log is not None and self._log.problem:
+            self.timeline.tell("problem fault", None, self._log.problem)
+
+    def _record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
+        """Put it on record that the fault was done, or undone."""
+        if self._log is None:
+            fault = LoggedFault(self._fault.kind.name, self.target, self.at)
+            self._log = FaultLog(self._lab.store, self._watch.submission_id, fault)
+        self._log.record(reverted_at, again=again)
 
     def _inject(self) -> None:
-        """Do it. Where that fails, look whether it was done all the same: `missed` says that it was not."""
+        """Do it. Where that fails, look whether it was done all the same: `missed` says that it was not.
+
+        An interrupt in the middle of it, or a bug, leaves that open, and then it counts as done: what is on
+        record too much is seen, what is missing there is not. One that was only armed has done nothing.
+        """
         try:
             self._fault.inject(self._scene)
         except UNSURE as error:
             if self._took():
+                self.happened = not self._fault.fires
                 said = f"{self.target} is under it although its injection failed: {error.message}"
                 self.timeline.tell("note", None, said)
                 return
@@ -138,22 +149,34 @@ class Injection:
             self._disturbed = (f"the fault could not be injected: {error.message}",)
             self.timeline.tell("note", None, f"{self.target} is restored: {self._disturbed[0]}")
 
-    def _took(self) -> bool:
-        deadline = self._clock() + TOOK_SECONDS
-        while not self._fault.took(self._scene):
-            if self._clock() >= deadline:
-                return False
-            self._sleep(POLL_SECONDS)
-        return True
+        except LabError:
+            raise
+        except BaseException:
+            self.happened = not self._fault.fires
+            raise
 
-    def _finish(self, log: FaultLog) -> None:
+    def _took(self) -> bool:
+        """Whether it was done, as far as the runtime can say: one that does not answer leaves it open."""
+        deadline = self._clock() + TOOK_SECONDS
+        while True:
+            answered = True
+            try:
+                if self._fault.took(self._scene):
+                    return True
+            except LabError:
+                answered = False
+            if self._clock() >= deadline:
+                return not answered
+            self._sleep(POLL_SECONDS)
+
+    def _finish(self) -> None:
         """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed."""
         try:
             self._revert.finish()
         finally:
             self._note_revert()
-            if log.begun:
-                log.record(self._revert.done_at, again=True)
+            if self.happened:
+                self._record(self._revert.done_at, again=True)
             self._tell_steps()
 
     def _note_revert(self) -> None:
@@ -171,8 +194,7 @@ class Injection:
         self._note_revert()
         self._tell_steps()
         if self._revert.done_at is not None and self.happened:
-            fault = LoggedFault(self._fault.kind.name, self.target, self.at)
-            FaultLog(self._lab.store, self._watch.submission_id, fault).record(self._revert.done_at)
+            self._record(self._revert.done_at)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -248,7 +270,7 @@ class Injection:
         late = last.progress > epoch + SPARE_REPORTS * run.stride
         return f"{progress_name(run)} {last.progress:g} has been reported" if late else ""
 
-    def _follow(self, log: FaultLog, *, to_the_end: bool) -> None:
+    def _follow(self, *, to_the_end: bool) -> None:
         """Tell what happens, begin the revert when its time has come, and return when it is all over.
 
         That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline, or,
@@ -266,7 +288,7 @@ class Injection:
             reverted = revert.ended
             if revert.done_at is not None:
                 timeline.tell("reverted", revert.done_at, f"{self.target} is healthy again")
-                log.record(revert.done_at)
+                self._record(revert.done_at)
             if reverted and self._watch.over:
                 job = follow_to_end(self._watch, self._sleep, timeline.look)
                 timeline.tell("job_finished", job.ended_at, f"job {job.submission_id}: {job.status}")

@@ -6,15 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.errors import StoreError
+from lab.errors import LabError
 from lab.lab import Lab
 from lab.ledger import Files, History
 from lab.recovery.resubmit import joined
 from lab.recovery.samples import Samples
 from lab.recovery.watch import Watch
+from lab.topology import ServiceStatus
 
 if TYPE_CHECKING:
-    from lab.receipt import FaultRecord, Receipt
+    from lab.receipt import Evidence, FaultRecord, Receipt
 
 RECEIPTS_PREFIX = ".raylab/receipts"
 """Where in the bucket the receipts are kept."""
@@ -25,7 +26,7 @@ def receipt_name(record: FaultRecord, job: str) -> str:
     return f"{RECEIPTS_PREFIX}/{job}-{int(record.at)}"
 
 
-def prove(
+def gather(
     lab: Lab,
     watch: Watch,
     record: FaultRecord,
@@ -33,36 +34,41 @@ def prove(
     others: Sequence[FaultRecord] = (),
     read: dict[str, Files] | None = None,
     second: Watch | None = None,
-) -> Receipt:
-    """The receipt of a fault that a watched job went through; `others` are further faults of that job.
+    control: History | None = None,
+) -> Evidence:
+    """The evidence on a fault that a watched job went through; what cannot be learned is a problem of it.
 
-    `read` holds what has just been read of checkpoints, and takes up what is read now; see `_stored`.
-    `second` is what is known of the job that went on in place of the watched one, if there is such.
+    `others` are further faults of that job. `read` holds what has just been read of checkpoints, and takes up
+    what is read now; see `_stored`. `second` is what is known of the job that went on in place of the watched
+    one, if there is such, `control` that of the same job undisturbed.
     """
-    from lab.receipt import Evidence, NodeRecord, judge
+    from lab.receipt import Evidence, NodeRecord
 
     last = second or watch
     events = joined(watch, second) if second else tuple(watch.events)
     found = [*last.problems, *problems]
     stored = _stored(lab, History.of(events), record, found, {} if read is None else read)
+    services: tuple[ServiceStatus, ...] = ()
+    try:
+        services = lab.status().services
+    except LabError as error:
+        found.append(f"the services could not be looked at: {error.message}")
     job = last.job
-    return judge(
-        Evidence(
-            submission_id=watch.submission_id,
-            job_status=job.status if job else "",
-            job_message=job.message if job else "",
-            fault=record,
-            events=events,
-            nodes=tuple(
-                NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason)
-                for n in last.nodes
-            ),
-            stored=stored,
-            services=lab.status().services,
-            problems=tuple(found),
-            resubmitted_as=second.submission_id if second else "",
-            others=tuple(others),
-        )
+    return Evidence(
+        submission_id=watch.submission_id,
+        job_status=job.status if job else "",
+        job_message=job.message if job else "",
+        fault=record,
+        events=events,
+        nodes=tuple(
+            NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason) for n in last.nodes
+        ),
+        stored=stored,
+        services=services,
+        problems=tuple(found),
+        resubmitted_as=second.submission_id if second else "",
+        others=tuple(others),
+        control=control,
     )
 
 
@@ -71,7 +77,7 @@ def keep(lab: Lab, receipt: Receipt) -> str:
     name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
     try:
         lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
-    except StoreError as error:
+    except LabError as error:
         return f"the receipt could not be kept in the object store: {error.message}"
     return ""
 
@@ -80,7 +86,7 @@ def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
     """Keep what services used beside the receipt; why it could not be, if so."""
     try:
         samples.keep(lab.store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
-    except StoreError as error:
+    except LabError as error:
         return f"what services used could not be kept in the object store: {error.message}"
     return ""
 
@@ -102,6 +108,6 @@ def _stored(
             continue
         try:
             read[uri] = stored_manifest(lab.store, uri)
-        except StoreError as error:
+        except LabError as error:
             problems.append(f"{uri} could not be read back: {error.message}")
     return {uri: read[uri] for uri in uris if read.get(uri)}

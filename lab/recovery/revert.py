@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from lab.errors import LabError
 from lab.faults import Fault, Scene
+from lab.receipt.model import NOT_REVERTED
 
 
 class Revert:
@@ -34,7 +35,7 @@ class Revert:
         if self.error is None:
             return ()
         why = self.error.message if isinstance(self.error, LabError) else repr(self.error)
-        return (f"the fault could not be reverted: {why}",)
+        return (f"{NOT_REVERTED}: {why}",)
 
     @property
     def bug(self) -> Exception | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.cluster import Node
 from lab.ledger import Run, RunAttempt
 from lab.recovery.request import Moment, OnMoment
-from lab.recovery.watch import Watch, progress_name
+from lab.recovery.watch import Watch, progress_name, progress_text
 
 
 class Timeline:
@@ -77,5 +77,4 @@ class Timeline:
         last = run.last
         if last is None or last.progress is None or last.at <= self.at or "first_report" not in self.told:
             return
-        total = f"/{run.plan.epochs}" if run.plan and run.plan.epochs else ""
-        self.tell(f"progress {last.progress}", last.at, f"{progress_name(run)} {last.progress}{total}")
+        self.tell(f"progress {last.progress}", last.at, progress_text(run, last.progress))

@@ -10,7 +10,7 @@ from lab.cluster import Node
 from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.jobs import Job
 from lab.lab import Lab
-from lab.ledger import Event, History, Run, RunAttempt
+from lab.ledger import Event, History, Number, Run, RunAttempt, epochs_of
 from lab.topology import HEAD
 
 if TYPE_CHECKING:
@@ -173,3 +173,11 @@ def _live(run: Run | None) -> RunAttempt | None:
 def progress_name(run: Run | None) -> str:
     """What the run counts its progress in, such as `epoch`."""
     return (run.progress_key if run else None) or "epoch"
+
+
+def progress_text(run: Run, progress: Number) -> str:
+    """How far the run is, among the epochs that it plans if it counts those: `epoch 4 of 20`."""
+    epochs = epochs_of(run)
+    if epochs is None or epochs.key != run.progress_key:
+        return f"{progress_name(run)} {progress}"
+    return epochs.told(progress)

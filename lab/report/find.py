@@ -12,6 +12,8 @@ from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageE
 from lab.knobs import environment
 from lab.ledger import number
 from lab.recovery.control import control_of
+from lab.recovery.faultlog import LoggedFault
+from lab.recovery.lost import recorded_faults
 from lab.recovery.proof import RECEIPTS_PREFIX
 from lab.recovery.samples import key_of, read_samples
 from lab.report.model import Evidence, Subject, Use
@@ -158,6 +160,7 @@ class _Reader:
                 raise
             return self._down(error.message)
         found: dict[str, Any] = {"history": history, **self._cluster(), **self._control(history)}
+        found["faults"] = self._faults()
         return Evidence(
             subject,
             lab=lab.name,
@@ -181,6 +184,13 @@ class _Reader:
             self._missing.append("this lab's object store has no ledger of the job: curves are missing")
             return None, ()
         return history, tuple(self._lab.ledger(job).events)
+
+    def _faults(self) -> tuple[LoggedFault, ...]:
+        try:
+            return recorded_faults(self._lab.store, self._subject.job)
+        except StoreError as error:
+            self._missing.append(f"the record of faults could not be read: {error.message}")
+            return ()
 
     def _cluster(self) -> dict[str, Any]:
         """Which node was which service, and what Ray says of the job."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.ledger import History, Number
 from lab.receipt import Curves
+from lab.recovery.faultlog import LoggedFault
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Evidence:
     lab: str = ""
     runtime: str = ""
     history: History | None = None
+    faults: tuple[LoggedFault, ...] = ()
+    """Those on record for the job."""
     control_job: str = ""
     control: History | None = None
     curves: Curves | None = None
@@ -126,6 +129,8 @@ class Tale:
     title: str
     verdict: str
     """The receipt's, or empty for a job without one."""
+    headline: str
+    """The key of `title` in lab.report.words."""
     reason: str
     fault: Mapping[str, Any] | None
     """The receipt's."""

@@ -18,7 +18,11 @@ from lab.report.model import Tale
 PATH = re.compile(r"(?<![\w:/.])/(?:[\w.+-]+/)+")
 """The folders of an absolute path. An address such as s3://ray/run has none of them."""
 
-TONES = {"recovered": "good", "as-expected": "good", "not-verified": "open", "": "plain"}
+TONES = {
+    **{"recovered": "good", "as-expected": "good", "undisturbed": "plain"},
+    **dict.fromkeys(("recovered, lab not whole", "as-expected, lab not whole"), "open"),
+    **dict.fromkeys(("not-verified", "attempt lost", "not judged"), "open"),
+}
 
 Row = Sequence[str]
 
@@ -61,9 +65,9 @@ def private(text: str, hidden: Iterable[str]) -> str:
 
 
 def _head(tale: Tale) -> str:
-    tone = TONES.get(tale.verdict, "bad")
-    mark = words.MARKS.get(tale.verdict, "▶")
-    meaning = words.VERDICTS.get(tale.verdict, words.UNDISTURBED)[1]
+    tone = TONES.get(tale.headline, "bad")
+    mark = words.MARKS.get(tale.headline, "▶")
+    meaning = words.HEADLINES.get(tale.headline, ("", ""))[1]
     reason = f"<p>{escape(_sentence(tale.reason))}</p>" if tale.reason and tale.reason != meaning else ""
     facts = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>"

@@ -8,6 +8,9 @@ from typing import Any
 
 from lab.ledger import Number, Run, RunAttempt, number
 from lab.receipt.compare import by_epoch, metrics_of
+from lab.receipt.headline import headline
+from lab.recovery.faultlog import LoggedFault
+from lab.recovery.lost import lost_without_fault
 from lab.report import words
 from lab.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, Tale, Use
 from lab.topology import is_node
@@ -38,14 +41,15 @@ def tell(evidence: Evidence) -> Tale:
     services = sorted({*evidence.workers, *(bar.service for bar in bars), *hit})
     key = str((receipt or {}).get("epoch_key") or (run.progress_key if run else "") or "epoch")
     verdict = str(receipt["verdict"]) if receipt else ""
-    title, meaning = words.VERDICTS.get(verdict, (verdict, "")) if receipt else words.UNDISTURBED
+    lost = _lost(evidence)
+    head = headline(receipt) if receipt else _unjudged(evidence, lost)
+    title, meaning = words.HEADLINES.get(head, (verdict, ""))
     job = (receipt or {}).get("job") or {}
-    if verdict == "failed" and job.get("status") == "SUCCEEDED" and receipt and _went_on(receipt):
-        title = words.WENT_ON
     return Tale(
         title=title,
         verdict=verdict,
-        reason=str((receipt or {}).get("reason") or meaning),
+        headline=head,
+        reason=str((receipt or {}).get("reason") or "; ".join(_known(evidence, lost)) or meaning),
         fault=fault,
         job=evidence.subject.job,
         status=str(job.get("status") or evidence.job.get("status") or ""),
@@ -70,12 +74,37 @@ def tell(evidence: Evidence) -> Tale:
         lost=number((receipt or {}).get("lost_epochs")),
         expected=str(((receipt or {}).get("expected") or {}).get("text") or ""),
         environment=_environment(evidence),
-        missing=tuple(_brief(text) for text in (*evidence.missing, *((receipt or {}).get("problems") or ()))),
+        missing=tuple(
+            _brief(text)
+            for text in (
+                *evidence.missing,
+                *((receipt or {}).get("problems") or ()),
+                *(lost if receipt else ()),
+            )
+        ),
     )
 
 
-def _went_on(receipt: Mapping[str, Any]) -> bool:
-    return (receipt.get("timeline") or {}).get("first_report") is not None
+def _lost(evidence: Evidence) -> tuple[str, ...]:
+    """The attempts that no fault on record explains."""
+    if evidence.history is None:
+        return ()
+    fault = (evidence.subject.receipt or {}).get("fault")
+    judged = [LoggedFault(fault["kind"], fault["target"], fault["at"], fault["reverted_at"])] if fault else []
+    return lost_without_fault(evidence.history, (*evidence.faults, *judged))
+
+
+def _unjudged(evidence: Evidence, lost: tuple[str, ...]) -> str:
+    """The headline of a job without a receipt."""
+    if evidence.faults:
+        return "not judged"
+    return "attempt lost" if lost else "undisturbed"
+
+
+def _known(evidence: Evidence, lost: tuple[str, ...]) -> tuple[str, ...]:
+    """What is known of faults and losses of a job without a receipt."""
+    faults = (f"{fault.kind} of {fault.target} is on record" for fault in evidence.faults)
+    return (*faults, *lost)
 
 
 def _brief(text: str) -> str:

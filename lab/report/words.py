@@ -20,10 +20,25 @@ VERDICTS = {
 }
 """Verdict -> headline, and what it means."""
 
-WENT_ON = "Training went on, but not everything is right"
-"""The headline where the job succeeded after the fault, and a check has not passed."""
-
-UNDISTURBED = ("Training without a fault", "No fault is on record for this job.")
+HEADLINES = {
+    **VERDICTS,
+    "went on": ("Training went on, but not everything is right", VERDICTS["failed"][1]),
+    "recovered, lab not whole": (
+        "Training recovered, the lab is not whole",
+        "It went on from its checkpoint. Something of the lab did not come back.",
+    ),
+    "as-expected, lab not whole": (
+        "Training went as it should, the lab is not whole",
+        "Nothing had to resume. Something of the lab did not come back.",
+    ),
+    "undisturbed": ("Training without a fault", "No fault is on record for this job."),
+    "attempt lost": (
+        "An attempt was lost without a recorded fault",
+        "Something other than labctl ended it, or the record of the fault is missing.",
+    ),
+    "not judged": ("Training with a fault that was not judged", "There is no receipt of what followed."),
+}
+"""What `lab.receipt.headline` gives, or what is known of a job without a receipt -> headline, meaning."""
 
 MARKS = {
     "recovered": "✔",
@@ -31,6 +46,11 @@ MARKS = {
     "restarted-from-scratch": "✖",
     "failed": "✖",
     "not-verified": "?",
+    "recovered, lab not whole": "!",
+    "as-expected, lab not whole": "!",
+    "went on": "✖",
+    "attempt lost": "!",
+    "not judged": "?",
 }
 
 MOMENTS = {

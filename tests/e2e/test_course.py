@@ -33,6 +33,26 @@ class TestCourse(CourseTests):
         assert set(first["nodes"]) != set(second["nodes"])
         assert second["last_epoch"] == 7
 
+    def test_a_script_of_the_course_that_stops_early_after_a_fault_has_recovered(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        script = (COURSE / "train_ray.py").read_text()
+        for old, new in (
+            ("num_workers=2", "num_workers=1"),
+            ('"total_epochs": 8', '"total_epochs": 20'),
+            ('patience=3, mode="min"', 'patience=5, min_delta=1e9, mode="min"'),
+        ):
+            assert script.count(old) == 1
+            script = script.replace(old, new)
+        (tmp_path / "train_ray.py").write_text(script)
+        argv = ("submit", "--detach", "--json", "--", "python", "train_ray.py")
+        job = str(bench.labctl(*argv, cwd=tmp_path).document["submission_id"])
+        fault = ("fault-inject", bench.where(job), "--job", job, "--after-epoch", "1", "--json")
+        receipt = bench.labctl(*fault, timeout=2 * PATIENCE).document
+        assert_recovered(receipt)
+        assert "ended by itself at epoch" in receipt["checks"][0]["detail"]
+        assert "of 20, counted from 0): Lightning stopped early" in receipt["checks"][0]["detail"]
+
     def test_what_a_job_asks_pip_for_is_installed_for_it_and_for_no_other(
         self, bench: Bench, tmp_path: Path
     ) -> None:

@@ -67,7 +67,7 @@ def job() -> None:
 @click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
 @pass_app
 def job_show(app: App, job_id: str) -> None:
-    """Show a job and where it runs."""
+    """Show a job, where it runs, and the attempts that it lost without a recorded fault."""
     lab = app.open().lab
     found = lab.job(job_id)
     placement = None
@@ -79,18 +79,20 @@ def job_show(app: App, job_id: str) -> None:
             placement = lab.placement(job_id)
         except LabError as error:
             problem = error.message
+    lost: tuple[str, ...] = ()
+    try:
+        lost = app.core.lost_attempts(lab, job_id)
+    except LabError as error:
+        problem = problem or error.message
     if app.out.json_wanted:
-        where = documents.placement(placement) if placement else None
-        reason = documents.waiting(waits)
-        app.out.document(
-            {
-                **documents.job(found),
-                "waiting": reason,
-                "placement": where,
-                "problem": problem,
-                "explanation": documents.explanation(why),
-            }
-        )
+        more = {
+            "waiting": documents.waiting(waits),
+            "placement": documents.placement(placement) if placement else None,
+            "lost_attempts": list(lost),
+            "problem": problem,
+            "explanation": documents.explanation(why),
+        }
+        app.out.document({**documents.job(found), **more})
         return
     rows: Iterable[tuple[str, Any]] = (
         ("job", found.submission_id),
@@ -112,6 +114,7 @@ def job_show(app: App, job_id: str) -> None:
             "runs on",
             ", ".join(f"{where} (rank {rank})" for rank, where in placement.workers) if placement else "",
         ),
+        ("lost", "; ".join(lost)),
         ("waits", f"{waits.kind}: {waits.text}" if waits else ""),
         ("problem", problem),
         ("cause", f"{why.cause.title} ({why.line})" if why else ""),

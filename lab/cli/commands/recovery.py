@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from lab.recovery import Outcome
 
 GOOD = ("recovered", "as-expected")
+NOT_WHOLE = {
+    "recovered, lab not whole": "training recovered, but the lab is not whole",
+    "as-expected, lab not whole": "training went as it should, but the lab is not whole",
+}
+"""Headline of a receipt (see lab.receipt.headline) -> what is wrong."""
 WEIGHTS = {"equal": "identical, bit for bit"}
 DEFAULT_TIMEOUT = 120.0
 MAX_EPOCH = 10_000_000
@@ -204,8 +209,10 @@ def _judge(app: App, document: Mapping[str, Any]) -> None:
     verdict = document["verdict"]
     if verdict in GOOD:
         return
+    from lab.receipt import headline
+
     error = VerdictError(
-        f"recovery was not proven: {verdict}",
+        NOT_WHOLE.get(headline(document), f"recovery was not proven: {verdict}"),
         str(document.get("reason") or "the receipt says which check failed"),
     )
     app.out.complain(error, document=False)

@@ -22,6 +22,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
 | report | rank | `ray.train.report` returned: metrics, and the checkpoint's URI if there was one |
+| fit_ended | rank | a fit of Lightning, Keras or XGBoost returned, and whether it stopped early (early.py) |
 | fault_armed | rank | it was told to fail on purpose at an epoch (armed.py) |
 | fault_fired | rank | it did so: the epoch, and for NaN the parameter |
 """
@@ -47,6 +48,7 @@ from ray.train.v2._internal.execution.callback import (
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
 from raylab_probe.armed import Armed
+from raylab_probe.early import watch_fits
 from raylab_probe.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_probe.versions import environment
 
@@ -236,13 +238,14 @@ def watch_start(runner: Any, record: Callable[..., None]) -> None:
 
 
 def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None:
-    """Record what the training function of this process saves, reports, asks for and loads.
+    """Record what the training function of this process saves, reports, asks for and loads, and how it ends.
 
     The methods wrapped here lie below the public functions, so it makes no difference how a script
     imported those. A worker process serves one attempt, so nothing needs to be undone.
     """
     saved = threading.local()
     armed = Armed(record, flush)
+    watch_fits(record)
 
     upload = train_context.TrainContext._upload_checkpoint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from lab.faults.base import rank_on_target
 from lab.faults.exception_at_epoch import ExceptionAtEpoch
 from lab.faults.kill import Kill
 from lab.faults.rank_kill import RankKill
+from lab.ledger import Event, History
 from lab.recovery import RECEIPTS_PREFIX, Moment
 from lab.recovery.control import Control
 from lab.recovery.heal import left_behind
@@ -629,12 +631,17 @@ def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pyte
 # The control run
 
 
-def control(weights: str) -> Any:
-    class Compared:
-        def to_json(self) -> Mapping[str, str]:
-            return {"weights": weights}
+@dataclass
+class Compared:
+    weights: str
+    history: History = field(default_factory=lambda: History(()))
 
-    return lambda *_, **__: Compared()
+    def to_json(self) -> Mapping[str, str]:
+        return {"weights": self.weights}
+
+
+def control(weights: str) -> Any:
+    return lambda *_, **__: Compared(weights)
 
 
 @pytest.mark.parametrize(("weights", "good"), [("equal", True), ("different", False), ("unknown", False)])
@@ -648,6 +655,21 @@ def test_the_weights_are_compared_with_an_undisturbed_run(
 
     assert (result.weights, result.good) == (weights, good)
     assert result.to_json()["control"] == {"weights": weights}
+
+
+def test_a_control_run_that_went_on_for_longer_tells_that_epochs_were_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world, epochs=LONG)
+    longer = tuple(
+        Event("report", float(n), "c", "run", 1, 0, "", {"metrics": {"epoch": n}}) for n in range(1, LONG + 2)
+    )
+    monkeypatch.setattr("lab.chaos.run.run_control", lambda *_, **__: Compared("equal", History.of(longer)))
+
+    result = chaos(world, steps("kill"), control=True)
+
+    assert verdicts(result) == ["failed"]
+    assert not result.good
 
 
 def test_a_control_run_that_fails_does_not_take_the_receipts_away(

@@ -355,6 +355,8 @@ class FakeCore(Core):
     uncompared: LabError | None = None
     """Why a demo has no control run."""
     verdict: str = "recovered"
+    failing: str = ""
+    """The check of the receipt that has not passed."""
     warnings: tuple[Check, ...] = ()
     found: tuple[Check, ...] = ()
     requests: list[Any] = field(default_factory=list)
@@ -368,6 +370,8 @@ class FakeCore(Core):
     left: tuple[Entry, ...] = ()
     """Faults that a labctl left behind."""
     heal_problem: str = ""
+    lost: tuple[str, ...] | LabError = ()
+    """Attempts that the job lost without a recorded fault."""
 
     def __post_init__(self) -> None:
         self.lab = FakeLab(self.runtime, self.jobs, self.api)
@@ -403,8 +407,13 @@ class FakeCore(Core):
             on_moment(moment)
         if self.fail is not None:
             raise self.fail
-        result = receipt(self.verdict)
+        result = receipt(self.verdict, failing=self.failing)
         return Outcome(result.fault, result if wait else None)
+
+    def lost_attempts(self, lab: Lab, job: str) -> tuple[str, ...]:
+        if isinstance(self.lost, LabError):
+            raise self.lost
+        return self.lost
 
     def heal(
         self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
@@ -437,7 +446,13 @@ class FakeCore(Core):
         same = Comparison("equal", "equal", "equal", values) if compared else None
         seconds = {"up": 9.25, "train and recover": 60.0}
         return DemoResult(
-            receipt(self.verdict), same, "job-1", "job-2", "ray-worker-0", seconds, problem=self.uncompared
+            receipt(self.verdict, failing=self.failing),
+            same,
+            "job-1",
+            "job-2",
+            "ray-worker-0",
+            seconds,
+            problem=self.uncompared,
         )
 
     def checks(self, name: str, runtime: str) -> tuple[Check, ...]:

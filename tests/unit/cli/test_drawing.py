@@ -69,6 +69,24 @@ def test_the_bars_of_the_timeline_are_proportional() -> None:
     assert (dead, report) == (8, 16)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "failing", "title"),
+    [
+        ("failed", "lab whole again", "RECOVERED, LAB NOT WHOLE  training did recover"),
+        ("not-verified", "lab whole again", "RECOVERED, LAB NOT WHOLE  training did recover"),
+        ("failed", "moved", "FAILED  training went on, but not everything is right"),
+        ("not-verified", "moved", "NOT VERIFIED  the evidence does not allow a verdict"),
+    ],
+)
+def test_the_first_line_says_what_became_of_the_training(verdict: str, failing: str, title: str) -> None:
+    assert title in drawn(receipt(verdict, failing=failing))
+
+
+def test_a_training_that_had_nothing_to_resume_is_not_called_recovered() -> None:
+    given = replace(receipt("failed", failing="lab whole again"), timeline=Timeline())
+    assert "AS EXPECTED, LAB NOT WHOLE  training came through" in drawn(given)
+
+
 def test_without_unicode_the_panel_is_ascii() -> None:
     shown = drawn(receipt("failed", failing="moved"), unicode=False)
     assert shown.isascii()

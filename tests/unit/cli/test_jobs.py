@@ -281,7 +281,7 @@ def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
     labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
     assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("job", "show", "job-1")
     document = labctl.json("job", "show", "job-1")
-    assert set(document) == JOB_KEYS | {"waiting", "placement", "problem", "explanation"}
+    assert set(document) == JOB_KEYS | {"waiting", "placement", "lost_attempts", "problem", "explanation"}
     assert document["placement"] == {
         "driver": "ray-head",
         "workers": [{"rank": 0, "service": "ray-worker-1"}],
@@ -357,6 +357,20 @@ def test_job_show_says_why_it_waits(labctl: Labctl) -> None:
     assert "waits      others: needs 1 GPU" in labctl.ok("job", "show", "job-2")
     assert labctl.json("job", "show", "job-2")["waiting"]["kind"] == "others"
     assert labctl.json("job", "show", "job-1")["waiting"] is None
+
+
+def test_job_show_says_that_an_attempt_was_lost_without_a_recorded_fault(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    labctl.core.lost = ("attempt 1 was lost after epoch 3 without a recorded fault",)
+    assert f"lost       {labctl.core.lost[0]}\n" in labctl.ok("job", "show", "job-1")
+    assert labctl.json("job", "show", "job-1")["lost_attempts"] == [*labctl.core.lost]
+
+
+def test_job_show_survives_an_unreadable_ledger(labctl: Labctl) -> None:
+    labctl.core.jobs.known = {"job-1": job()}
+    labctl.core.lost = StoreError("the store is full")
+    assert "the store is full" in labctl.ok("job", "show", "job-1")
+    assert labctl.json("job", "show", "job-1")["problem"] == "the store is full"
 
 
 def test_job_show_survives_an_unknown_placement(labctl: Labctl) -> None:

@@ -80,6 +80,17 @@ def test_the_json_document_is_the_receipt_itself(labctl: Labctl, verdict: str, c
     assert labctl.json("fault-inject", "ray-worker-0", code=code) == receipt(verdict).to_json()
 
 
+def test_a_lab_that_is_not_whole_after_a_training_that_recovered_is_named_as_what_is_wrong(
+    labctl: Labctl,
+) -> None:
+    labctl.core.verdict, labctl.core.failing = "failed", "lab whole again"
+    result = labctl("fault-inject", "ray-worker-0")
+    assert result.exit_code == 10
+    assert "error: training recovered, but the lab is not whole" in result.stderr
+    assert "was not proven" not in result.stderr
+    assert labctl.json("fault-inject", "ray-worker-0", code=10)["verdict"] == "failed"
+
+
 def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
     result = labctl("fault-inject", "ray-worker-0", "--no-wait")
     assert result.exit_code == 0

@@ -60,7 +60,7 @@ def test_both_names_are_the_same_modules_with_the_same_classes(site: Path) -> No
     assert early is importlib.import_module("pytorch_lightning.callbacks.early")
     assert lightning.pytorch.callbacks.EarlyStopping is early.EarlyStopping
     assert importlib.import_module("lightning.fabric.utilities") is lightning.fabric.utilities
-    assert sum(str(module).count("early.py") for module in set(sys.modules.values())) == 1
+    assert sum(str(module).count("callbacks/early.py") for module in set(sys.modules.values())) == 1
 
 
 def test_lightning_gives_the_names_that_the_package_gives(site: Path) -> None:

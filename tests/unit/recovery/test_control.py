@@ -11,6 +11,7 @@ import pytest
 
 from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
 from lab.receipt import Verdict
+from lab.recovery import RECEIPTS_PREFIX
 from lab.recovery.control import CONTROL_OF, Control, control_of, run_control
 from lab.topology import HEAD
 from tests.unit.recovery.world import JOB, FakeJobs, Training, World
@@ -128,6 +129,26 @@ def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: py
     assert receipt.verdict is Verdict.RECOVERED, receipt
     assert receipt.control is None
     assert "no control run: its files are gone" in world.moments[-1].text
+
+
+@pytest.mark.parametrize(
+    ("undisturbed", "verdict"), [(12, Verdict.RECOVERED), (14, Verdict.FAILED), (None, Verdict.NOT_VERIFIED)]
+)
+def test_the_control_run_decides_whether_a_job_that_ended_before_its_plan_lost_epochs(
+    world: World, monkeypatch: pytest.MonkeyPatch, undisturbed: int | None, verdict: Verdict
+) -> None:
+    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+        Training(world, epochs=undisturbed or 1, planned=20, job="control-1")
+        return "control-1"
+
+    monkeypatch.setattr(FakeJobs, "submit_again", again)
+    Training(world, epochs=12, planned=20, job=ORIGINAL)
+    receipt = world.inject(job=ORIGINAL, control=undisturbed is not None).receipt
+    assert receipt is not None
+    assert receipt.verdict is verdict, receipt
+    (entry,) = [e for e in world.store.list(f"{RECEIPTS_PREFIX}/") if not e.key.endswith(".usage.json")]
+    assert json.loads(world.store.get(entry.key)) == receipt.to_json()
+    assert (receipt.control is None) == (undisturbed is None)
 
 
 def test_a_job_that_dies_with_its_head_has_no_control_run(world: World, original: Training) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -16,11 +16,12 @@ from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.recovery.heal import heal, left_behind
 from lab.recovery.injection import TOOK_SECONDS
 from lab.recovery.journal import Journal
+from lab.recovery.lost import recorded_faults
 from lab.recovery.timeline import Timeline
 from lab.runtime.base import OnProgress
 from lab.runtime.fake import FakeRuntime
 from lab.runtime.tries import again
-from lab.topology import Progress, State
+from lab.topology import LabStatus, Progress, State
 from tests.unit.recovery.world import JOB, W0, W1, Training, World
 
 
@@ -77,8 +78,25 @@ def test_every_epoch_is_told_once_after_the_recovery(world: World) -> None:
     world.inject(after_epoch=3)
 
     told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
-    assert told[-1] == "epoch 9/9"
+    assert told[-1] == "epoch 9 of 9"
     assert len(told) == len(set(told))
+
+
+def test_epochs_that_count_from_0_are_told_so(world: World) -> None:
+    Training(world, epochs=8, planned=9, first=0)
+
+    world.inject(after_epoch=3)
+
+    told = [m.text for m in world.moments if m.key == "progress" and m.seconds is not None]
+    assert told[-1] == "epoch 8 (9 of 9, counted from 0)"
+
+
+def test_steps_are_not_told_as_epochs_of_the_plan(world: World) -> None:
+    Training(world, epochs=9, key="step")
+
+    world.inject(after_epoch=3)
+
+    assert "step 9" in [m.text for m in world.moments]
 
 
 def test_a_script_that_reports_no_epoch_is_followed_too(world: World) -> None:
@@ -211,6 +229,182 @@ def test_ctrl_c_at_any_moment_reverts_the_fault(world: World, kind: str, key: st
     with pytest.raises(KeyboardInterrupt):
         world.inject(W0, kind, after_epoch=2, on_moment=interrupt)
     assert world.healthy()
+    document = kept(world)
+    assert document["verdict"] == "not-verified"
+    assert "the recovery was not followed to its end: it was interrupted" in document["problems"]
+    assert recorded(world) == [kind]
+
+
+def kept(world: World) -> dict[str, Any]:
+    """The one receipt in the store."""
+    (entry,) = [e for e in world.store.list(f"{RECEIPTS_PREFIX}/") if not e.key.endswith(".usage.json")]
+    document: dict[str, Any] = json.loads(world.store.get(entry.key))
+    return document
+
+
+def recorded(world: World) -> list[str]:
+    """The faults on record for the job; each has been reverted."""
+    found = recorded_faults(world.store, JOB)
+    assert all(fault.reverted_at is not None for fault in found)
+    return [fault.kind for fault in found]
+
+
+def test_ctrl_c_while_a_fault_is_injected_counts_as_a_fault(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Kill):
+        def inject(self, scene: Scene) -> None:
+            super().inject(scene)
+            raise KeyboardInterrupt
+
+    Training(world)
+    monkeypatch.setitem(FAULTS, "kill", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2)
+    assert world.healthy()
+    assert kept(world)["fault"]["kind"] == "kill"
+    assert recorded(world) == ["kill"]
+
+
+@pytest.mark.parametrize("where", ["inject", "look"])
+def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    Training(world)
+    if where == "look":
+        look = Timeline.look
+        monkeypatch.setattr(
+            Timeline, "look", lambda self: broken() if "node_dead" in self.told else look(self)
+        )
+    else:
+        monkeypatch.setattr(Kill, "inject", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        world.inject(after_epoch=2)
+    problem = "the recovery was not followed to its end: ZeroDivisionError('a bug')"
+    assert problem in kept(world)["problems"]
+    assert recorded(world) == ["kill"]
+    assert world.healthy()
+
+
+def test_ctrl_c_while_the_evidence_is_collected_costs_no_receipt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lab import checkpoints
+
+    Training(world)
+    read, calls = checkpoints.stored_manifest, []
+
+    def interrupted(store: Any, uri: str) -> Any:
+        calls.append(uri)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return read(store, uri)
+
+    monkeypatch.setattr(checkpoints, "stored_manifest", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2)
+    assert kept(world)["verdict"] == "not-verified"
+
+
+def test_without_a_receipt_an_interrupted_fault_is_on_record_all_the_same(world: World) -> None:
+    Training(world)
+
+    def interrupt(moment: Moment) -> None:
+        if moment.key == "fault":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2, wait=False, on_moment=interrupt)
+    assert recorded(world) == ["kill"]
+    assert world.store.list(f"{RECEIPTS_PREFIX}/") == ()
+
+
+def test_a_job_that_vanishes_has_a_receipt(world: World) -> None:
+    Training(world, takeover=1000.0)
+    world.clock.after(8.0, world.jobs.jobs.clear)
+
+    receipt = world.inject(after_epoch=2).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.FAILED
+    assert "the new head does not know it" in receipt.reason
+    assert kept(world) == receipt.to_json()
+    assert recorded(world) == ["kill"]
+
+
+def test_services_that_cannot_be_looked_at_in_the_end_are_a_problem_of_the_receipt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Training(world)
+
+    def away() -> LabStatus:
+        raise EngineError("the Docker Engine does not answer")
+
+    def fail(moment: Moment) -> None:
+        if moment.key == "job_finished":
+            monkeypatch.setattr(world.runtime, "status", away)
+
+    receipt = world.inject(after_epoch=2, on_moment=fail).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "the services could not be looked at: the Docker Engine does not answer" in receipt.problems
+
+
+def test_a_runtime_that_does_not_say_whether_the_fault_was_done_leaves_it_on_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(Unsure):
+        def took(self, scene: Scene) -> bool:
+            raise EngineError("no answer")
+
+    Training(world, epochs=30)
+    monkeypatch.setitem(FAULTS, "kill", Silent)
+
+    assert world.inject(after_epoch=2).receipt is not None
+    assert kept(world)["verdict"] == "not-verified"
+    assert recorded(world) == ["kill"]
+
+
+def test_a_fault_that_was_armed_is_on_record_from_when_it_acted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Armed(Kill):
+        fires = True
+
+        def inject(self, scene: Scene) -> None:
+            world.clock.after(3.0, lambda: self.act(scene))
+
+        def act(self, scene: Scene) -> None:
+            world.write("fault_fired", rank=0)
+            super().inject(scene)
+
+    Training(world, epochs=30)
+    monkeypatch.setitem(FAULTS, "kill", Armed)
+
+    outcome = world.inject(after_epoch=2)
+
+    (fault,) = recorded_faults(world.store, JOB)
+    assert fault.at == outcome.fault.at
+    assert fault.at - world.begin > 5.0
+
+
+def test_ctrl_c_before_an_armed_fault_acts_is_no_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Armed(Kill):
+        fires = True
+
+        def inject(self, scene: Scene) -> None:
+            raise KeyboardInterrupt
+
+    Training(world)
+    monkeypatch.setitem(FAULTS, "kill", Armed)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2)
+    assert recorded(world) == []
+    assert world.store.list(f"{RECEIPTS_PREFIX}/") == ()
 
 
 class Unsure(Kill):

@@ -164,6 +164,8 @@ class Training:
     takeover: float = 1.0
     """Seconds from a failure to the next attempt."""
     first: int = 1
+    planned: int = 0
+    """Epochs that the script names; 0: as many as the last one's number."""
     job: str = JOB
     max_failures: int = -1
     crashes: bool = False
@@ -186,7 +188,7 @@ class Training:
             run=self.run,
             num_workers=[self.least, self.ranks] if self.least else self.ranks,
             resources_per_worker={"CPU": self.cpus},
-            config={"epochs": self.epochs},
+            config={"epochs": self.planned or self.epochs},
             max_failures=self.max_failures,
         )
         self.start_on(self.on)

@@ -10,6 +10,7 @@ import pytest
 
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
 from lab.recovery.control import CONTROL_OF
+from lab.recovery.faultlog import FAULTS_PREFIX
 from lab.recovery.samples import Sample, Samples
 from lab.report import Subject, find_subject, read_evidence
 from lab.report.find import parse_receipt
@@ -197,3 +198,22 @@ def test_a_job_of_a_lab_that_is_down_is_an_error(world: World, error: type[LabEr
     world.runtime.down()
     with pytest.raises(error):
         read_evidence(world.lab, Subject("x"))
+
+
+def test_the_faults_on_record_are_read_with_the_job(trained: World) -> None:
+    entry = {"kind": "kill", "target": W0, "at": 5.0, "reverted_at": 9.0}
+    trained.store.put(f"{FAULTS_PREFIX}/{JOB}/5000-{W0}.json", json.dumps(entry).encode())
+    (fault,) = read_evidence(trained.lab, Subject(JOB)).faults
+    assert (fault.kind, fault.at) == ("kill", 5.0)
+
+
+def test_a_record_of_faults_that_cannot_be_read_is_missing(
+    trained: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(store: object, job: str) -> tuple[()]:
+        raise StoreError("denied")
+
+    monkeypatch.setattr("lab.report.find.recorded_faults", denied)
+    evidence = read_evidence(trained.lab, Subject(JOB))
+    assert evidence.faults == ()
+    assert "the record of faults could not be read: denied" in evidence.missing

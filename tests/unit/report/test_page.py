@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.errors import UsageError
-from lab.report import Tale, tell, write_report
+from lab.report import Subject, Tale, tell, write_report
 from lab.report.draw import Picture, draw_pictures, workers
 from lab.report.draw.style import COLOURS, HATCHES, MARKERS, render, styled
 from lab.report.page import page, private
@@ -157,6 +157,22 @@ def test_a_verdict_has_a_headline_a_sign_and_a_tone(verdict: str, headline: str,
     assert tags.text["h1"] == [headline]
     assert f"verdict {tone}" in [attributes.get("class") for attributes in tags.all("div")]
     assert tags.text["span"][0] in "✔✖?"
+
+
+def test_a_lab_that_is_not_whole_does_not_hide_that_training_recovered() -> None:
+    evidence = tales.from_file()
+    receipt = dict(evidence.subject.receipt or {})
+    checks = [{**c, "passed": c["name"] != "lab whole again"} for c in receipt["checks"]]
+    receipt.update(verdict="failed", checks=checks, reason="training recovered, but the lab is not whole")
+    tags = Tags(page(tell(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
+    assert tags.text["h1"] == ["Training recovered, the lab is not whole"]
+    assert "verdict open" in [attributes.get("class") for attributes in tags.all("div")]
+
+
+def test_an_attempt_that_was_lost_without_a_fault_heads_the_page() -> None:
+    tags = Tags(page(tell(tales.full(subject=Subject("k3"), samples=())), ()))
+    assert tags.text["h1"] == ["An attempt was lost without a recorded fault"]
+    assert "Attempt 1 was lost after epoch 6 without a recorded fault." in tags.text["p"]
 
 
 def test_words_of_a_script_cannot_become_tags() -> None:

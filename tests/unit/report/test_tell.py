@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lab.ledger import History
+from lab.recovery.faultlog import LoggedFault
 from lab.recovery.samples import Sample
 from lab.report import Subject, Tale, tell
 from lab.report.model import Evidence, Use
@@ -97,6 +98,25 @@ def test_a_job_without_a_fault_counts_from_its_start() -> None:
     assert (tale.verdict, tale.fault, tale.moments, tale.down, tale.fault_epoch) == ("", None, (), None, None)
     assert [bar.begin for bar in tale.bars] == [0.0]
     assert "without a fault" in tale.title
+
+
+def test_a_job_with_a_fault_on_record_but_no_receipt_is_said_to_be_that() -> None:
+    known = (LoggedFault("kill", "ray-worker-0", tales.AT, tales.AT + 3),)
+    tale = tell(tales.full(subject=Subject("k3"), faults=known, samples=()))
+    assert tale.title == "Training with a fault that was not judged"
+    assert tale.reason == "kill of ray-worker-0 is on record"
+
+
+def test_an_attempt_that_the_receipts_fault_explains_is_no_riddle(full: Tale) -> None:
+    assert full.missing == ()
+
+
+def test_an_attempt_that_no_fault_explains_is_told_beside_a_receipt() -> None:
+    evidence = tales.full()
+    receipt = dict(evidence.subject.receipt or {})
+    receipt["fault"] = {**receipt["fault"], "at": tales.AT + 9, "reverted_at": tales.AT + 10}
+    tale = tell(replace(evidence, subject=Subject("k3", receipt)))
+    assert tale.missing == ("attempt 1 was lost after epoch 6 without a recorded fault",)
 
 
 def test_the_breakdown_is_in_its_order_and_holds_numbers_only() -> None:
