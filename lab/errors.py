@@ -19,6 +19,7 @@ LabError
  |- PinningError         17   a worker sees another GPU than the one it is pinned to
  |- EngineError          18   Docker or its Compose plugin: missing, not running, too old, not permitted
  |- LessonError          19   a lesson is not passed yet, or a report does not fit
+ |- OutputError          20   the result could not be written to stdout
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -144,6 +145,12 @@ class LessonError(LabError):
     """A lesson is not passed yet: a check or its notebook failed; or a handed-in report does not fit."""
 
     exit_code = 19
+
+
+class OutputError(LabError):
+    """The result could not be written: stdout is closed, or what it leads to is full."""
+
+    exit_code = 20
 
 
 INTERRUPTED = 130

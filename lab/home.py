@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lab.errors import SetupError
+from lab.errors import SetupError, UsageError
 
 HOME_VARIABLE = "RAYLAB_HOME"
+FOLDER = ".raylab"
+ROOM = 120
+"""Characters of a name in that folder, at the least."""
 DATA = "data"
 """Beside the labs' own folders, so no lab can have this name."""
 
@@ -19,9 +23,25 @@ LOCK_POLL_SECONDS = 0.1
 
 
 def home() -> Path:
-    """The folder of all labs: $RAYLAB_HOME, else ~/.raylab."""
-    chosen = os.environ.get(HOME_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".raylab"
+    """The folder of all labs: $RAYLAB_HOME, else ~/.raylab; it need not be there yet.
+
+    Raises SetupError where there can be none, UsageError for the home of nobody.
+    """
+    chosen = os.environ.get(HOME_VARIABLE) or f"~/{FOLDER}"
+    hint = f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where"
+    try:
+        folder = Path(chosen).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", hint) from error
+    except OSError as error:
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", hint) from error
+    try:
+        os.lstat(folder / ("x" * ROOM))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: {error.strerror}", hint) from error
+    return folder
 
 
 def data_folder(labs: Path | None = None) -> Path:
@@ -78,6 +98,17 @@ def write_private(path: Path, text: str) -> None:
         raise SetupError(
             f"cannot write {path}: {error.strerror}", "free some space or check its owner"
         ) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or what stands in its place, if there is anything. Raises SetupError."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise SetupError(f"cannot remove {path}: {error.strerror}", "check its owner") from error
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ that say how many workers the training has and what each asks of a node: labctl 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NotFoundError, UsageError
+from lab.reading import SMALL, read_json
 
 WORKSPACE = Path(os.environ.get("RAYLAB_WORKSPACE") or Path(__file__).resolve().parent.parent / "workspace")
 """The folder of the workloads. In JupyterLab's container it is mounted elsewhere than beside the code."""
@@ -99,7 +99,7 @@ def load_workload(folder: Path) -> Workload:
     """The workload in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, SMALL)
     except OSError as error:
         raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
 from lab.knobs import environment
 from lab.ledger import number
+from lab.reading import parse_json, read_bytes
 from lab.recovery.control import control_of
 from lab.recovery.proof import RECEIPTS_PREFIX
 from lab.recovery.samples import key_of, read_samples
@@ -36,7 +37,7 @@ def find_subject(lab: Lab, what: str = "") -> Subject:
     Raises NotFoundError that lists what there is, UsageError for a file that is no receipt, LabDownError,
     StoreError.
     """
-    if what and (Path(what).is_file() or "/" in what.removeprefix(f"{RECEIPTS_PREFIX}/")):
+    if what and (os.path.isfile(what) or "/" in what.removeprefix(f"{RECEIPTS_PREFIX}/")):
         receipt = read_receipt(Path(what))
         return Subject(str(receipt["job"]["submission_id"]), receipt)
     receipts = _receipts(lab)
@@ -58,7 +59,7 @@ def find_subject(lab: Lab, what: str = "") -> Subject:
 def read_receipt(path: Path) -> dict[str, Any]:
     """The receipt in a file. Raises NotFoundError, UsageError."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
     return parse_receipt(data, str(path))
@@ -73,7 +74,7 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
     lines = [line for line in data.splitlines() if line.strip()]
     for text in (data, lines[-1] if lines else b""):
         try:
-            document = json.loads(text)
+            document = parse_json(text)
             break
         except ValueError:
             continue
@@ -88,7 +89,7 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
         )
     try:
         _check(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise UsageError(f"{where} is a damaged receipt: {_what(error)}", how) from error
     return document
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lab.errors import RefusedError, ServiceError, UnsupportedError, UsageError
+from lab.reading import parse_json, read_bytes
 from lab.topology import LabSpec
 
 T = TypeVar("T")
@@ -19,14 +19,14 @@ COMPOSE_FILE = "compose.json"
 def load(path: Path, decode: Callable[[Any], T]) -> T | None:
     """The state in a file, or None when there is none. Raises ServiceError when it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ServiceError(f"cannot read {path}: {error.strerror}") from error
     try:
-        return decode(json.loads(data))
-    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        return decode(parse_json(data))
+    except (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise ServiceError(
             f"the state file {path} is damaged ({type(error).__name__}: {error})",
             "`labctl down` stops what it finds and removes it; stored objects are kept",

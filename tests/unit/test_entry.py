@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,16 @@ from lab import environment
 from lab.errors import INTERRUPTED, SetupError
 
 ENTRY = Path(environment.ROOT) / "labctl.py"
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """labctl.py handles signals for the whole process."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from lab.errors import (
     ServiceError,
     SetupError,
 )
-from lab.home import home, lock, make_private
+from lab.home import home, lock, make_private, remove
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
@@ -509,4 +509,4 @@ class ComposeRuntime(Runtime):
         """Remove containers, networks and generated files; volumes and secrets stay."""
         self._holdings.remove(self._holdings.containers())
         for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
-            (self._folder / file).unlink(missing_ok=True)
+            remove(self._folder / file)
