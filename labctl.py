@@ -8,8 +8,12 @@ This file keeps to what Python 2.7 can read, so that an old Python prints a mess
 """
 
 import os
-import signal
 import sys
+
+try:
+    import signal
+except KeyboardInterrupt:  # it imports others, before an interrupt can be handled
+    os._exit(130)
 
 OLDEST = (3, 10)
 NEWEST = (3, 13)
@@ -167,4 +171,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(complain(INTERRUPTED, "interrupted", ""))

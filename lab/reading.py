@@ -18,7 +18,7 @@ DOCUMENT = 16 << 20
 """Bytes of the largest receipt, script or state."""
 
 KINDS = (
-    (stat.S_ISDIR, errno.EISDIR, "is a folder"),
+    (stat.S_ISDIR, errno.EISDIR, os.strerror(errno.EISDIR)),
     (stat.S_ISFIFO, errno.EINVAL, "is a pipe, not a regular file"),
     (stat.S_ISSOCK, errno.EINVAL, "is a socket, not a regular file"),
     (stat.S_ISREG, 0, ""),

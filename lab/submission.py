@@ -163,7 +163,7 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
     if not is_python or len(command) < 2 or command[1].startswith("-"):
         return
     script = working_dir / command[1]
-    if not os.path.exists(script):
+    if not os.path.isfile(script):
         raise NotFoundError(
             f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
         )

@@ -39,17 +39,8 @@ BROKEN_PIPE = 141
 """Exit code when the reader of stdout went away, as in a shell (128 + SIGPIPE)."""
 
 MACHINES = (
-    *(
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EIO,
-        errno.ENFILE,
-        errno.EMFILE,
-    ),
-    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+    *(errno.ENFILE, errno.EMFILE, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
 )
 """What the machine or a path that was given is to blame for, not labctl."""
 

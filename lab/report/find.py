@@ -27,6 +27,9 @@ SCHEMA = re.compile(r"recovery-receipt/1\b")
 NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
 """Of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
 
+MAX_SECONDS = 1e11
+"""Any point in time is less after 1970: this is in the year 5138."""
+
 LISTED = 5
 """Receipts and jobs that an error names."""
 
@@ -97,21 +100,27 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
 def _check(document: Mapping[str, Any]) -> None:
     """Raises KeyError, TypeError, ValueError or AttributeError unless a report can be made of it."""
     fault, job = document["fault"], document["job"]
-    float(fault["at"])
+    _finite(fault["at"])
     str(fault["kind"] + fault["target"] + job["submission_id"] + document["verdict"])
     for value in (fault.get("reverted_at"), *document["timeline"].values()):
         if value is not None:
-            float(value)
+            _finite(value)
     for attempt in document["attempts"]:
         list(attempt["nodes"])
         for key in ("attempt", "started_at", "ended_at"):
             if attempt[key] is not None:
-                float(attempt[key])
+                _finite(attempt[key])
     for check in document["checks"]:
         str(check["name"] + check["detail"])
         bool(check["passed"])
     for row in document.get("world_size") or ():
-        float(row["at"]), int(row["ranks"])
+        _finite(row["at"]), int(row["ranks"])
+
+
+def _finite(value: Any) -> None:
+    """Raises TypeError or ValueError for what is no number of seconds that a date could be made of."""
+    if not abs(float(value)) < MAX_SECONDS:
+        raise ValueError(f"{value} is no number of seconds")
 
 
 def _what(error: Exception) -> str:

@@ -133,3 +133,37 @@ def test_main_reads_the_arguments_of_the_process(
     monkeypatch.setattr(sys, "argv", ["labctl", "--version"])
     assert entry.main() == 0
     assert capsys.readouterr().out.startswith("labctl")
+
+
+def test_what_the_machine_refuses_is_no_bug(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = PermissionError(13, "Permission denied", "/some/where")  # type: ignore[assignment]
+    result = labctl("up", "--quiet")
+    assert result.exit_code == errors.SetupError.exit_code
+    assert result.stderr.startswith("error: /some/where: Permission denied\n")
+
+
+HOSTILE = "\x1b]0;x\x07\x9b31m\u202egnp\udcff\r"
+
+
+def test_what_a_terminal_would_obey_is_written_out(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = errors.NotFoundError(f"no {HOSTILE}", f"not {HOSTILE}")
+    result = labctl("up", "--quiet")
+    shown = r"\x1b]0;x\x07\x9b31m\u202egnp\udcff\r"
+    assert result.stderr == f"error: no {shown}\n  -> not {shown}\n"
+
+
+def test_json_holds_it_escaped(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = errors.NotFoundError(HOSTILE)
+    result = labctl("up", "--json", "--quiet")
+    assert result.stdout.isascii()
+    assert json.loads(result.stdout)["error"]["message"] == HOSTILE
+
+
+def test_lines_and_tables_obey_nobody_and_keep_their_colours(labctl: Labctl) -> None:
+    from lab.cli.render import table
+    from lab.cli.text import harmless
+
+    assert harmless("a\tb\nc") == "a\tb\nc"
+    assert harmless("\x1b[31mred\x1b[0m\x1b[2J", colours=True) == "\x1b[31mred\x1b[0m\\x1b[2J"
+    cells = table(("A",), [("\x1b[2J",)]).columns[0].cells
+    assert [str(cell) for cell in cells] == [r"\x1b[2J"]

@@ -130,6 +130,8 @@ def read(path: Path) -> tuple[str, ...]:
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise no_archive from error
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise UsageError(f"{path} is no image archive: it {error.strerror}", no_archive.hint) from error
         raise _from_os(error, path) from error
     try:
         names = tuple(str(name) for entry in entries for name in entry.get("RepoTags") or ())
