@@ -65,16 +65,17 @@ def complain(code, message, hint):
 
         kind = "Interrupted" if code > 128 else "SetupError"
         error = {"code": kind, "exit_code": code, "message": message, "hint": hint}
-        tell(1, sys.stdout, json.dumps({"error": error}, indent=2))
-    tell(2, sys.stderr, "error: %s" % message)
+        tell(1, json.dumps({"error": error}, indent=2))
+    tell(2, "error: %s" % message)
     if hint:
-        tell(2, sys.stderr, "  -> %s" % hint)
+        tell(2, "  -> %s" % hint)
     return code
 
 
-def tell(number, stream, line):
-    # type: (int, TextIO, str) -> None
-    """Write a line; where that cannot be, leave nothing behind that would fail when Python ends."""
+def tell(number, line):
+    # type: (int, str) -> None
+    """Write a line to stdout (1) or stderr (2); where that fails, the end of Python shall not."""
+    stream = sys.stdout if number == 1 else sys.stderr
     try:
         stream.write(line + "\n")
         stream.flush()
@@ -123,12 +124,12 @@ def leave(_number, _frame):
 
 
 def handle(**handlers):
-    # type: (...) -> None
+    # type: (**object) -> None
     """Set the handlers of these signals, such as SIGINT=leave. What is ignored stays ignored (nohup)."""
     for name, handler in handlers.items():
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-            signal.signal(number, handler)
+            signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def main():

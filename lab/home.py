@@ -31,8 +31,11 @@ def home() -> Path:
     hint = f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where"
     try:
         folder = Path(chosen).expanduser().absolute()
+        str(folder).encode()
     except RuntimeError as error:
         raise UsageError(f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", hint) from error
+    except UnicodeEncodeError as error:  # it has to go into state files and settings
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a name in UTF-8", hint) from error
     except OSError as error:
         raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", hint) from error
     try:

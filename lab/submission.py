@@ -99,7 +99,12 @@ def described(
     if working_dir is None and "://" in remote:
         folder = None
     else:
-        folder = Path(working_dir or remote or ".").absolute()
+        try:
+            folder = Path(working_dir or remote or ".").absolute()
+        except OSError as error:
+            raise NotFoundError(
+                "the current folder is gone", "go to another one, or --working-dir"
+            ) from error
         check_command(words, folder)
         environment.pop("working_dir", None)
     if isinstance(environment.get("pip"), str):

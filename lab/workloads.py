@@ -19,7 +19,8 @@ from typing import Any
 from lab.errors import NotFoundError, UsageError
 from lab.reading import SMALL, read_json
 
-WORKSPACE = Path(os.environ.get("RAYLAB_WORKSPACE") or Path(__file__).resolve().parent.parent / "workspace")
+WORKSPACE_VARIABLE = "RAYLAB_WORKSPACE"
+WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or Path(__file__).resolve().parent.parent / "workspace")
 """The folder of the workloads. In JupyterLab's container it is mounted elsewhere than beside the code."""
 
 MANIFEST = "workload.json"
@@ -124,7 +125,11 @@ def load_workload(folder: Path) -> Workload:
 
 
 def workloads(workspace: Path = WORKSPACE) -> tuple[Workload, ...]:
-    """Every workload of the workspace, by name."""
+    """Every workload of the workspace, by name. Raises NotFoundError when there is no workspace."""
+    if not os.path.isdir(workspace):
+        raise NotFoundError(
+            f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where workloads are"
+        )
     return tuple(load_workload(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
 
 

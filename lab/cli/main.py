@@ -198,12 +198,25 @@ def _terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _complete(instruction: str, app: App) -> int:
+    """What a shell asks for in environment variables. Raises UsageError when they are not a shell's."""
+    from click.shell_completion import shell_complete
+
+    code = 1
+    with contextlib.suppress(KeyError, ValueError):
+        code = shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
+    if code:
+        raise UsageError(
+            f"{COMPLETE_VARIABLE}={instruction}: no shell's completion calls it like this",
+            f"unset it; `{PROGRAM} completion bash` prints what bash needs",
+        )
+    return code
+
+
 def _invoke(args: list[str], app: App) -> int:
     instruction = os.environ.get(COMPLETE_VARIABLE)
     if instruction:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
+        return _complete(instruction, app)
     try:
         with cli.make_context(PROGRAM, args, obj=app) as ctx:
             cli.invoke(ctx)

@@ -114,7 +114,8 @@ def _check(document: Mapping[str, Any]) -> None:
         str(check["name"] + check["detail"])
         bool(check["passed"])
     for row in document.get("world_size") or ():
-        _finite(row["at"]), int(row["ranks"])
+        _finite(row["at"])
+        int(row["ranks"])
 
 
 def _finite(value: Any) -> None:

@@ -271,3 +271,11 @@ def test_a_name_that_is_not_utf_8_cannot_be_packed(tmp_path: Path) -> None:
     (tmp_path / "a\udcff").touch()
     with pytest.raises(UsageError, match="not UTF-8"):
         package(tmp_path)
+
+
+def test_a_current_folder_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(NotFoundError, match="the current folder is gone"):
+        described("ls")

@@ -136,7 +136,7 @@ def test_main_reads_the_arguments_of_the_process(
 
 
 def test_what_the_machine_refuses_is_no_bug(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = PermissionError(13, "Permission denied", "/some/where")  # type: ignore[assignment]
+    labctl.core.runtime.fail = PermissionError(13, "Permission denied", "/some/where")
     result = labctl("up", "--quiet")
     assert result.exit_code == errors.SetupError.exit_code
     assert result.stderr.startswith("error: /some/where: Permission denied\n")
