@@ -8,8 +8,12 @@ This file keeps to what Python 2.7 can read, so that an old Python prints a mess
 """
 
 import os
-import subprocess
 import sys
+
+try:
+    import signal
+except KeyboardInterrupt:  # it imports others, before an interrupt can be handled
+    os._exit(130)
 
 OLDEST = (3, 10)
 NEWEST = (3, 13)
@@ -31,6 +35,8 @@ def wrong_python(version, no_venv):
 def runs(command):
     # type: (str) -> bool
     """Whether this Python can be called; the launchers of version managers often cannot."""
+    import subprocess
+
     try:
         process = subprocess.Popen(
             [command, "-c", "import venv"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -57,18 +63,80 @@ def complain(code, message, hint):
     if "--json" in sys.argv[1:]:
         import json
 
-        kind = "Interrupted" if code == INTERRUPTED else "SetupError"
+        kind = "Interrupted" if code > 128 else "SetupError"
         error = {"code": kind, "exit_code": code, "message": message, "hint": hint}
-        sys.stdout.write(json.dumps({"error": error}, indent=2) + "\n")
-    sys.stderr.write("error: %s\n" % message)
+        tell(1, json.dumps({"error": error}, indent=2))
+    tell(2, "error: %s" % message)
     if hint:
-        sys.stderr.write("  -> %s\n" % hint)
+        tell(2, "  -> %s" % hint)
     return code
+
+
+def tell(number, line):
+    # type: (int, str) -> None
+    """Write a line to stdout (1) or stderr (2); where that fails, the end of Python shall not."""
+    stream = sys.stdout if number == 1 else sys.stderr
+    try:
+        stream.write(line + "\n")
+        stream.flush()
+    except EnvironmentError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
+def open_streams():
+    # type: () -> None
+    """Put something in the place of standard streams that are closed: else the next file gets their number.
+
+    Nothing can be read from it; to stdout nothing can be written, as it must be; on stderr all is lost.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY), number)
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(number, "w" if number else "r", closefd=False))
+
+
+class Ended(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, while the environment is set up: what is being run ends, too."""
+
+    def __init__(self, number, _frame):
+        # type: (int, object) -> None
+        """As the handler of a signal is called."""
+        KeyboardInterrupt.__init__(self)
+        self.number = number
+
+
+def end(number, frame):
+    # type: (int, object) -> None
+    """Handle a signal while the environment is set up."""
+    raise Ended(number, frame)
+
+
+def leave(_number, _frame):
+    # type: (int, object) -> None
+    """Handle SIGINT while modules are imported: there is nothing to clean up yet."""
+    try:
+        complain(INTERRUPTED, "interrupted", "")
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def handle(**handlers):
+    # type: (**object) -> None
+    """Set the handlers of these signals, such as SIGINT=leave. What is ignored stays ignored (nohup)."""
+    for name, handler in handlers.items():
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
+            signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def main():
     # type: () -> int
     """Hand over to lab.cli in the right interpreter; the exit code when that is not possible."""
+    open_streams()
+    handle(SIGINT=leave)
     root = os.path.dirname(os.path.realpath(__file__))
     problem = wrong_python(sys.version_info[:2], os.environ.get("LABCTL_NO_VENV") == "1")
     if problem:
@@ -85,12 +153,16 @@ def main():
     from lab import environment
     from lab.errors import SetupError
 
+    handle(SIGINT=signal.default_int_handler, SIGTERM=end, SIGHUP=end)
     try:
         python = environment.interpreter()
     except SetupError as error:
         return complain(SETUP_FAILED, error.message, error.hint)
-    except KeyboardInterrupt:
-        return complain(INTERRUPTED, "interrupted; the next call goes on where this one stopped", "")
+    except KeyboardInterrupt as error:
+        number = getattr(error, "number", signal.SIGINT)
+        return complain(128 + number, "interrupted; the next call goes on where this one stopped", "")
+    finally:
+        handle(SIGINT=leave, SIGTERM=signal.SIG_DFL, SIGHUP=signal.SIG_DFL)
     if python is None:
         import runpy
 
@@ -100,4 +172,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(complain(INTERRUPTED, "interrupted", ""))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from lab.errors import ClusterError
+from lab.reading import parse_json
 
 if TYPE_CHECKING:
     import urllib3
@@ -60,7 +61,7 @@ class Reply:
     def json(self) -> Any:
         """The body parsed as JSON. Raises ClusterError."""
         try:
-            return json.loads(self.data)
+            return parse_json(self.data)
         except ValueError as error:
             text = self.data[:80].decode(errors="replace")
             raise ClusterError(

@@ -20,6 +20,7 @@ LabError
  |- EngineError          18   Docker or its Compose plugin: missing, not running, too old, not permitted
  |- LessonError          19   a lesson is not passed yet, or a report does not fit
  |- StateError           20   the lab's state file is damaged or gone
+ |- OutputError          21   the result could not be written to stdout
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -151,6 +152,12 @@ class StateError(LabError):
     """The lab's state file is damaged or gone, so what runs of the lab can only be stopped."""
 
     exit_code = 20
+
+
+class OutputError(LabError):
+    """The result could not be written: stdout is closed, or what it leads to is full."""
+
+    exit_code = 21
 
 
 INTERRUPTED = 130

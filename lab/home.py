@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,9 @@ from pathlib import Path
 from lab.errors import SetupError, UsageError
 
 HOME_VARIABLE = "RAYLAB_HOME"
+FOLDER = ".raylab"
+ROOM = 120
+"""Characters of a name in that folder, at the least."""
 DATA = "data"
 """Beside the labs' own folders, so no lab can have this name."""
 
@@ -19,13 +23,30 @@ LOCK_POLL_SECONDS = 0.1
 
 
 def home() -> Path:
-    """The folder of all labs: $RAYLAB_HOME, else ~/.raylab. Raises UsageError where it is set to nothing."""
-    chosen = os.environ.get(HOME_VARIABLE)
-    if chosen is None:
-        return Path.home() / ".raylab"
+    """The folder of all labs: $RAYLAB_HOME, else ~/.raylab; it need not be there yet.
+
+    Raises SetupError where there can be none, UsageError for nothing, and for the home of nobody.
+    """
+    chosen = os.environ.get(HOME_VARIABLE, f"~/{FOLDER}")
     if not chosen.strip():
         raise UsageError(f"{HOME_VARIABLE} is set, but empty", f"name a folder, or: unset {HOME_VARIABLE}")
-    return Path(chosen).expanduser().absolute()
+    hint = f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where"
+    try:
+        folder = Path(chosen).expanduser().absolute()
+        str(folder).encode()
+    except RuntimeError as error:
+        raise UsageError(f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", hint) from error
+    except UnicodeEncodeError as error:  # it has to go into state files and settings
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a name in UTF-8", hint) from error
+    except OSError as error:
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", hint) from error
+    try:
+        os.lstat(folder / ("x" * ROOM))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: {error.strerror}", hint) from error
+    return folder
 
 
 def data_folder(labs: Path | None = None) -> Path:
@@ -82,6 +103,17 @@ def write_private(path: Path, text: str) -> None:
         raise SetupError(
             f"cannot write {path}: {error.strerror}", "free some space or check its owner"
         ) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or what stands in its place, if there is anything. Raises SetupError."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise SetupError(f"cannot remove {path}: {error.strerror}", "check its owner") from error
 
 
 @contextlib.contextmanager

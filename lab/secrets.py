@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lab.errors import ServiceError, SetupError
 from lab.home import write_private
+from lab.reading import SMALL, read_bytes, read_json, read_text
 from lab.topology import Credentials
 
 
@@ -80,9 +81,9 @@ def load_or_make(folder: Path) -> Secrets:
         if not (folder / name).exists():
             write_private(folder / name, secrets.token_hex(size))
     try:
-        document = json.loads(store.read_text(encoding="utf-8"))
+        document = read_json(store, SMALL)
         training = Credentials(str(document["access_key"]), str(document["secret_key"]))
-        texts = {name: (folder / name).read_text(encoding="utf-8").strip() for name in _GENERATED}
+        texts = {name: read_text(folder / name, SMALL).strip() for name in _GENERATED}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, str(error)) from error
     if not all((training.access_key, training.secret_key, *texts.values())):
@@ -135,7 +136,7 @@ def _base64url(data: bytes) -> bytes:
 
 def _keep(path: Path, text: str) -> None:
     with contextlib.suppress(OSError):
-        if path.read_bytes() == text.encode():
+        if read_bytes(path) == text.encode():
             return
     write_private(path, text)
 

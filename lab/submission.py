@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import math
+import os
 import re
 import shlex
 import warnings
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NotFoundError, UsageError
+from lab.reading import SMALL, TooLargeError, read_bytes, read_json, read_text
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 EXCLUDED = (
@@ -34,6 +35,9 @@ EXCLUDED = (
 
 MAX_PACKAGE_BYTES = 100 * 1024**2
 """Largest working directory, zipped. Ray keeps packages in the head's memory; its own limit is 500 MiB."""
+
+MAX_UNPACKED_BYTES = 1024**3
+"""Most bytes of files in it: what takes no room on a disk or when zipped would still be read."""
 
 
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -95,7 +99,12 @@ def described(
     if working_dir is None and "://" in remote:
         folder = None
     else:
-        folder = Path(working_dir or remote or ".").absolute()
+        try:
+            folder = Path(working_dir or remote or ".").absolute()
+        except OSError as error:
+            raise NotFoundError(
+                "the current folder is gone", "go to another one, or --working-dir"
+            ) from error
         check_command(words, folder)
         environment.pop("working_dir", None)
     if isinstance(environment.get("pip"), str):
@@ -116,16 +125,28 @@ def package(folder: Path) -> bytes:
         raise NotFoundError(f"the working directory {folder} does not exist")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        left = MAX_UNPACKED_BYTES
         for path in sorted(folder.rglob("*")):
             relative = path.relative_to(folder)
             if not path.is_file() or any(part in EXCLUDED for part in relative.parts):
                 continue
-            entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
-            entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
             try:
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+                entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
+                entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
+                content = read_bytes(path, left)
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            except TooLargeError as error:
+                raise UsageError(
+                    f"the working directory {folder} is larger than {MAX_UNPACKED_BYTES >> 20} MiB: {path}",
+                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
+                ) from error
             except OSError as error:
                 raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
+            except UnicodeEncodeError as error:
+                raise UsageError(
+                    f"the name of {str(path)!a} in the working directory is not UTF-8"
+                ) from error
+            left -= len(content)
             if buffer.tell() > MAX_PACKAGE_BYTES:
                 raise UsageError(
                     f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES >> 20} MiB zipped",
@@ -147,16 +168,18 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
     if not is_python or len(command) < 2 or command[1].startswith("-"):
         return
     script = working_dir / command[1]
-    if not script.is_file():
+    if not os.path.isfile(script):
         raise NotFoundError(
             f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
         )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(script.read_bytes(), filename=str(script))
+            ast.parse(read_bytes(script), filename=str(script))
     except OSError as error:
         raise UsageError(f"cannot read {script}: {error.strerror}") from error
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"{script}: not valid Python: nested too deeply") from error
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         raise UsageError(
@@ -170,7 +193,7 @@ def read_runtime_env(path: Path) -> dict[str, Any]:
     Raises NotFoundError, UsageError with the line.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, SMALL)
     except OSError as error:
         raise NotFoundError(f"--runtime-env {path}: {error.strerror}") from error
     except ValueError as error:
@@ -186,9 +209,9 @@ def read_runtime_env(path: Path) -> dict[str, Any]:
 def _requirements(path: Path, where: str) -> list[str]:
     """The lines of a requirements file that `where` names. Raises NotFoundError, UsageError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path, SMALL).splitlines()
     except OSError as error:
         raise NotFoundError(f"{where}: pip: {path}: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{where}: pip: {path}: not text in UTF-8") from error
+        raise UsageError(f"{where}: pip: {path}: {error}") from error
     return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]

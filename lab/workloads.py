@@ -10,7 +10,6 @@ that say how many workers the training has and what each asks of a node: labctl 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NotFoundError, UsageError
+from lab.reading import SMALL, read_json
 
-WORKSPACE = Path(os.environ.get("RAYLAB_WORKSPACE") or Path(__file__).resolve().parent.parent / "workspace")
+WORKSPACE_VARIABLE = "RAYLAB_WORKSPACE"
+WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or Path(__file__).resolve().parent.parent / "workspace")
 """The folder of the workloads. In JupyterLab's container it is mounted elsewhere than beside the code."""
 
 MANIFEST = "workload.json"
@@ -99,7 +100,7 @@ def load_workload(folder: Path) -> Workload:
     """The workload in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path, SMALL)
     except OSError as error:
         raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -124,7 +125,11 @@ def load_workload(folder: Path) -> Workload:
 
 
 def workloads(workspace: Path = WORKSPACE) -> tuple[Workload, ...]:
-    """Every workload of the workspace, by name."""
+    """Every workload of the workspace, by name. Raises NotFoundError when there is no workspace."""
+    if not os.path.isdir(workspace):
+        raise NotFoundError(
+            f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where workloads are"
+        )
     return tuple(load_workload(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
 
 

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from lab.chaos.plan import Plan, Step, check_step
 from lab.errors import LabError, NotFoundError, UsageError
+from lab.reading import SMALL, TooLargeError, read_text
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
 UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 MAX_SECONDS = 24 * 3600.0
-MAX_BYTES = 1 << 20
 
 
 def read_schedule(path: Path) -> Plan:
     """The plan in a file; docs/chaos.md has its form. Raises NotFoundError, UsageError with the line."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path} is larger than {MAX_BYTES >> 20} MiB: no schedule")
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, SMALL)
+    except TooLargeError as error:
+        raise UsageError(f"{path} is {error.strerror}: no schedule") from error
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror}", "a YAML file with faults or steps") from error
     except ValueError as error:
-        raise UsageError(f"{path}: not text in UTF-8") from error
+        raise UsageError(f"{path}: {error}") from error
     return parse_schedule(text, str(path))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lab.cluster import Node
 from lab.errors import LabError, PinningError
+from lab.reading import parse_json
 from lab.runtime.base import Runtime
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
@@ -94,7 +94,7 @@ def parse(output: str) -> Answer:
     """The answer of raylab_probe.gpus, the last line that can be one: the driver may print warnings."""
     line = next((line for line in reversed(output.splitlines()) if line.startswith("{")), "")
     try:
-        document = json.loads(line)
+        document = parse_json(line)
         gpus = tuple(SeenGpu(str(each["gpu"]), str(each["name"])) for each in document["gpus"])
         return Answer(gpus, str(document["problem"]))
     except (ValueError, KeyError, TypeError):

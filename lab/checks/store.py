@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.checks.model import Check
 from lab.errors import LabError, StoreError, UsageError
+from lab.reading import SMALL, parse_json, read_text
 from lab.topology import REGION, Credentials, Endpoints
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ HOW = f"give it with --s3-credentials FILE, or in {ACCESS_KEY} and {SECRET_KEY}"
 def read_key(path: Path, profile: str = "default") -> Credentials:
     """The key in a file: the lab's own JSON, or an AWS shared-credentials file. Raises UsageError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, SMALL)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", HOW) from error
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", HOW) from error
     try:
         if text.lstrip().startswith("{"):
-            document = json.loads(text)
+            document = parse_json(text)
             found = (document["access_key"], document["secret_key"])
         else:
             parser = configparser.ConfigParser(interpolation=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from lab import __version__, command
+from lab.cli import streams
 from lab.cli.commands import (
     chaos,
     data,
@@ -31,11 +33,16 @@ from lab.cli.commands import (
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
 from lab.cli.core import Core
-from lab.errors import INTERRUPTED, LabError, UsageError
+from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 
 BROKEN_PIPE = 141
 """Exit code when the reader of stdout went away, as in a shell (128 + SIGPIPE)."""
 
+MACHINES = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+    *(errno.ENFILE, errno.EMFILE, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
+)
+"""What the machine or a path that was given is to blame for, not labctl."""
 
 SIGNAL_EXIT = 128
 """Exit code after a signal, less its number, as in a shell."""
@@ -103,24 +110,36 @@ def main(argv: Sequence[str] | None = None, core: Core | None = None) -> int:
 
 def run(args: Sequence[str], app: App) -> int:
     """Run one command line in `app`; returns the exit code. Nothing but SystemExit gets out."""
-    instruction = os.environ.get(COMPLETE_VARIABLE)
-    if instruction:
-        from click.shell_completion import shell_complete
+    with streams.guarded() as stdout:
+        code = OutputError.exit_code
+        try:
+            code = _run(args, app, stdout)
+            sys.stdout.flush()
+        except OSError as error:
+            if error is not stdout.error:
+                raise
+        if stdout.error is None or code > SIGNAL_EXIT:
+            return code
+        if isinstance(stdout.error, BrokenPipeError):
+            return BROKEN_PIPE
+        lost = OutputError(
+            f"cannot write to stdout: {stdout.error.strerror}", "what was done stays done; the result is lost"
+        )
+        app.out.complain(lost, document=False)
+        return lost.exit_code
 
-        return shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
+
+def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
     own = list(args)[: list(args).index("--")] if "--" in args else list(args)
     try:
         with _terminable(), _echoing(app):
             code = _invoke(list(args), app)
             sys.stdout.flush()
         return code
-    except (BrokenPipeError, click.exceptions.Exit) as error:
-        if isinstance(error, click.exceptions.Exit):
-            return error.exit_code
-        _discard_stdout()
-        return BROKEN_PIPE
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except BaseException as error:
-        if isinstance(error, (SystemExit, GeneratorExit)):
+        if isinstance(error, (SystemExit, GeneratorExit)) or error is stdout.error:
             raise
         app.out.json_wanted = app.out.json_wanted or "--json" in own
         return _report(error, app, verbose=app.settings.verbose or "--verbose" in own)
@@ -154,7 +173,10 @@ def _echoing(app: App) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into TerminatedError for a while. What is ignored stays ignored (`nohup`)."""
+    """Turn SIGTERM and SIGHUP into TerminatedError, and SIGINT into KeyboardInterrupt, for a while.
+
+    What is ignored stays ignored (`nohup`). labctl.py has SIGINT end the process while modules are imported.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -164,11 +186,11 @@ def _terminable() -> Iterator[None]:
 
     previous = {
         number: handler
-        for number in (signal.SIGTERM, signal.SIGHUP)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
     }
     for number in previous:
-        signal.signal(number, leave)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else leave)
     try:
         yield
     finally:
@@ -176,7 +198,25 @@ def _terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _complete(instruction: str, app: App) -> int:
+    """What a shell asks for in environment variables. Raises UsageError when they are not a shell's."""
+    from click.shell_completion import shell_complete
+
+    code = 1
+    with contextlib.suppress(KeyError, ValueError):
+        code = shell_complete(cli, {"obj": app}, PROGRAM, COMPLETE_VARIABLE, instruction)
+    if code:
+        raise UsageError(
+            f"{COMPLETE_VARIABLE}={instruction}: no shell's completion calls it like this",
+            f"unset it; `{PROGRAM} completion bash` prints what bash needs",
+        )
+    return code
+
+
 def _invoke(args: list[str], app: App) -> int:
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    if instruction:
+        return _complete(instruction, app)
     try:
         with cli.make_context(PROGRAM, args, obj=app) as ctx:
             cli.invoke(ctx)
@@ -205,6 +245,9 @@ def _report(error: BaseException, app: App, *, verbose: bool) -> int:
         shown = error
     elif isinstance(error, click.ClickException):
         shown = _usage(error)
+    elif isinstance(error, OSError) and error.errno in MACHINES:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        shown = SetupError(f"{where}{error.strerror}", "check its owner, its length and the disk")
     else:
         cause = f"{type(error).__name__}: {error}".strip(": ")
         hint = (
@@ -234,11 +277,3 @@ def _usage(error: click.ClickException) -> UsageError:
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM
     guess = f"did you mean{meant.rstrip(' )')} " if meant else ""
     return UsageError(text[:1].lower() + text[1:], f"{guess}see `{path} --help`")
-
-
-def _discard_stdout() -> None:
-    """Let the interpreter's last flush go nowhere instead of failing."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from lab.cli.text import shortened
+from lab.cli.text import HOSTILE, harmless, shortened
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ def encodable(text: str, stream: TextIO | None = None) -> bool:
     return True
 
 
+def _encoded(text: str, stream: TextIO) -> str:
+    """`text` as far as the stream can show it."""
+    if encodable(text, stream):
+        return text
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    return text.encode(encoding, errors="replace").decode(encoding)
+
+
 class Output:
     """The two streams of one command."""
 
@@ -51,18 +59,19 @@ class Output:
     def document(self, document: Any, *, compact: bool = False) -> None:
         """One JSON document. `compact` puts it on one line, for streams."""
         text = json.dumps(document, ensure_ascii=False, default=str, indent=None if compact else 2)
-        if not encodable(text):
+        if not encodable(text) or HOSTILE.search(text):
             text = json.dumps(document, default=str, indent=None if compact else 2)
         click.echo(text)
         sys.stdout.flush()
         self.documents += 1
 
     def line(self, text: str = "") -> None:
-        """A line of the result."""
-        if not encodable(text):
-            encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-            text = text.encode(encoding, errors="replace").decode(encoding)
-        click.echo(text)
+        """A line of the result, with nothing in it that a terminal would obey."""
+        self.raw_line(harmless(text))
+
+    def raw_line(self, text: str) -> None:
+        """A line as it is: of a log, whose colours stay, or drawn for the terminal."""
+        click.echo(_encoded(text, sys.stdout))
 
     def show(self, renderable: RenderableType, *, width: int | None = None) -> None:
         """Something that rich draws: on a terminal with colour, elsewhere plain."""
@@ -70,7 +79,7 @@ class Output:
         with console.capture() as capture:
             console.print(renderable)
         for line in capture.get().splitlines():
-            self.line(line.rstrip())
+            self.raw_line(harmless(line.rstrip(), colours=True))
 
     def console(self, *, stderr: bool = False, width: int | None = None) -> Console:
         """A rich console on stdout or stderr that obeys NO_COLOR and never wraps where nobody looks."""
@@ -89,43 +98,52 @@ class Output:
 
     def log_line(self, line: str) -> None:
         """A line of a log that is being followed; with --json it is progress."""
-        if self.json_wanted:
-            self.note(line)
-        else:
-            self.line(line)
+        if not self.json_wanted:
+            self.raw_line(line)
             sys.stdout.flush()
+        elif not self.quiet:
+            click.echo(_encoded(line, sys.stderr), err=True)
 
     # Progress, on stderr
 
     def note(self, text: str) -> None:
         """Something that happens or helps, but is not the result."""
         if not self.quiet:
-            if not encodable(text, sys.stderr):
-                text = text.encode("ascii", errors="replace").decode()
-            click.echo(text, err=True)
+            self._tell(text)
+
+    def ask(self, text: str) -> None:
+        """What a question is about. Shown also with --quiet."""
+        self._tell(text)
 
     def warn(self, text: str, hint: str = "") -> None:
         """Something that will probably surprise. Shown also with --quiet."""
-        click.echo(self._label("warning:", "yellow") + f" {text}", err=True)
+        self._tell(text, self._label("warning:", "yellow") + " ")
         if hint:
-            click.echo(f"  -> {hint}", err=True)
+            self._tell(hint, "  -> ")
 
     def complain(
         self, error: LabError, extra: dict[str, Any] | None = None, *, document: bool = True
     ) -> None:
         """What is wrong and what to do, in two lines; with --json also as a document that holds `extra`."""
         shown = describe(error)
-        if self.json_wanted and document:
-            self.document({"error": shown, **(extra or {})}, compact=self.documents > 0)
-        click.echo(self._label("error:", "red") + f" {shown['message']}", err=True)
-        if error.hint:
-            click.echo(f"  -> {shown['hint']}", err=True)
+        try:
+            if self.json_wanted and document:
+                self.document({"error": shown, **(extra or {})}, compact=self.documents > 0)
+        finally:
+            self._tell(shown["message"], self._label("error:", "red") + " ")
+            if error.hint:
+                self._tell(shown["hint"], "  -> ")
 
     def explain(self, found: Explanation | None) -> None:
         """Why a job failed, where that is known, and what to do about it. Shown also with --quiet."""
         if found is not None:
-            click.echo(self._label("cause:", "red") + f" {found.cause.title} ({found.line})", err=True)
-            click.echo(f"  -> {found.cause.todo}; {found.cause.docs}", err=True)
+            self._tell(f"{found.cause.title} ({found.line})", self._label("cause:", "red") + " ")
+            self._tell(f"{found.cause.todo}; {found.cause.docs}", "  -> ")
+
+    @staticmethod
+    def _tell(text: str, before: str = "") -> None:
+        """A line on stderr; `before` may hold colour."""
+        click.echo(before + _encoded(harmless(text), sys.stderr), err=True)
 
     @staticmethod
     def _label(text: str, colour: str) -> str:

@@ -48,7 +48,7 @@ def styled(value: Any) -> Text:
     """A cell; None is empty."""
     from rich.text import Text
 
-    shown = "" if value is None else str(value)
+    shown = "" if value is None else text.harmless(str(value))
     return Text(shown, style=STYLES.get(shown, ""))
 
 

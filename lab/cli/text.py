@@ -80,6 +80,27 @@ def _cut(part: str, most: int) -> str:
     return f"{part[: most - end]}[... {len(part)} characters ...]{part[-end:]}"
 
 
+HOSTILE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What a terminal would obey, or turn around, instead of showing it; and halves of characters."""
+
+
+COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def harmless(shown: str, *, colours: bool = False) -> str:
+    r"""`shown` with what a terminal would obey written out, as `\x1b`. Tabs and ends of lines stay.
+
+    With `colours`, those stay, too.
+    """
+    if not HOSTILE.search(shown):
+        return shown
+    if colours:
+        return "".join(each if COLOUR.fullmatch(each) else harmless(each) for each in COLOUR.split(shown))
+    return HOSTILE.sub(lambda found: ascii(found[0])[1:-1], shown)
+
+
 def first_line(message: str) -> str:
     """The first line with content."""
     return next((line.strip() for line in message.splitlines() if line.strip()), "")

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from lab.datasets import food11
 from lab.datasets.model import SPLITS, OnProgress, ignore_progress, make_folder, store
 from lab.errors import SetupError
+from lab.reading import open_file
 
 LARGEST_PICTURE = 50_000_000
 LARGEST_IN_ALL = 20_000_000_000
@@ -26,7 +27,7 @@ def unpack(archive: Path, folder: Path, on_progress: OnProgress = ignore_progres
     file that is no zip, is damaged, leads outside, or does not hold the pictures that were published.
     """
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with open_file(archive) as file, zipfile.ZipFile(file) as opened:
             chosen = _choose(opened, archive)
             for done, (entry, (split, kind, name)) in enumerate(chosen, start=1):
                 store(make_folder(folder / split / kind) / name, opened.read(entry))

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from lab.datasets import address
 from lab.datasets.model import OnProgress, ignore_progress
 from lab.errors import SetupError
+from lab.reading import SMALL, open_file, read_json
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
@@ -200,7 +201,7 @@ class Download:
 
     def _read(self) -> Known:
         try:
-            known = Known(**json.loads(self._note.read_text()))
+            known = Known(**read_json(self._note, SMALL))
         except (OSError, ValueError, TypeError):
             known = Known("")
         if known.address != self._address:
@@ -243,7 +244,7 @@ def sha256_of(path: Path, on_progress: OnProgress = ignore_progress) -> str:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         while block := stream.read(1 << 20):
             yield block
 

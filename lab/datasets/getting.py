@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab.datasets import address, food11, model, pictures
-from lab.datasets.archive import unpack
+from lab.datasets.archive import LARGEST_IN_ALL, unpack
 from lab.datasets.download import Download, Http, UnreachableError, sha256_of
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
 from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
 from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
+from lab.reading import SMALL, open_file, read_json
 
 PICTURES = 20
 """Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""
@@ -104,8 +105,12 @@ def get_food11(
     sha256 = sha256.lower()
     if sha256 and not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise UsageError(f"--sha256 {sha256}: not 64 hexadecimal digits", "`sha256sum FILE` prints them")
-    if file is not None and not file.is_file():
-        raise NotFoundError(f"--from {file}: there is no such file", "give the zip archive of Food-11")
+    if file is not None:
+        try:
+            open_file(file, LARGEST_IN_ALL).close()
+        except OSError as error:
+            hint = "give the zip archive of Food-11"
+            raise NotFoundError(f"--from {file}: {error.strerror}", hint) from error
     with shelf.busy():
         there = shelf.find(food11.NAME)
         if not allow(there, synthetic=False, force=force) and there is not None:
@@ -174,7 +179,7 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
 def _known(downloads: Path) -> dict[str, str]:
     """Key of an address -> SHA-256 of what came from there before."""
     try:
-        said = json.loads((downloads / KNOWN).read_bytes())
+        said = read_json(downloads / KNOWN, SMALL)
     except (OSError, ValueError):
         return {}
     return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.reading import SMALL, read_json
+
 SPLITS = ("training", "validation", "evaluation")
 MANIFEST = "dataset.json"
 PICTURES = (".jpg", ".jpeg", ".png")
@@ -135,7 +137,7 @@ def _then(made: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 def _manifest(folder: Path) -> Mapping[str, Any]:
     try:
-        said = json.loads((folder / MANIFEST).read_bytes())
+        said = read_json(folder / MANIFEST, SMALL)
     except (OSError, ValueError):
         return {}
     return said if isinstance(said, dict) else {}

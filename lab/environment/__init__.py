@@ -162,7 +162,7 @@ def _stamp(group: str, root: str) -> object:
     try:
         with open(stamp_of(group, root), encoding="utf-8") as file:
             return json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sys
@@ -45,8 +46,7 @@ class Progress:
         if self._say:
             self._say(text)
         else:
-            self._stream.write(text + "\n")
-            self._stream.flush()
+            self._write(text + "\n")
 
     def update(self, text: str) -> None:
         """Say how far it is; the next update replaces it, or comes EVERY seconds later."""
@@ -56,16 +56,19 @@ class Progress:
                 self.line(text)
             return
         text = text[: max(self._columns() - 1, 20)]
-        self._stream.write("\r" + text + " " * max(self._shown - len(text), 0))
-        self._stream.flush()
+        self._write("\r" + text + " " * max(self._shown - len(text), 0))
         self._shown = len(text)
 
     def clear(self) -> None:
         """Take the changing line away."""
         if self._shown:
-            self._stream.write("\r" + " " * self._shown + "\r")
-            self._stream.flush()
+            self._write("\r" + " " * self._shown + "\r")
             self._shown = 0
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # what cannot be told must not end what is told of
+            self._stream.write(text)
+            self._stream.flush()
 
 
 class InstallProgress:

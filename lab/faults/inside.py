@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from lab.errors import LabDownError, NotFoundError, RefusedError, ServiceError
 from lab.faults.base import Scene
+from lab.reading import parse_json
 from lab.topology import State
 
 SECONDS = 60.0
@@ -53,7 +53,7 @@ def _answer(output: str) -> dict[str, Any] | None:
     """The last line that is a JSON object; warnings may stand around it."""
     for line in reversed(output.splitlines()):
         try:
-            found = json.loads(line)
+            found = parse_json(line)
         except ValueError:
             continue
         if isinstance(found, dict):

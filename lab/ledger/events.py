@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from lab.reading import parse_json
 
 SCHEMA = "ledger/1"
 """The one layout of lines that this module reads; a line that names another is skipped."""
@@ -62,8 +63,8 @@ def parse_lines(lines: Iterable[str | bytes]) -> Parsed:
 
 def _event(raw: bytes) -> Event | None:
     try:
-        entry = json.loads(raw)
-    except (ValueError, RecursionError):
+        entry = parse_json(raw)
+    except ValueError:
         return None
     if not isinstance(entry, dict) or entry.pop("schema", SCHEMA) != SCHEMA:
         return None

@@ -14,6 +14,7 @@ from lab.jobs import Job
 from lab.ledger import History, number
 from lab.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
 from lab.objectstore import MissingObjectError
+from lab.reading import parse_json
 from lab.recovery.proof import RECEIPTS_PREFIX
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def records_key(lesson: int) -> str:
 def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, Any]]:
     """When a lesson began (seconds since the epoch) and what it measured. Raises StoreError."""
     try:
-        document = json.loads(store.get(records_key(lesson)))
+        document = parse_json(store.get(records_key(lesson)))
         records = document["records"]
         return number(document["began_at"]), dict(records)
     except (MissingObjectError, ValueError, KeyError, TypeError):
@@ -108,7 +109,7 @@ def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[Mapping[str, Any], .
         for entry in store.list(f"{RECEIPTS_PREFIX}/{job.submission_id}-"):
             if re.fullmatch(r"-\d+\.json", entry.key[len(f"{RECEIPTS_PREFIX}/{job.submission_id}") :]):
                 found.append((entry.modified, entry.key))
-    return tuple(json.loads(store.get(key)) for _, key in sorted(found))
+    return tuple(parse_json(store.get(key)) for _, key in sorted(found))
 
 
 def _objects(store: Store, lesson: int, histories: Mapping[str, History]) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from lab.reading import parse_json
 
 TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -27,7 +28,7 @@ KNOWN = frozenset(
 @cache
 def schema() -> dict[str, Any]:
     """The schema of a report; that of a result is its `$defs/result`."""
-    loaded: dict[str, Any] = json.loads((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = parse_json((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
     return loaded
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from lab.errors import LabError, LessonError
 from lab.lessons.model import Lesson
+from lab.reading import parse_json
 from lab.runtime.base import Runtime
 from lab.runtime.interrupts import held_back
 from lab.topology import BUCKET, JUPYTER
@@ -104,7 +104,7 @@ class _Reader:
 
 def _event(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

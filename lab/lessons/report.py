@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from lab.lessons.catalogue import find_lesson, numbers
 from lab.lessons.form import misfits
 from lab.lessons.model import digest, signed
 from lab.lessons.results import Document
+from lab.reading import TooLargeError, parse_json, read_text
 
 REPORT_SCHEMA = "lesson-report/1"
 """Version of the report's JSON; schema.json beside this file describes it."""
@@ -60,15 +60,15 @@ def shown(text: str) -> str:
 def read_report(path: Path) -> Any:
     """The JSON in a file that was handed in. Raises NotFoundError, UsageError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{path} is larger than {MOST_BYTES >> 20} MiB, so it is no report")
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = read_text(path, MOST_BYTES)
+    except TooLargeError as error:
+        raise UsageError(f"{path} is {error.strerror}, so it is no report") from error
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror}", "give the file that a student handed in") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not text in UTF-8, so it is no report") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply, so it is no report") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is {error}, so it is no report") from error
+    try:
+        return parse_json(text)
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}", "ask for the file again, unchanged") from error
 

@@ -24,6 +24,7 @@ from lab.lessons.model import (
     failed,
 )
 from lab.objectstore import MissingObjectError
+from lab.reading import parse_json, read_json
 
 if TYPE_CHECKING:
     from lab.objectstore import Store
@@ -138,16 +139,15 @@ def look_name(lesson: int) -> str:
 
 def _filed(place: Path, lesson: int, name: str = "") -> Document | None:
     try:
-        text = (place / (name or file_name(lesson))).read_text(encoding="utf-8")
-        return _result(json.loads(text), lesson)
-    except (OSError, ValueError, RecursionError):
+        return _result(read_json(place / (name or file_name(lesson))), lesson)
+    except (OSError, ValueError):
         return None
 
 
 def _stored(store: Store, lesson: int) -> Document | None:
     try:
-        return _result(json.loads(store.get(store_key(lesson))), lesson)
-    except (MissingObjectError, ValueError, RecursionError):
+        return _result(parse_json(store.get(store_key(lesson))), lesson)
+    except (MissingObjectError, ValueError):
         return None
 
 

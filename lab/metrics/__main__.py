@@ -29,6 +29,7 @@ from lab.metrics.follower import Follower, log
 from lab.metrics.sources import ClusterSource, StoreSource
 from lab.metrics.views import ClusterView, StoreView
 from lab.objectstore import ObjectStore
+from lab.reading import SMALL, read_text
 from lab.topology import METRICS, REGION, Credentials
 
 NAMES = ("127.0.0.1", "localhost", "[::1]", METRICS)
@@ -51,10 +52,10 @@ def credentials(environ: Mapping[str, str]) -> Credentials:
         return Credentials(key, required(environ, "AWS_SECRET_ACCESS_KEY"))
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(Path(path).read_text(encoding="utf-8"), path)
+        parser.read_string(read_text(Path(path), SMALL), path)
         section = parser["default"]
         return Credentials(section["aws_access_key_id"], section["aws_secret_access_key"])
-    except (OSError, UnicodeError, configparser.Error, KeyError) as error:
+    except (OSError, ValueError, configparser.Error, KeyError) as error:
         hint = "it needs [default] with aws_access_key_id and aws_secret_access_key"
         raise UsageError(f"{path} is no AWS credentials file: {error}", hint) from error
 
@@ -63,8 +64,8 @@ def ray_token(environ: Mapping[str, str]) -> str:
     """Ray's token, empty where no file is named. Raises UsageError."""
     path = environ.get("RAY_AUTH_TOKEN_PATH")
     try:
-        return Path(path).read_text(encoding="utf-8").strip() if path else ""
-    except (OSError, UnicodeError) as error:
+        return read_text(Path(path), SMALL).strip() if path else ""
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read Ray's token: {error}", "RAY_AUTH_TOKEN_PATH names its file") from error
 
 

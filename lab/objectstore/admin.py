@@ -7,7 +7,6 @@ against a real MinIO (docs/store.md).
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 from lab.errors import StoreError
 from lab.objectstore.base import NoAdminApiError
 from lab.objectstore.s3 import LOG_HINT, cause, first_line, make_pool
+from lab.reading import parse_json
 from lab.topology import REGION, Credentials
 
 NOT_THERE = ("404", "405", "501")
@@ -46,7 +46,7 @@ class MinioAdministration:
     def users_with(self, policy: str) -> tuple[str, ...]:
         """See lab.objectstore.setup.Admin."""
         with self._explain("list the users"):
-            users = json.loads(self._client.user_list() or "{}")
+            users = parse_json(self._client.user_list() or "{}")
         return tuple(
             sorted(
                 name
@@ -109,6 +109,6 @@ class MinioAdministration:
 
 def _reason(status: str, body: str) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        document = json.loads(body)
+        document = parse_json(body)
         return f"{document['Code']}: {document['Message']}"
     return f"HTTP {status}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ from lab.objectstore.base import (
     StoredObject,
     UnreachableStoreError,
 )
+from lab.reading import parse_json
 from lab.topology import BUCKET, REGION, Credentials
 
 CONNECT_SECONDS = 3.0
@@ -106,7 +106,7 @@ class ObjectStore(Store):
             self._client.list_buckets()
             health = self._http.request("GET", f"{self.endpoint_url.rstrip('/')}/raylab/health")
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            answer = json.loads(health.data)
+            answer = parse_json(health.data)
             return f"{answer['server']} {answer['version']}"
         return str(health.headers.get("Server") or "an S3 server that does not say which")
 

@@ -14,7 +14,6 @@ its bucket and no other.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sys
@@ -25,6 +24,7 @@ from typing import Any, Protocol
 
 from lab.errors import LabError, StoreError, UsageError, WaitTimeoutError
 from lab.objectstore.base import AccessDeniedError, NoAdminApiError, Store, UnreachableStoreError
+from lab.reading import SMALL, parse_json, read_text
 from lab.topology import BUCKET, REGION, Credentials
 
 POLICY = "raylab-training"
@@ -236,7 +236,7 @@ def run(
 def _read(environment: Mapping[str, str], variable: str, name: str) -> str:
     path = Path(environment.get(variable) or f"{SECRETS}/{name}")
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        text = read_text(path, SMALL).strip()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", f"{variable} says where it is") from error
     if not text:
@@ -246,7 +246,7 @@ def _read(environment: Mapping[str, str], variable: str, name: str) -> str:
 
 def _key(text: str, path: str) -> Credentials:
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         key = Credentials(str(document["access_key"]), str(document["secret_key"]))
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(

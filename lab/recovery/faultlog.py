@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from lab.errors import StoreError
 from lab.ledger import number
 from lab.objectstore import Store
+from lab.reading import parse_json
 
 FAULTS_PREFIX = ".raylab/faults"
 """Where in the bucket the faults are recorded, one folder per job."""
@@ -50,7 +51,7 @@ class FaultLog:
 def read_fault(data: bytes) -> LoggedFault | None:
     """A fault as it was recorded, or None for what is none."""
     try:
-        entry = json.loads(data)
+        entry = parse_json(data)
     except ValueError:
         return None
     if not isinstance(entry, dict):

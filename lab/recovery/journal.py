@@ -14,6 +14,7 @@ import psutil
 
 from lab.errors import RefusedError
 from lab.home import write_private
+from lab.reading import read_json
 
 FOLDER = "faults"
 """In the lab's folder; a file for each fault that lasts."""
@@ -125,7 +126,7 @@ def process_lives(pid: int, started: float) -> bool:
 def _read(path: Path) -> Entry | None:
     """An entry, or None for a file that is none, or is just being removed."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
         return Entry(
             kind=str(document["kind"]),
             target=str(document["target"]),
@@ -136,5 +137,5 @@ def _read(path: Path) -> Entry | None:
             parameters={str(k): float(v) for k, v in document["parameters"].items()},
             memo=dict(document["memo"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
         return None

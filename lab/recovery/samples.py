@@ -13,6 +13,7 @@ from lab.errors import LabError
 from lab.lab import Lab
 from lab.ledger import number
 from lab.objectstore.base import Store
+from lab.reading import parse_json
 from lab.topology import STORE, Vendor, is_node
 
 SCHEMA = "usage/1"
@@ -65,7 +66,7 @@ def key_of(receipt: str) -> str:
 def read_samples(data: bytes) -> Samples:
     """Samples as they were kept; what is none of them is left out and named in `problem`."""
     try:
-        document = json.loads(data)
+        document = parse_json(data)
     except ValueError:
         document = None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
 from lab.knobs import environment
 from lab.ledger import number
+from lab.reading import parse_json, read_bytes
 from lab.recovery.control import control_of
 from lab.recovery.faultlog import LoggedFault
 from lab.recovery.lost import recorded_faults
@@ -28,6 +29,9 @@ SCHEMA = re.compile(r"recovery-receipt/1\b")
 NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
 """Of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
 
+MAX_SECONDS = 1e11
+"""Any point in time is less after 1970: this is in the year 5138."""
+
 LISTED = 5
 """Receipts and jobs that an error names."""
 
@@ -38,7 +42,7 @@ def find_subject(lab: Lab, what: str = "") -> Subject:
     Raises NotFoundError that lists what there is, UsageError for a file that is no receipt, LabDownError,
     StoreError.
     """
-    if what and (Path(what).is_file() or "/" in what.removeprefix(f"{RECEIPTS_PREFIX}/")):
+    if what and (os.path.isfile(what) or "/" in what.removeprefix(f"{RECEIPTS_PREFIX}/")):
         receipt = read_receipt(Path(what))
         return Subject(str(receipt["job"]["submission_id"]), receipt)
     receipts = _receipts(lab)
@@ -60,7 +64,7 @@ def find_subject(lab: Lab, what: str = "") -> Subject:
 def read_receipt(path: Path) -> dict[str, Any]:
     """The receipt in a file. Raises NotFoundError, UsageError."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
     return parse_receipt(data, str(path))
@@ -75,7 +79,7 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
     lines = [line for line in data.splitlines() if line.strip()]
     for text in (data, lines[-1] if lines else b""):
         try:
-            document = json.loads(text)
+            document = parse_json(text)
             break
         except ValueError:
             continue
@@ -90,7 +94,7 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
         )
     try:
         _check(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise UsageError(f"{where} is a damaged receipt: {_what(error)}", how) from error
     return document
 
@@ -98,21 +102,28 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
 def _check(document: Mapping[str, Any]) -> None:
     """Raises KeyError, TypeError, ValueError or AttributeError unless a report can be made of it."""
     fault, job = document["fault"], document["job"]
-    float(fault["at"])
+    _finite(fault["at"])
     str(fault["kind"] + fault["target"] + job["submission_id"] + document["verdict"])
     for value in (fault.get("reverted_at"), *document["timeline"].values()):
         if value is not None:
-            float(value)
+            _finite(value)
     for attempt in document["attempts"]:
         list(attempt["nodes"])
         for key in ("attempt", "started_at", "ended_at"):
             if attempt[key] is not None:
-                float(attempt[key])
+                _finite(attempt[key])
     for check in document["checks"]:
         str(check["name"] + check["detail"])
         bool(check["passed"])
     for row in document.get("world_size") or ():
-        float(row["at"]), int(row["ranks"])
+        _finite(row["at"])
+        int(row["ranks"])
+
+
+def _finite(value: Any) -> None:
+    """Raises TypeError or ValueError for what is no number of seconds that a date could be made of."""
+    if not abs(float(value)) < MAX_SECONDS:
+        raise ValueError(f"{value} is no number of seconds")
 
 
 def _what(error: Exception) -> str:

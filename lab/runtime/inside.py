@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lab.cluster import Node, RayApi
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError
+from lab.reading import SMALL, read_text
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.http import http_status
 from lab.topology import (
@@ -306,9 +307,10 @@ class InsideRuntime(Runtime):
     def _token(self) -> str:
         path = self._env["RAY_AUTH_TOKEN_PATH"]
         try:
-            return Path(path).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ServiceError(f"cannot read Ray's token {path}: {error.strerror}") from error
+            return read_text(Path(path), SMALL).strip()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", error)
+            raise ServiceError(f"cannot read Ray's token {path}: {why}") from error
 
     def _credentials(self) -> Credentials:
         key, secret = self._env.get("AWS_ACCESS_KEY_ID"), self._env.get("AWS_SECRET_ACCESS_KEY")
@@ -317,10 +319,10 @@ class InsideRuntime(Runtime):
         path = self._env.get("AWS_SHARED_CREDENTIALS_FILE", "")
         parser = configparser.ConfigParser(interpolation=None)
         try:
-            parser.read_string(Path(path).read_text(encoding="utf-8"))
+            parser.read_string(read_text(Path(path), SMALL))
             found = parser["default"]
             return Credentials(found["aws_access_key_id"], found["aws_secret_access_key"])
-        except (OSError, configparser.Error, KeyError) as error:
+        except (OSError, ValueError, configparser.Error, KeyError) as error:
             raise ServiceError(
                 f"cannot read the object store's key in {path or 'AWS_SHARED_CREDENTIALS_FILE'} ({error})"
             ) from error

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
+from lab.reading import parse_json, read_bytes
 from lab.topology import LabSpec
 
 T = TypeVar("T")
 
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 _HINT = "`labctl down` stops what it finds and removes it; stored objects are kept"
 
 COMPOSE_FILE = "compose.json"
@@ -22,13 +22,13 @@ COMPOSE_FILE = "compose.json"
 def load(path: Path, decode: Callable[[Any], T]) -> T | None:
     """The state in a file, or None when there is none. Raises StateError when it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StateError(f"the state file {path} cannot be read ({error.strerror})", _HINT) from error
     try:
-        return decode(json.loads(data))
+        return decode(parse_json(data))
     except (*_DAMAGE, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise StateError(f"the state file {path} is damaged ({why})", _HINT) from error

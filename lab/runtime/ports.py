@@ -13,6 +13,7 @@ import psutil
 
 from lab.errors import PortTakenError
 from lab.home import write_private
+from lab.reading import SMALL, read_json
 
 LOOPBACK = "127.0.0.1"
 
@@ -127,7 +128,7 @@ def assign(
 def had(folder: Path) -> dict[str, int]:
     """The ports that the lab with this folder had last; none where that is not known."""
     try:
-        found = json.loads((folder / FILE).read_bytes())
+        found = read_json(folder / FILE, SMALL)
         return {name: int(port) for name, port in found.items() if name in USUAL and 0 < int(port) < 65536}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +17,16 @@ from lab import environment
 from lab.errors import INTERRUPTED, SetupError
 
 ENTRY = Path(environment.ROOT) / "labctl.py"
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """labctl.py handles signals for the whole process."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -146,3 +158,76 @@ def test_a_set_up_that_does_not_end_well_is_told_without_a_traceback(
     out, err = capsys.readouterr()
     assert err == said
     assert json.loads(out)["error"]["exit_code"] == code
+
+
+def test_an_interrupt_while_modules_are_imported_ends_it_at_once(
+    entry: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Left(BaseException):
+        """In place of the end of the process."""
+
+    def left(code: int) -> None:
+        raise Left(code)
+
+    def imported(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(environment, "interpreter", lambda: None)
+    monkeypatch.setattr("runpy.run_module", imported)
+    monkeypatch.setattr("os._exit", left)
+    with pytest.raises(Left, match="130"):
+        entry.main()
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["error"]["exit_code"], err) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_during_the_set_up_ends_what_it_runs_first(
+    entry: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: int,
+) -> None:
+    ended: list[bool] = []
+
+    def interpreter() -> None:
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            ended.append(True)
+            raise
+
+    signal.signal(number, signal.default_int_handler)  # whatever it was, as under nohup
+    monkeypatch.setattr(environment, "interpreter", interpreter)
+    assert (entry.main(), ended) == (code, [True])
+    assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == code
+
+
+def test_what_is_ignored_stays_ignored(entry: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "interpreter", lambda: "/venv/python")
+    monkeypatch.setattr(environment, "hand_over", lambda *_: 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    entry.main()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_keep_it_from_saying_what_is_wrong(closed: str, tmp_path: Path) -> None:
+    """In a process: descriptors are those of the whole one."""
+    script = (
+        "import runpy, sys; sys.version_info = (3, 9, 0); sys.argv = ['labctl.py', '--json'];"
+        f"runpy.run_path({str(ENTRY)!r}, run_name='__main__')"
+    )
+    called = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, script],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        executable="/bin/sh",
+    )
+    assert called.returncode == SetupError.exit_code
+    assert "Traceback" not in called.stderr

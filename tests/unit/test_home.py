@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import home
-from lab.errors import SetupError, UsageError
+from lab.errors import LabError, SetupError, UsageError
 
 
 def test_home_is_what_the_variable_says_or_a_folder_of_the_user(
@@ -151,3 +151,30 @@ def test_a_lock_file_that_cannot_be_opened_is_a_setup_error(tmp_path: Path) -> N
 
     with pytest.raises(SetupError, match="Is a directory"), home.lock(tmp_path / "lock", "lab a"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("chosen", "kind", "why"),
+    [
+        ("~nosuchuser/x", UsageError, "no such user"),
+        ("/tmp/" + "a" * 300, SetupError, "File name too long"),
+        ("/" + "a/" * 2500, SetupError, "File name too long"),
+        ("/tmp/a\udcff", SetupError, "not a name in UTF-8"),
+        ("/dev/null", SetupError, "Not a directory"),
+        ("/dev/null/x", SetupError, "Not a directory"),
+    ],
+)
+def test_a_home_that_cannot_be_is_refused(
+    monkeypatch: pytest.MonkeyPatch, chosen: str, kind: type[LabError], why: str
+) -> None:
+    monkeypatch.setenv(home.HOME_VARIABLE, chosen)
+    with pytest.raises(kind, match=why) as caught:
+        home.home()
+    assert home.HOME_VARIABLE in caught.value.hint
+
+
+def test_a_folder_in_the_place_of_a_file_is_removed_as_well(tmp_path: Path) -> None:
+    (tmp_path / "state.json" / "x").mkdir(parents=True)
+    home.remove(tmp_path / "state.json")
+    home.remove(tmp_path / "state.json")
+    assert not list(tmp_path.iterdir())

@@ -58,10 +58,10 @@ def test_a_folder_that_is_too_large_or_missing_is_refused(
 def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("")
 
-    def denied(_: Path) -> bytes:
+    def denied(*_: object) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr("lab.submission.read_bytes", denied)
     with pytest.raises(UsageError, match=r"cannot read .*secret.*Permission denied"):
         package(tmp_path)
 
@@ -246,3 +246,36 @@ def test_an_amount_that_makes_no_sense_is_refused(tmp_path: Path, name: str, amo
         UsageError, match=f"{name} {amount}: must be a number between 0 and 10".replace("+", ".")
     ):
         described("true", tmp_path, **{name: amount})
+
+
+@pytest.mark.parametrize("script", ["x=" + "-" * 50_000 + "1", "x=a" + ".b" * 100_000])
+def test_a_script_that_is_nested_too_deeply_is_refused(tmp_path: Path, script: str) -> None:
+    (tmp_path / "train.py").write_text(script)
+    with pytest.raises(UsageError, match="nested too deeply"):
+        check_command(("python", "train.py"), tmp_path)
+
+
+def test_the_name_of_a_script_can_be_too_long(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="there is no script"):
+        check_command(("python", "x" * 130_000), tmp_path)
+
+
+def test_a_file_that_takes_no_room_on_the_disk_is_not_packed(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(UsageError, match=r"larger than 1024 MiB: .*sparse"):
+        package(tmp_path)
+
+
+def test_a_name_that_is_not_utf_8_cannot_be_packed(tmp_path: Path) -> None:
+    (tmp_path / "a\udcff").touch()
+    with pytest.raises(UsageError, match="not UTF-8"):
+        package(tmp_path)
+
+
+def test_a_current_folder_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(NotFoundError, match="the current folder is gone"):
+        described("ls")

@@ -148,3 +148,10 @@ def test_ranks_and_resources_name_parameters_that_exist(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="there is no parameter 'gpus'"):
         load_workload(manifest(tmp_path / "w", document))
+
+
+@pytest.mark.parametrize("name", ["absent", "x" * 300])
+def test_a_workspace_that_is_not_there_is_no_empty_one(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NotFoundError, match="there is no folder") as caught:
+        workloads(tmp_path / name)
+    assert "RAYLAB_WORKSPACE" in caught.value.hint

@@ -157,7 +157,7 @@ def rm(app: App, dataset: str, yes: bool) -> None:
         message = f"this deletes, for good: {' and '.join([*there, *downloaded])}"
         if app.out.json_wanted or not asks():
             raise RefusedError(message, "say --yes to delete them; nothing was changed")
-        click.echo(message, err=True)
+        app.out.ask(message)
         if not click.confirm("Delete?", default=False, err=True):
             raise RefusedError("not confirmed; nothing was changed")
     shelf.remove(dataset)

@@ -137,7 +137,7 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
         if app.out.json_wanted:
             app.out.document({"submission_id": job_id, "lines": lines})
         for line in () if app.out.json_wanted else lines:
-            app.out.line(line)
+            app.out.raw_line(line)
         return
     for line in found.follow(job_id):
         if app.out.json_wanted:

@@ -190,7 +190,7 @@ def _confirm(app: App, what: str) -> None:
         message += f", and {results}; hand them in first: labctl lesson report"
     if app.out.json_wanted or not asks():
         raise RefusedError(message, "say --yes to delete them; nothing was changed")
-    click.echo(message, err=True)
+    app.out.ask(message)
     if not click.confirm("Delete?", default=False, err=True):
         raise RefusedError("not confirmed; nothing was changed")
 
@@ -319,7 +319,7 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
         if app.out.json_wanted:
             app.out.document({"service": service, "line": line}, compact=True)
         else:
-            app.out.line(line)
+            app.out.raw_line(line)
             sys.stdout.flush()
 
 

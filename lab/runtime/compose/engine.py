@@ -9,7 +9,6 @@ Variables of the caller's environment that Compose would prefer to the lab's env
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.command import ANSWER_END_SECONDS, OnLine, run, stream
 from lab.errors import EngineError, WaitTimeoutError
+from lab.reading import parse_json
 
 if TYPE_CHECKING:
     from python_on_whales import DockerClient
@@ -144,7 +144,7 @@ class Engine:
         answer = self.ask("stats", "--no-stream", "--no-trunc", "--format", "{{json .}}", *ids)
         for line in answer.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                row = json.loads(line)
+                row = parse_json(line)
                 found[str(row["ID"])] = float(str(row["CPUPerc"]).rstrip("%"))
         return found
 
@@ -295,7 +295,7 @@ class Engine:
             return ()
         found = self._answer(*question, *names)
         try:
-            rows: list[Mapping[str, Any]] = json.loads(found.stdout or "[]")
+            rows: list[Mapping[str, Any]] = parse_json(found.stdout or "[]")
         except ValueError as error:
             raise self._no_answer(found.stderr or str(error)) from error
         if found.returncode and "no such" not in found.stderr.lower():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from lab import command
 from lab.gpus import Detection, Detector, amd_gpus, nvidia_gpus
+from lab.reading import parse_json
 from lab.topology import Vendor
 
 ASK_SECONDS = 10.0
@@ -140,7 +140,7 @@ def toolkit(host: GpuHost) -> str:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -6,10 +6,10 @@ no node ever has that right. The settings go with the namespace when the contain
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from lab.errors import EngineError, UnsupportedError
+from lab.reading import parse_json
 from lab.runtime.base import Feature
 from lab.runtime.compose.engine import Container, Engine
 from lab.runtime.compose.project import ROOT
@@ -68,7 +68,7 @@ def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
     if code:
         raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}")
     try:
-        found: Mapping[str, str] = json.loads(_last(said))
+        found: Mapping[str, str] = parse_json(_last(said))
         return {
             Feature.NETWORK: found["rate"],
             Feature.NETWORK_DELAY: found["delay"],

@@ -21,7 +21,7 @@ from lab.errors import (
     ServiceError,
     SetupError,
 )
-from lab.home import home, lock, make_private
+from lab.home import home, lock, make_private, remove
 from lab.runtime import kept, ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
@@ -533,4 +533,4 @@ class ComposeRuntime(Runtime):
         """Remove containers, networks and generated files; volumes and secrets stay."""
         self._holdings.remove(self._holdings.containers())
         for file in (state.FILE, ENV_FILE, OVERRIDE_FILE):
-            (self._folder / file).unlink(missing_ok=True)
+            remove(self._folder / file)

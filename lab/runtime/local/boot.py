@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
-from lab.home import make_private, write_private
+from lab.home import make_private, remove, write_private
 from lab.runtime.base import OnProgress
 from lab.runtime.interrupts import held_back
 from lab.runtime.lastlines import listing
@@ -252,5 +252,5 @@ class Boot:
         if current.leaders:
             state.save(self._layout.folder, current)
         else:
-            (self._layout.folder / state.FILE).unlink(missing_ok=True)
+            remove(self._layout.folder / state.FILE)
             temporary.remove(self._layout.ray_temporary)

@@ -27,7 +27,7 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from lab.home import home, lock, make_private
+from lab.home import home, lock, make_private, remove
 from lab.runtime import kept, ports
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
 from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
@@ -165,7 +165,7 @@ class LocalRuntime(Runtime):
             forks.end(self._layout)
             temporary.remove(self._layout.ray_temporary)
             shutil.rmtree(self._layout.redis, ignore_errors=True)
-            (self._folder / state.FILE).unlink(missing_ok=True)
+            remove(self._folder / state.FILE)
             if volumes:
                 self._delete(keep="lock")
         if volumes:

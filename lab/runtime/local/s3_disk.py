@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.errors import RefusedError, StoreError
+from lab.reading import parse_json
 
 LAYOUT = 1
 """Version of the layout above; a store written in another one is refused, not guessed at."""
@@ -125,7 +126,7 @@ class Disk:
         """Every bucket; half-made and half-removed ones are cleaned up on the way."""
         for folder in sorted(self._buckets.iterdir()):
             try:
-                yield BucketRecord(**json.loads((folder / "bucket.json").read_bytes()))
+                yield BucketRecord(**parse_json((folder / "bucket.json").read_bytes()))
             except (OSError, ValueError, TypeError) as error:
                 if any(folder.glob("*.object")):
                     self._log(f"bucket {folder.name} has no readable record and is left out: {error}")
@@ -248,7 +249,7 @@ def _read(path: Path) -> StoredObject | None:
             header = stream.readline()
             if not header.endswith(b"\n"):
                 return None
-            record = ObjectRecord(**json.loads(header))
+            record = ObjectRecord(**parse_json(header))
             whole = os.fstat(stream.fileno()).st_size == len(header) + record.size
     except FileNotFoundError:
         return None
@@ -258,7 +259,7 @@ def _read(path: Path) -> StoredObject | None:
 def _check_layout(marker: Path) -> None:
     text = marker.read_bytes()
     try:
-        layout: Any = json.loads(text)["layout"] if text else LAYOUT
+        layout: Any = parse_json(text)["layout"] if text else LAYOUT
     except (ValueError, KeyError, TypeError):
         layout = "unreadable"
     if layout != LAYOUT:

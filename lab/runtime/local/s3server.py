@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import io
 import ipaddress
-import json
 import signal
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
+from lab.reading import SMALL, read_json, read_text
 from lab.runtime.local.s3_keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
 
@@ -36,7 +36,7 @@ STOP_SECONDS = 5.0
 def read_credentials(path: Path) -> Credentials:
     """The key in a credentials file. Raises UsageError."""
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path, SMALL)
         access_key, secret_key = content["access_key"], content["secret_key"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
@@ -62,7 +62,7 @@ def read_keys(args: argparse.Namespace) -> Keyring:
 
 def _secret(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        text = read_text(path, SMALL).strip()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", "it needs one line of text") from error
     if not text:

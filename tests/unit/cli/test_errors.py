@@ -9,7 +9,6 @@ import pytest
 
 from lab import command, errors
 from lab.cli import main as entry
-from lab.cli.output import Output
 from lab.errors import INTERRUPTED, LabError
 from tests.unit.cli.fakes import FakeCore, Labctl
 
@@ -152,16 +151,6 @@ def test_an_interrupt_with_json_is_a_document(labctl: Labctl) -> None:
     assert labctl.json("up", code=INTERRUPTED)["error"]["exit_code"] == INTERRUPTED
 
 
-def test_a_reader_that_goes_away_is_no_error(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(*_: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(Output, "line", closed)
-    monkeypatch.setattr(entry, "_discard_stdout", lambda: None)
-    result = labctl("logs", "ray-head")
-    assert (result.exit_code, result.output) == (entry.BROKEN_PIPE, "")
-
-
 def test_main_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     core = FakeCore()
     assert entry.main(["status", "--json"], core) == 0
@@ -177,3 +166,37 @@ def test_main_reads_the_arguments_of_the_process(
     monkeypatch.setattr(sys, "argv", ["labctl", "--version"])
     assert entry.main() == 0
     assert capsys.readouterr().out.startswith("labctl")
+
+
+def test_what_the_machine_refuses_is_no_bug(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = PermissionError(13, "Permission denied", "/some/where")
+    result = labctl("up", "--quiet")
+    assert result.exit_code == errors.SetupError.exit_code
+    assert result.stderr.startswith("error: /some/where: Permission denied\n")
+
+
+HOSTILE = "\x1b]0;x\x07\x9b31m\u202egnp\udcff\r"
+
+
+def test_what_a_terminal_would_obey_is_written_out(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = errors.NotFoundError(f"no {HOSTILE}", f"not {HOSTILE}")
+    result = labctl("up", "--quiet")
+    shown = r"\x1b]0;x\x07\x9b31m\u202egnp\udcff\r"
+    assert result.stderr == f"error: no {shown}\n  -> not {shown}\n"
+
+
+def test_json_holds_it_escaped(labctl: Labctl) -> None:
+    labctl.core.runtime.fail = errors.NotFoundError(HOSTILE)
+    result = labctl("up", "--json", "--quiet")
+    assert result.stdout.isascii()
+    assert json.loads(result.stdout)["error"]["message"] == HOSTILE
+
+
+def test_lines_and_tables_obey_nobody_and_keep_their_colours(labctl: Labctl) -> None:
+    from lab.cli.render import table
+    from lab.cli.text import harmless
+
+    assert harmless("a\tb\nc") == "a\tb\nc"
+    assert harmless("\x1b[31mred\x1b[0m\x1b[2J", colours=True) == "\x1b[31mred\x1b[0m\\x1b[2J"
+    cells = table(("A",), [("\x1b[2J",)]).columns[0].cells
+    assert [str(cell) for cell in cells] == [r"\x1b[2J"]

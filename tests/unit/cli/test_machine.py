@@ -75,3 +75,22 @@ def test_test_has_the_exit_code_of_the_tests(labctl: Labctl) -> None:
     result = labctl("test", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (5, {"passed": False, "exit_code": 5})
     assert result.stderr == "== ruff check\n"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"_LABCTL_COMPLETE": "x"},
+        {"_LABCTL_COMPLETE": "bash_complete"},
+        {"_LABCTL_COMPLETE": "bash_complete", "COMP_WORDS": "labctl st", "COMP_CWORD": "x"},
+    ],
+)
+def test_a_completion_that_no_shell_asks_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variables: dict[str, str]
+) -> None:
+    from lab.cli.main import main
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(["status"]) == 2
+    assert "_LABCTL_COMPLETE" in capsys.readouterr().err

@@ -377,7 +377,7 @@ def test_a_file_is_taken_and_kept(shelf: Shelf, tmp_path: Path) -> None:
     made, new = get_food11(shelf, file=file)
     assert (made.pictures, made.source, new) == (PUBLISHED, str(file), True)
     assert file.exists()
-    with pytest.raises(NotFoundError, match="there is no such file"):
+    with pytest.raises(NotFoundError, match="No such file"):
         get_food11(shelf, file=tmp_path / "none.zip", force=True)
 
 

@@ -120,6 +120,13 @@ def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, content: bytes
     assert "labctl down" in caught.value.hint
 
 
+def test_a_file_that_is_nested_too_deeply_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / state.FILE).write_text("[" * 200_000)
+
+    with pytest.raises(StateError, match=r"damaged .*nested too deeply"):
+        state.load(tmp_path)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / state.FILE).mkdir()
 

@@ -126,6 +126,9 @@ def test_what_is_no_receipt_is_refused_with_the_reason(data: bytes, message: str
     [
         {"fault": {"kind": "kill"}},
         {"fault": {"kind": "kill", "target": "x", "at": "noon"}},
+        {"fault": {"kind": "kill", "target": "x", "at": float("nan")}},
+        {"fault": {"kind": "kill", "target": "x", "at": 10**400}},
+        {"timeline": {"node_dead": float("inf")}},
         {"timeline": {"node_dead": []}},
         {"attempts": [{"attempt": 1}]},
         {"attempts": None},

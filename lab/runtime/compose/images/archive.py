@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import errno
 import gzip
-import json
+import lzma
 import os
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lab.environment.progress import Progress
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
+from lab.reading import SMALL, open_file, parse_json
 from lab.runtime.compose.images.engine import ImageEngine
 from lab.runtime.compose.images.model import ImageNeed, kept_name
 
@@ -115,24 +117,29 @@ def read(path: Path) -> tuple[str, ...]:
         f"{path} is no image archive, or not a whole one",
         "make it with `labctl images save FILE`, or copy it again",
     )
-    names: list[str] | None = None
+    entries: Any = None
     try:
-        with tarfile.open(path, "r:*") as archive:
+        with open_file(path) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
             for member in archive:
                 if member.name == "manifest.json" and (content := archive.extractfile(member)):
-                    entries = json.load(content)
-                    names = [name for entry in entries for name in entry.get("RepoTags") or ()]
-            while archive.fileobj is not None and archive.fileobj.read(CHUNK):
+                    entries = parse_json(content.read(SMALL))
+            while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
                 pass  # what follows the last member carries the checksum of a compressed file
     except FileNotFoundError:
         raise NotFoundError(f"no file {path}", "name the file that `labctl images save` wrote") from None
-    except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, AttributeError) as error:
+    except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise no_archive from error
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise UsageError(f"{path} is no image archive: it {error.strerror}", no_archive.hint) from error
         raise _from_os(error, path) from error
-    if names is None:
+    try:
+        names = tuple(str(name) for entry in entries for name in entry.get("RepoTags") or ())
+    except (TypeError, AttributeError) as error:
+        raise no_archive from error
+    if not names:
         raise no_archive
-    return tuple(names)
+    return names
 
 
 def load(path: Path, engine: ImageEngine | None = None, progress: Progress | None = None) -> Archive:

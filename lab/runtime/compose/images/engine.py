@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ from typing import IO
 from lab import command
 from lab.environment.process import Run, run_process
 from lab.environment.progress import Progress
+from lab.reading import parse_json
 from lab.runtime.compose.engine import missing_command
 from lab.runtime.compose.images.causes import failed, last_words
 
@@ -103,7 +103,7 @@ class ImageEngine:
         errors = [line for line in lines if ERROR.match(line) and "no such image" not in line.lower()]
         if code and errors:
             raise failed("asking the Docker Engine for its images", errors)
-        records = [json.loads(line) for line in lines if line.startswith("{")]
+        records = [parse_json(line) for line in lines if line.startswith("{")]
         for name in names:
             for record in records:
                 if _is_called(record, name):

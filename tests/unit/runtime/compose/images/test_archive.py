@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
+import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -102,4 +105,45 @@ def test_a_compressed_archive_that_was_cut_off_is_refused(tmp_path: Path) -> Non
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no file .*/i\.tar"):
+        archive.load(tmp_path / "i.tar", FakeDocker().engine, quiet())
+
+
+def tar(*entries: tuple[str, bytes]) -> bytes:
+    """A tar of these files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as written:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            written.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tar(),
+        tar(("a", b"x")),
+        *(
+            tar(("manifest.json", manifest))
+            for manifest in (b"[]", b"{}", b"null", b"5", b"[1]", b"[" * 200_000, b'[{"RepoTags": null}]')
+        ),
+        gzip.compress(b"\0" * 20_000),
+        gzip.compress(tar(("a", b"x")))[:60],
+        b"\x1f\x8b\x08\0\0\0\0\0\0\3" + b"\xff" * 900,
+        b"\xfd7zXZ\0" + b"\xff" * 900,
+        b"BZh9" + b"\xff" * 900,
+    ],
+)
+def test_an_archive_without_an_image_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "i.tar").write_bytes(content)
+    docker = FakeDocker()
+    with pytest.raises(UsageError, match="no image archive"):
+        archive.load(tmp_path / "i.tar", docker.engine, quiet())
+    assert not docker.calls("load")
+
+
+def test_a_pipe_is_no_image_archive(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "i.tar")
+    with pytest.raises(UsageError, match="is a pipe, not a regular file"):
         archive.load(tmp_path / "i.tar", FakeDocker().engine, quiet())

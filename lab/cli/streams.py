@@ -1,0 +1,103 @@
+"""The standard streams while a command runs: one that cannot be written to is noted once, and then let go.
+
+What is written to stdout is the result: that it is lost ends the command and decides its exit code. What is
+written to stderr only goes with it: that it is lost changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+
+class Guarded:
+    """A text stream that remembers why it cannot be written to."""
+
+    def __init__(self, stream: Any, *, strict: bool) -> None:
+        """`stream` is None where Python found it closed. Without `strict` nothing is raised."""
+        closed = OSError(errno.EBADF, os.strerror(errno.EBADF))
+        self._stream, self._strict, self._closed = stream, strict, closed if stream is None else None
+        self.error: OSError | None = None
+        """Why it cannot be written to, once that was tried in vain."""
+
+    def write(self, text: Any) -> int:
+        """See io.TextIOBase.write. Raises OSError, again whenever something more is to be written."""
+        return self._try("write", text) or len(text)
+
+    def flush(self) -> None:
+        """See io.IOBase.flush. Raises OSError."""
+        self._try("flush")
+
+    @property
+    def buffer(self) -> Any:
+        """The stream of bytes below, as well guarded."""
+        return _Bytes(self, self._stream.buffer)
+
+    def isatty(self) -> bool:
+        """See io.IOBase.isatty."""
+        return self._stream is not None and bool(self._stream.isatty())
+
+    @property
+    def encoding(self) -> str:
+        """See io.TextIOBase.encoding."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    def _try(self, what: str, *arguments: Any, stream: Any = None) -> Any:
+        try:
+            if self.error is None and self._closed is None:
+                return getattr(stream or self._stream, what)(*arguments)
+            if self.error is None and what == "write" and arguments[0]:
+                raise cast(OSError, self._closed)
+        except OSError as error:
+            self.error = error
+            _let_go(self._stream)
+        if self.error is not None and self._strict:
+            raise self.error
+        return None
+
+
+class _Bytes:
+    """The buffer of a guarded stream."""
+
+    def __init__(self, owner: Guarded, stream: Any) -> None:
+        self._owner, self._stream = owner, stream
+
+    def write(self, data: Any) -> int:
+        return self._owner._try("write", data, stream=self._stream) or len(data)
+
+    def flush(self) -> None:
+        self._owner._try("flush", stream=self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _let_go(stream: Any) -> None:
+    """Let what is still buffered go nowhere: else the interpreter fails over it when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[Guarded]:
+    """Guard both streams for a while; what became of stdout is in its guard."""
+    before = sys.stdout, sys.stderr
+    stdout = Guarded(before[0], strict=True)
+    sys.stdout, sys.stderr = cast(TextIO, stdout), cast(TextIO, Guarded(before[1], strict=False))
+    try:
+        yield stdout
+    finally:
+        sys.stdout, sys.stderr = before

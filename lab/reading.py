@@ -1,0 +1,121 @@
+"""Reads what a person or another program has put into a file: never blocks on it, never takes in without end.
+
+Only the standard library is needed, so that labctl's set-up and what runs in containers can use it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import IO, Any
+
+SMALL = 1 << 20
+"""Bytes of the largest file with settings, keys or a requirements list."""
+DOCUMENT = 16 << 20
+"""Bytes of the largest receipt, script or state."""
+
+KINDS = (
+    (stat.S_ISDIR, errno.EISDIR, os.strerror(errno.EISDIR)),
+    (stat.S_ISFIFO, errno.EINVAL, "is a pipe, not a regular file"),
+    (stat.S_ISSOCK, errno.EINVAL, "is a socket, not a regular file"),
+    (stat.S_ISREG, 0, ""),
+)
+HANDED_OVER = ("/dev/fd/", "/proc/self/fd/")
+
+
+class TooLargeError(OSError):
+    """A file is larger than anything of its kind."""
+
+
+def open_file(path: Path, most: int | None = None) -> IO[bytes]:
+    """A regular file that is not empty, open to be read. Raises OSError, for anything else at once.
+
+    Of more than `most` bytes: TooLargeError.
+    """
+    stream, size = _open(path)
+    if size and (most is None or size <= most):
+        return stream
+    stream.close()
+    raise _too_large(most or 0, path) if size else OSError(errno.EINVAL, "is empty", str(path))
+
+
+def read_bytes(path: Path, most: int = DOCUMENT) -> bytes:
+    """What is in a regular file, or comes from a descriptor that labctl was given, such as /dev/stdin.
+
+    Raises OSError: no such file, no regular file, or (TooLargeError) one of more than `most` bytes.
+    """
+    stream, size = _open(path, handed_over=_is_handed_over(path))
+    with stream:
+        data: bytes | None = b"" if size > most else stream.read(most + 1)
+    if data is None:  # what the kernel only seems to have as a file
+        raise OSError(errno.EAGAIN, "has nothing to read now", str(path))
+    if size > most or len(data) > most:
+        raise _too_large(most, path)
+    return data
+
+
+def read_text(path: Path, most: int = DOCUMENT) -> str:
+    """The text in such a file. Raises OSError, and ValueError when it is not UTF-8."""
+    try:
+        return read_bytes(path, most).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("not text in UTF-8") from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON document. Raises ValueError for what is none, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise ValueError("not text in UTF-8") from error
+
+
+def read_json(path: Path, most: int = DOCUMENT) -> Any:
+    """The value of the JSON document in such a file. Raises OSError, ValueError."""
+    return parse_json(read_bytes(path, most))
+
+
+def _open(path: Path, *, handed_over: bool = False) -> tuple[IO[bytes], int]:
+    """A file and its size. What is open is looked at, so that nothing can be put in its place meanwhile."""
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
+    try:
+        descriptor = os.open(path, flags if handed_over else flags | getattr(os, "O_NONBLOCK", 0))
+    except ValueError as error:  # a NUL, or half a character
+        raise OSError(errno.EINVAL, "not a file name", str(path)) from error
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "is a socket, not a regular file", str(path)) from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        _refuse(found.st_mode, path, handed_over)
+        return os.fdopen(descriptor, "rb"), found.st_size
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _too_large(most: int, path: Path) -> TooLargeError:
+    limit = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most} bytes"
+    return TooLargeError(errno.EFBIG, f"larger than {limit}", str(path))
+
+
+def _refuse(mode: int, path: Path, handed_over: bool) -> None:
+    """Raises OSError for what is no regular file; of what labctl was handed, only for a folder."""
+    number, what = next(
+        ((number, what) for fits, number, what in KINDS if fits(mode)),
+        (errno.EINVAL, "is a device, not a regular file"),
+    )
+    if number and not (handed_over and number != errno.EISDIR):
+        raise OSError(number, what, str(path))
+
+
+def _is_handed_over(path: Path) -> bool:
+    """Whether the path is a descriptor's: /dev/stdin, or what a shell writes for `<(command)`."""
+    name = os.path.abspath(path) if "\0" not in str(path) else ""
+    return name == "/dev/stdin" or (name.startswith(HANDED_OVER) and name.rpartition("/")[2].isdigit())
