@@ -119,12 +119,16 @@ def read(path: Path) -> tuple[str, ...]:
     )
     entries: Any = None
     try:
-        with open_file(path) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
-            for member in archive:
-                if member.name == "manifest.json" and (content := archive.extractfile(member)):
-                    entries = parse_json(content.read(SMALL))
-            while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
-                pass  # what follows the last member carries the checksum of a compressed file
+        with open_file(path) as file:
+            if not any(file.read(tarfile.BLOCKSIZE)):  # zeros, of which lzma would read terabytes
+                raise no_archive
+            file.seek(0)
+            with tarfile.open(fileobj=file, mode="r:*") as archive:
+                for member in archive:
+                    if member.name == "manifest.json" and (content := archive.extractfile(member)):
+                        entries = parse_json(content.read(SMALL))
+                while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
+                    pass  # what follows the last member carries the checksum of a compressed file
     except FileNotFoundError:
         raise NotFoundError(f"no file {path}", "name the file that `labctl images save` wrote") from None
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:

@@ -147,3 +147,10 @@ def test_a_pipe_is_no_image_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "i.tar")
     with pytest.raises(UsageError, match="is a pipe, not a regular file"):
         archive.load(tmp_path / "i.tar", FakeDocker().engine, quiet())
+
+
+def test_a_huge_file_of_nothing_is_not_read_to_its_end(tmp_path: Path) -> None:
+    with (tmp_path / "i.tar").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(UsageError, match="no image archive"):
+        archive.load(tmp_path / "i.tar", FakeDocker().engine, quiet())
