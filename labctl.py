@@ -150,8 +150,8 @@ def main():
     if root not in sys.path:
         sys.path.insert(0, root)
 
-    from lab import environment
     from lab.errors import SetupError
+    from lab.host import environment
 
     handle(SIGINT=signal.default_int_handler, SIGTERM=end, SIGHUP=end)
     try:

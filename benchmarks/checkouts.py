@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import LostError
-from lab.home import HOME_VARIABLE
+from lab.host.files import HOME_VARIABLE
 from lab.runtime.local.services import ROOT
 from lab.topology import is_worker
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 from lab.errors import LabError
+from lab.faults.active import Journal
 from lab.lab import Lab
-from lab.recovery.journal import Journal
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.topology import State, is_node
 

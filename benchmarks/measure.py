@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lab import gpus
+from lab.host import gpus
 from lab.lab import Lab
 from lab.runtime.select import choose
 from lab.topology import LabSpec

@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks.compare import Figures, Found, LostError, Measure, Row, by_turns, rows
 from benchmarks.measure import own_lab, say, spec
 from lab.errors import ClusterError, LabError
+from lab.evidence.ledger import Run, RunAttempt
+from lab.evidence.receipt.breakdown import Breakdown, breakdown
 from lab.faults import Scene, find_fault
 from lab.lab import Lab
-from lab.ledger import Run, RunAttempt
-from lab.receipt.breakdown import Breakdown, breakdown
 from lab.topology import LabSpec
 
 OURS, STOCK = "this lab", "stock Ray"
@@ -76,7 +76,8 @@ def possible(runtime: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Recovery(Row):
-    """A row with the median seconds of each stage of the recovery (lab.receipt.breakdown), here and there."""
+    """A row with the median seconds of each stage of the recovery (lab.evidence.receipt.breakdown), here and
+    there."""
 
     stages: Mapping[str, float] = field(default_factory=dict)
     peer_stages: Mapping[str, float] = field(default_factory=dict)

@@ -14,12 +14,12 @@ from typing import Any
 
 from benchmarks.leaks import Idle, idle
 from benchmarks.measure import own_lab, say
-from lab.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.errors import LabError
+from lab.evidence.receipt.checks import OVER
 from lab.faults import Scope, catalogue
+from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
+from lab.flows.recovery import Moment
 from lab.lab import Lab
-from lab.receipt.checks import OVER
-from lab.recovery import Moment
 from lab.runtime.base import Runtime
 
 ROUND_SECONDS = 300.0

@@ -11,9 +11,9 @@ from pathlib import Path
 from benchmarks.checkouts import Side, cli_lab, nodes_alive, sides
 from benchmarks.compare import Figures, Found, Measure, Row, by_turns
 from benchmarks.measure import own_lab, say, timed
+from lab.cluster.workloads import find_workload
 from lab.lab import Lab
 from lab.runtime.local.services import ROOT
-from lab.workloads import find_workload
 
 
 def cli(runs: int) -> list[Row]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lab.version import __version__
+
 if TYPE_CHECKING:
     from lab.lab import Lab
 
-__version__ = "0.1.0"
 __all__ = ["Lab", "__version__"]
 
 

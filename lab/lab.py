@@ -10,7 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.cluster import RayApi, infeasible
+from lab.cluster.api import RayApi, infeasible
+from lab.cluster.jobs import Job, Jobs
+from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
+from lab.cluster.submission import Submission, check_command, described
+from lab.cluster.workloads import find_workload
 from lab.errors import (
     EngineError,
     LabError,
@@ -20,10 +24,7 @@ from lab.errors import (
     UnsupportedError,
     UsageError,
 )
-from lab.jobs import Job, Jobs
-from lab.placement import Placement, going_on, place, why_ranks_wait
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
-from lab.submission import Submission, check_command, described
 from lab.topology import (
     HEAD,
     REGION,
@@ -35,15 +36,14 @@ from lab.topology import (
     State,
     is_worker,
 )
-from lab.workloads import find_workload
 
 if TYPE_CHECKING:
-    from lab.allocation import Holding, TopView, Waiting
-    from lab.checkpoints import CheckpointInfo, JobLedger
-    from lab.details import LabDetails
-    from lab.explain import Explanation
-    from lab.ledger import History
-    from lab.objectstore import ObjectStore
+    from lab.cluster.allocation import Holding, TopView, Waiting
+    from lab.cluster.explain import Explanation
+    from lab.cluster.summary import LabDetails
+    from lab.evidence.checkpoints import CheckpointInfo, JobLedger
+    from lab.evidence.ledger import History
+    from lab.store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Lab:
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
         """
-        from lab.asked import Asked, spec_of
+        from lab.spec import Asked, spec_of
 
         fixed = tuple((ports or {}).items())
         asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed)
@@ -123,13 +123,13 @@ class Lab:
 
         Raises WaitTimeoutError after `timeout` seconds: what is not healthy, why, and its last log lines.
         """
-        from lab.ready import wait_ready
+        from lab.runtime.ready import wait_ready
 
         return wait_ready(self.runtime, timeout)
 
     def details(self) -> LabDetails:
         """Addresses, nodes and resources of a lab that is up. Raises LabDownError, ClusterError."""
-        from lab.details import details
+        from lab.cluster.summary import details
 
         nodes = self.api.nodes()
         return details(self.status(), nodes)
@@ -145,7 +145,7 @@ class Lab:
 
         Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
         """
-        from lab.recovery.journal import Journal
+        from lab.faults.active import Journal
 
         self.forget_connections()
         stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
@@ -197,7 +197,7 @@ class Lab:
     @cached_property
     def store(self) -> ObjectStore:
         """The object store. Raises LabDownError."""
-        from lab.objectstore import ObjectStore
+        from lab.store import ObjectStore
 
         endpoints = self.endpoints()
         return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
@@ -207,7 +207,7 @@ class Lab:
 
         Raises NotFoundError, LabDownError, ClusterError.
         """
-        from lab.earlier import earlier_job
+        from lab.cluster.earlier import earlier_job
 
         try:
             return self.jobs.get(submission_id)
@@ -220,7 +220,7 @@ class Lab:
 
     def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:
         """The newest jobs that are not among those that Ray knows, from their ledgers. Raises StoreError."""
-        from lab.earlier import earlier_jobs
+        from lab.cluster.earlier import earlier_jobs
 
         return earlier_jobs(self.store, {job.submission_id for job in known})
 
@@ -294,7 +294,7 @@ class Lab:
 
     def ledger(self, submission_id: str) -> JobLedger:
         """The ledger of a job, one for all who ask: what was read of it once is not read again."""
-        from lab.checkpoints import JobLedger
+        from lab.evidence.checkpoints import JobLedger
 
         if submission_id not in self._ledgers:
             self._ledgers[submission_id] = JobLedger(self.store, submission_id)
@@ -306,7 +306,7 @@ class Lab:
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
         """The checkpoints in the object store, of one job or of all."""
-        from lab.checkpoints import list_checkpoints
+        from lab.evidence.checkpoints import list_checkpoints
 
         if job is not None:
             self.job(job)
@@ -317,14 +317,14 @@ class Lab:
         job, history = self.jobs.get(submission_id), self.history(submission_id)
         living = None
         if not job.final and going_on(history) > 1:
-            from lab.allocation import living_ranks, read
+            from lab.cluster.allocation import living_ranks, read
 
             living = living_ranks(read(self.api))
         return place(job, history, self.api.nodes(), living)
 
     def waiting_jobs(self) -> dict[str, Waiting]:
         """Job -> why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""
-        from lab.allocation import read, waiting
+        from lab.cluster.allocation import read, waiting
 
         return waiting(read(self.api))
 
@@ -338,7 +338,7 @@ class Lab:
 
     def why_failed(self, job: Job) -> Explanation | None:
         """The cause of a failed job, where its last error is one that is known; None for any other job."""
-        from lab.explain import explain
+        from lab.cluster.explain import explain
 
         if job.status != "FAILED":
             return None
@@ -351,7 +351,7 @@ class Lab:
 
     def holdings(self) -> tuple[Holding, ...]:
         """Which part of which job holds what of which service now. Raises LabDownError, ClusterError."""
-        from lab.allocation import holdings, read
+        from lab.cluster.allocation import holdings, read
 
         return holdings(read(self.api))
 
@@ -365,7 +365,7 @@ class Lab:
 
         Raises LabDownError, ClusterError.
         """
-        from lab.allocation import read_top
+        from lab.cluster.allocation import read_top
 
         plan = self.gpu_plan
         try:

@@ -128,7 +128,8 @@ class LabSpec:
     ports: tuple[tuple[str, int], ...] = ()
     """Ports the user chose: (port name, number). Every other port is a free one."""
     stock_ray: bool = False
-    """Ray as it is, to compare: no change of the lab's to how it trains (see lab.callbacks, lab.knobs)."""
+    """Ray as it is, to compare: no change of the lab's to how it trains (see lab.cluster.callbacks,
+    lab.cluster.ray_settings)."""
     gcs_ft: bool = False
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
 
@@ -294,3 +295,12 @@ class Progress:
     detail: str = ""
     seconds: float = 0.0
     """Seconds since the operation began."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What all processes of a service use together: CPU in percent of one core, memory in bytes."""
+
+    cpu_percent: float
+    memory_bytes: int | None = None
+    """None where the runtime does not measure it."""

@@ -56,7 +56,7 @@ def raylab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def probe_path(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The import root of raylab_probe, put on PYTHONPATH for processes that the test starts."""
+    """The import root of the probe, put on PYTHONPATH for processes that the test starts."""
     path = ROOT / "lab" / "probe"
     monkeypatch.setenv("PYTHONPATH", str(path))
     return path

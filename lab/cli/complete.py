@@ -24,7 +24,7 @@ def target_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def workload_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The workloads of the workspace."""
-    from lab.workloads import MANIFEST, WORKSPACE
+    from lab.cluster.workloads import MANIFEST, WORKSPACE
 
     names = sorted(path.parent.name for path in WORKSPACE.glob(f"*/{MANIFEST}"))
     return [name for name in names if name.startswith(incomplete)]
@@ -32,8 +32,8 @@ def workload_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def parameter_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """`name=` for every parameter of the workload being submitted, or of all where it is not known yet."""
+    from lab.cluster.workloads import workloads
     from lab.errors import LabError
-    from lab.workloads import workloads
 
     try:
         found = workloads()

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lab.asked import Asked
-    from lab.chaos import ChaosResult, Plan
-    from lab.checks import Check
-    from lab.checks.pinning import WorkerView
     from lab.datasets import Dataset, Shelf
-    from lab.demo import DemoRequest, DemoResult
-    from lab.environment.progress import Progress
     from lab.faults import FaultKind
-    from lab.gpus import Detection
+    from lab.faults.active import Entry
+    from lab.flows.chaos import ChaosResult, Plan
+    from lab.flows.demo import DemoRequest, DemoResult
+    from lab.flows.doctor import Check
+    from lab.flows.doctor.pinning import WorkerView
+    from lab.flows.images import Archive, Built, ImageNeed
+    from lab.flows.lessons.model import Lesson, LessonResult
+    from lab.flows.lessons.run import OnStep
+    from lab.flows.recovery import FaultRequest, Moment, Outcome
+    from lab.flows.recovery.heal import Healed
+    from lab.flows.report import Tale, Written
+    from lab.host.environment.progress import Progress
+    from lab.host.gpus import Detection
     from lab.lab import Lab
-    from lab.lessons.model import Lesson, LessonResult
-    from lab.lessons.run import OnStep
-    from lab.recovery import FaultRequest, Moment, Outcome
-    from lab.recovery.heal import Healed
-    from lab.recovery.journal import Entry
-    from lab.report import Tale, Written
     from lab.runtime.base import OnProgress
-    from lab.runtime.compose.images import Archive, Built, ImageNeed
+    from lab.spec import Asked
     from lab.topology import LabSpec, Vendor
 
 
@@ -52,29 +52,29 @@ class Core:
 
     def spec(self, lab: Lab, asked: Asked) -> LabSpec:
         """The lab that is asked for, over what it is while it is up. Raises GpuError, UsageError."""
-        from lab.asked import spec_of
+        from lab.spec import spec_of
 
         return spec_of(lab.runtime, asked)
 
     def gpus(self, runtime: str) -> tuple[Detection, ...]:
         """What this machine has: NVIDIA's GPUs and AMD's, with what keeps a lab on this runtime from them."""
-        from lab.gpus import amd_gpus, nvidia_gpus
+        from lab.host.gpus import amd_gpus, nvidia_gpus
 
         if runtime == "compose":
-            from lab.runtime.compose.gpuhost import listed
+            from lab.host.gpus.docker import listed
 
             return listed()
         return nvidia_gpus(), amd_gpus()
 
     def worker_views(self, lab: Lab) -> tuple[WorkerView, ...]:
         """What each worker of a lab that is up really sees. Raises LabDownError, ClusterError."""
-        from lab.checks.pinning import look
+        from lab.flows.doctor.pinning import look
 
         return look(lab.runtime, lab.api.nodes())
 
     def resource_warnings(self, workers: int) -> tuple[Check, ...]:
         """What is scarce on this machine for a lab with so many workers."""
-        from lab.checks import gather_facts, resource_warnings
+        from lab.flows.doctor import gather_facts, resource_warnings
 
         return resource_warnings(gather_facts(), workers)
 
@@ -97,13 +97,13 @@ class Core:
 
         With `control` the job is then repeated undisturbed, and compared.
         """
-        from lab.recovery import inject
+        from lab.flows.recovery import inject
 
         return inject(lab, request, on_moment, wait=wait, control=control)
 
     def schedule(self, path: Path) -> Plan:
         """The chaos that a YAML file describes. Raises NotFoundError, UsageError with the line."""
-        from lab.chaos import read_schedule
+        from lab.flows.chaos import read_schedule
 
         return read_schedule(path)
 
@@ -119,7 +119,7 @@ class Core:
         below_one: bool,
     ) -> Plan:
         """Chaos that is drawn from these faults. Raises NotFoundError, UsageError, RefusedError."""
-        from lab.chaos import random_plan
+        from lab.flows.chaos import random_plan
 
         return random_plan(
             kinds, every=every, seed=seed, limit=limit, seconds=seconds, parameters=parameters,
@@ -130,13 +130,13 @@ class Core:
         self, lab: Lab, plan: Plan, on_moment: Callable[[Moment], None], *, job: str, control: bool
     ) -> ChaosResult:
         """Carry a plan out while a job trains, and judge each fault."""
-        from lab.chaos import run_chaos
+        from lab.flows.chaos import run_chaos
 
         return run_chaos(lab, plan, on_moment, job=job, control=control)
 
     def lost_attempts(self, lab: Lab, job: str) -> tuple[str, ...]:
         """A sentence for each attempt that a job lost without a recorded fault. Raises StoreError."""
-        from lab.recovery.lost import lost_without_fault, recorded_faults
+        from lab.flows.recovery.lost import lost_without_fault, recorded_faults
 
         return lost_without_fault(lab.history(job), recorded_faults(lab.store, job))
 
@@ -144,13 +144,13 @@ class Core:
         self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
     ) -> tuple[Healed, ...]:
         """Undo the faults that a labctl has left behind which died in the middle of them, or gave up."""
-        from lab.recovery.heal import heal
+        from lab.flows.recovery.heal import heal
 
         return heal(lab, on_begin, on_progress)
 
     def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
         """Those faults."""
-        from lab.recovery.heal import left_behind
+        from lab.flows.recovery.heal import left_behind
 
         return left_behind(lab)
 
@@ -163,7 +163,7 @@ class Core:
         on_moment: Callable[[Moment], None],
     ) -> DemoResult:
         """The whole story: up, train, break, recover, compare."""
-        from lab.demo import run_demo
+        from lab.flows.demo import run_demo
 
         return run_demo(lab, spec, request, on_progress, on_moment)
 
@@ -174,7 +174,8 @@ class Core:
 
         Raises NotFoundError, UsageError, LabDownError, StoreError, SetupError.
         """
-        from lab import environment, report
+        from lab.flows import report
+        from lab.host import environment
 
         subject = report.find_subject(lab, what)
         tale = report.tell(report.read_evidence(lab, subject))
@@ -183,7 +184,7 @@ class Core:
 
     def image_vendor(self, choice: str) -> Vendor:
         """For which GPUs images are meant: `auto` is what `up` would choose here. Raises nothing."""
-        from lab.asked import gpu_plan
+        from lab.spec import gpu_plan
         from lab.topology import LabSpec, Vendor
 
         if choice != "auto":
@@ -192,25 +193,25 @@ class Core:
 
     def images(self, vendor: Vendor) -> tuple[ImageNeed, ...]:
         """The images of a lab with these GPUs, then the stand-ins. Raises UnsupportedError."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.needs(vendor)
 
     def image_notes(self, vendor: Vendor) -> tuple[str, ...]:
         """What stands in, is left out or is out of date in a lab that is started now."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.resolve(vendor).notes
 
     def missing_images(self, vendor: Vendor) -> tuple[ImageNeed, ...]:
         """The images without which a lab with these GPUs cannot start."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.missing(vendor)
 
     def pull_images(self, vendor: Vendor, progress: Progress) -> tuple[ImageNeed, ...]:
         """Fetch what others publish. Raises SetupError, UnsupportedError."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.pull(vendor, progress=progress)
 
@@ -218,25 +219,25 @@ class Core:
         self, vendor: Vendor, offline: bool, suite: str, progress: Progress
     ) -> tuple[Built, ...]:
         """Build our own. Raises SetupError, UnsupportedError."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.build(images.variant(vendor), offline=offline, suite=suite, progress=progress)
 
     def save_images(self, path: Path, vendor: Vendor, progress: Progress) -> Archive:
         """Write what a lab runs on here into a file. Raises RefusedError, SetupError."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.save(path, images.to_save(vendor), progress=progress)
 
     def load_images(self, path: Path, progress: Progress) -> Archive:
         """Take in the images of a file. Raises NotFoundError, UsageError, SetupError."""
-        from lab.runtime.compose import images
+        from lab.flows import images
 
         return images.load(path, progress=progress)
 
     def checks(self, name: str, runtime: str) -> tuple[Check, ...]:
         """What `doctor` finds."""
-        from lab.checks import run_checks
+        from lab.flows.doctor import run_checks
 
         return run_checks(name, runtime)
 
@@ -244,7 +245,7 @@ class Core:
         self, url: str, bucket: str, file: Path | None, name: str, runtime: str
     ) -> tuple[Check, ...]:
         """What `doctor --s3` finds; the key of the lab `name` serves for the lab's own store."""
-        from lab.checks.store import endpoints_of, store_checks
+        from lab.flows.doctor.store import endpoints_of, store_checks
 
         return store_checks(url, bucket, file, endpoints=lambda: endpoints_of(name, runtime))
 
@@ -279,25 +280,25 @@ class Core:
 
     def lessons(self) -> tuple[Lesson, ...]:
         """Every lesson, in order."""
-        from lab.lessons.catalogue import lessons
+        from lab.flows.lessons.catalogue import lessons
 
         return lessons()
 
     def lesson(self, number: int) -> Lesson:
         """One lesson. Raises NotFoundError."""
-        from lab.lessons.catalogue import find_lesson
+        from lab.flows.lessons.catalogue import find_lesson
 
         return find_lesson(number)
 
     def lesson_results(self, lab: Lab) -> dict[int, dict[str, Any]]:
         """The best result of each lesson that was checked in this lab, as JSON, by number."""
-        from lab.lessons.run import results
+        from lab.flows.lessons.run import results
 
         return results(lab)
 
     def collect_lessons(self, lab: Lab) -> str:
         """Copy results of lessons from the lab's store to this machine; why that failed, or nothing."""
-        from lab.lessons.run import collect
+        from lab.flows.lessons.run import collect
 
         return collect(lab)
 
@@ -311,19 +312,19 @@ class Core:
     ) -> LessonResult:
         """Do a lesson and check it. Raises LessonError, RefusedError, LabDownError."""
         from lab.datasets import ensure
-        from lab.lessons.run import run_lesson
+        from lab.flows.lessons.run import run_lesson
 
         return run_lesson(lab, lesson, spec, get_data=ensure, on_step=on_step, on_progress=on_progress)
 
     def check_lesson(self, lab: Lab, lesson: Lesson) -> LessonResult:
         """Check a lesson and keep the result. Raises LabDownError."""
-        from lab.lessons.run import check_lesson
+        from lab.flows.lessons.run import check_lesson
 
         return check_lesson(lab, lesson)
 
     def test(self, arguments: Sequence[str], say: Callable[[str], None], *, to_stderr: bool) -> int:
         """Run labctl's own tests; returns their exit code. `to_stderr` keeps stdout for a JSON document."""
-        from lab import testing
+        from lab.flows import testing
 
         call = functools.partial(testing.call, to_stderr=to_stderr)
         return testing.run_tests(arguments, run=call, say=say)

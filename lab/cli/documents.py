@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from lab.cli import text
 
 if TYPE_CHECKING:
-    from lab.allocation import Holding, TopView, Waiting
-    from lab.checkpoints import CheckpointInfo
-    from lab.checks import Check
-    from lab.checks.pinning import WorkerView
-    from lab.cluster import Node
+    from lab.cluster.allocation import Holding, TopView, Waiting
+    from lab.cluster.api import Node
+    from lab.cluster.explain import Explanation
+    from lab.cluster.jobs import Job
+    from lab.cluster.workloads import Workload
     from lab.datasets import Dataset
-    from lab.explain import Explanation
+    from lab.evidence.checkpoints import CheckpointInfo
+    from lab.evidence.receipt import FaultRecord
     from lab.faults import FaultKind
-    from lab.gpus import Gpu
-    from lab.jobs import Job
+    from lab.flows.doctor import Check
+    from lab.flows.doctor.pinning import WorkerView
+    from lab.flows.images import ImageNeed
+    from lab.flows.recovery.heal import Healed
+    from lab.flows.report import Tale, Written
+    from lab.host.gpus import Gpu
     from lab.lab import Placement
-    from lab.receipt import FaultRecord
-    from lab.recovery.heal import Healed
-    from lab.report import Tale, Written
-    from lab.runtime.compose.images import ImageNeed
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
-    from lab.workloads import Workload
 
 Document = dict[str, Any]
 

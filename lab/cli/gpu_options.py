@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.asked import Asked
 from lab.cli import values
 from lab.cli.context import GPUS, App
+from lab.spec import Asked
 
 if TYPE_CHECKING:
     from lab.topology import GpuPlan
@@ -43,7 +43,7 @@ def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def say_plan(app: App, plan: GpuPlan) -> None:
     """The plan and its reason, on stderr, and what it means that workers share a GPU."""
-    from lab.gpus import sharing_note
+    from lab.host.gpus import sharing_note
 
     if plan.reason:
         app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")

@@ -14,17 +14,16 @@ from typing import Any
 
 import click
 
-from lab import __version__, command
 from lab.cli import streams
 from lab.cli.commands import (
     chaos,
     data,
+    faults,
     gpus,
     images,
     jobs,
     lessons,
     machine,
-    recovery,
     report,
     services,
     submit,
@@ -34,6 +33,8 @@ from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
 from lab.cli.core import Core
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
+from lab.host import command
+from lab.version import __version__
 
 BROKEN_PIPE = 141
 """Exit code when the reader of stdout went away, as in a shell (128 + SIGPIPE)."""
@@ -91,7 +92,7 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    first = (services, submit, jobs, top, recovery, chaos, report)
+    first = (services, submit, jobs, top, faults, chaos, report)
     for module in (*first, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)

@@ -15,7 +15,7 @@ from lab.errors import LabError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from lab.explain import Explanation
+    from lab.cluster.explain import Explanation
 
 PLAIN_WIDTH = 400
 """Columns of a line that goes to a file or a pipe: nothing is wrapped, so that grep and awk can read it."""

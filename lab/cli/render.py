@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from lab.allocation import Waiting
     from lab.cli.output import Output
-    from lab.cluster import Node
-    from lab.jobs import Job
+    from lab.cluster.allocation import Waiting
+    from lab.cluster.api import Node
+    from lab.cluster.jobs import Job
     from lab.topology import LabStatus
 
 STYLES = {

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lab.allocation import Waiting
+    from lab.cluster.allocation import Waiting
 
 LONGEST_WORD = 240
 """Characters of a word, such as a value or a path, that an error shows; of a line; and of a message."""

@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from lab.allocation import amounts
 from lab.cli import text
+from lab.cluster.allocation import amounts
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from lab.allocation import GpuLoad, Holding, NodeLoad, TopView
+    from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView
 
 BAR, SMALL = 24, 10
 """Cells of a GPU's bar, and of CPU's and memory's."""

@@ -146,7 +146,7 @@ class JobName(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name. Raises UsageError."""
-        from lab.submission import JOB_NAME
+        from lab.cluster.submission import JOB_NAME
 
         text = str(value)
         if not re.fullmatch(JOB_NAME, text):

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from lab.datasets import food11
 from lab.datasets.model import SPLITS, OnProgress, ignore_progress, make_folder, store
 from lab.errors import SetupError
-from lab.reading import open_file
+from lab.host.reading import open_file
 
 LARGEST_PICTURE = 50_000_000
 LARGEST_IN_ALL = 20_000_000_000

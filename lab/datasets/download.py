@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from lab.datasets import address
 from lab.datasets.model import OnProgress, ignore_progress
 from lab.errors import SetupError
-from lab.reading import SMALL, open_file, read_json
+from lab.host.reading import SMALL, open_file, read_json
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0

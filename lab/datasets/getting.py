@@ -14,7 +14,7 @@ from lab.datasets.download import Download, Http, UnreachableError, sha256_of
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
 from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
 from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
-from lab.reading import SMALL, open_file, read_json
+from lab.host.reading import SMALL, open_file, read_json
 
 PICTURES = 20
 """Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""

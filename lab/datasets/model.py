@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.reading import SMALL, read_json
+from lab.host.reading import SMALL, read_json
 
 SPLITS = ("training", "validation", "evaluation")
 MANIFEST = "dataset.json"

@@ -15,8 +15,8 @@ from pathlib import Path
 from lab.datasets import food11, model
 from lab.datasets.model import Dataset
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError
-from lab.home import HOME_VARIABLE, data_folder, lock, make_public
-from lab.runtime.interrupts import held_back
+from lab.host.files import HOME_VARIABLE, data_folder, lock, make_public
+from lab.host.interrupts import held_back
 
 NAMES = {"food11": food11.NAME}
 """What is typed -> the folder."""

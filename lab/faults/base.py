@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 from lab.errors import RefusedError, UnsupportedError, UsageError
-from lab.objectstore.base import Store
-from lab.receipt.expected import Expected
+from lab.evidence.receipt.expected import Expected
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.store.base import Store
 from lab.topology import State
 
 
@@ -143,7 +143,7 @@ class Fault(ABC):
     @property
     def default_duration(self) -> float | None:
         """Seconds until the revert when the user names none; None: once the job no longer needs the fault to
-        last (see lab.recovery)."""
+        last (see lab.flows.recovery)."""
         return next((p.default for p in self.kind.parameters if p.name == "for"), None)
 
     def refuse(self, scene: Scene) -> None:

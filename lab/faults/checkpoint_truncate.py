@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import FaultKind, Scope
 from lab.faults.damage import Damage
-from lab.objectstore.base import Store, StoredObject
-from lab.receipt.expected import Expected
+from lab.store.base import Store, StoredObject
 
 
 class CheckpointTruncate(Damage):

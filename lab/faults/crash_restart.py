@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Scene, Scope
-from lab.receipt.expected import Expected
 from lab.runtime.base import Runtime
 from lab.topology import State
 

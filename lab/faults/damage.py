@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from lab.errors import LabError, RefusedError, ServiceError
 from lab.faults.base import Fault, Scene
-from lab.faults.inside import tell, tell_if_up
-from lab.objectstore.base import MissingObjectError, Store, StoredObject
+from lab.faults.probe import tell, tell_if_up
+from lab.store.base import MissingObjectError, Store, StoredObject
 
 KEPT_PREFIX = ".raylab/kept"
 """Where in the bucket the copies lie while the fault lasts."""
@@ -112,7 +112,7 @@ def newest(store: Store, scene: Scene) -> str:
 
     One that was refused before is passed over: training would not load it, whatever is done to it.
     """
-    from lab.checkpoints import JobLedger
+    from lab.evidence.checkpoints import JobLedger
 
     known, ledger = set(scene.checkpoints), JobLedger(store, scene.job)
     history = ledger.poll()

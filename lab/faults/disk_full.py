@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import FaultKind, Scope
-from lab.faults.hogging import HoggingFault
-from lab.receipt.expected import Expected
+from lab.faults.exhaust import HoggingFault
 from lab.runtime.base import Feature
 
 

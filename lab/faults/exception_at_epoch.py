@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lab.faults.arming import EPOCH, ArmedFault
+from lab.evidence.receipt.expected import Expected
+from lab.faults.at_epoch import EPOCH, ArmedFault
 from lab.faults.base import FaultKind, Scope
 from lab.faults.rank_kill import RANK
-from lab.receipt.expected import Expected
 
 
 class ExceptionAtEpoch(ArmedFault):

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from lab.errors import EngineError, LabDownError, LabError
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
-from lab.receipt.expected import Expected
 from lab.runtime.base import Runtime
 from lab.topology import State, is_worker
 

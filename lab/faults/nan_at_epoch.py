@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.faults.arming import EPOCH, ArmedFault
+from lab.evidence.receipt.expected import Expected
+from lab.faults.at_epoch import EPOCH, ArmedFault
 from lab.faults.base import FaultKind, Scope
 from lab.faults.rank_kill import RANK
-from lab.receipt.expected import Expected
 
 
 class NanAtEpoch(ArmedFault):

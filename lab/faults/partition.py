@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
-from lab.faults.comeback import come_back
-from lab.receipt.expected import Expected
+from lab.faults.wait_rejoin import come_back
 from lab.runtime.base import Feature
 from lab.topology import State
 

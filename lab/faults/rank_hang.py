@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting, rank_on_target
-from lab.faults.inside import tell, tell_if_up
+from lab.faults.probe import tell, tell_if_up
 from lab.faults.rank_kill import RANK
-from lab.receipt.expected import Expected
 
 
 class RankHang(Fault):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, rank_on_target
-from lab.faults.inside import tell
-from lab.receipt.expected import Expected
+from lab.faults.probe import tell
 
 RANK = Parameter("rank", "rank", "which rank (default: the lowest on the target)", low=0, high=100_000)
 

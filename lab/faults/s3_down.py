@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
-from lab.receipt.expected import Expected
 
 
 class S3Down(Fault):

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 from lab.errors import LabError
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, lasting
-from lab.receipt.expected import Expected
 from lab.topology import State
 
 JOIN_SECONDS = 180.0

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from lab.errors import UnsupportedError, UsageError
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, lasting
-from lab.faults.comeback import come_back
-from lab.receipt.expected import Expected
+from lab.faults.wait_rejoin import come_back
 from lab.runtime.base import Feature
 
 ALSO_NEEDED = {"delay": Feature.NETWORK_DELAY, "loss": Feature.NETWORK_LOSS}

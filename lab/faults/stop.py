@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.evidence.receipt.expected import Expected
 from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
-from lab.receipt.expected import Expected
 
 GRACE_SECONDS = 10.0
 """What is left after this is killed; `docker stop` waits as long."""

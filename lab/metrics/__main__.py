@@ -21,15 +21,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.cluster import RayApi
+from lab.cluster.api import RayApi
+from lab.cluster.jobs import Job
 from lab.errors import LabError, PortTakenError, UsageError
-from lab.jobs import Job
+from lab.host.reading import SMALL, read_text
 from lab.metrics.collector import LabCollector
 from lab.metrics.follower import Follower, log
 from lab.metrics.sources import ClusterSource, StoreSource
 from lab.metrics.views import ClusterView, StoreView
-from lab.objectstore import ObjectStore
-from lab.reading import SMALL, read_text
+from lab.store import ObjectStore
 from lab.topology import METRICS, REGION, Credentials
 
 NAMES = ("127.0.0.1", "localhost", "[::1]", METRICS)

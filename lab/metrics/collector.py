@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lab.cluster import Node
+from lab.cluster.api import Node
+from lab.cluster.jobs import FINAL
 from lab.faults import FAULTS
-from lab.jobs import FINAL
+from lab.faults.records import LoggedFault
 from lab.metrics.follower import Follower
 from lab.metrics.views import (
     MAX_FAULT_PAIRS,
@@ -19,7 +20,6 @@ from lab.metrics.views import (
     StoreView,
     label,
 )
-from lab.recovery.faultlog import LoggedFault
 
 STATUSES = ("PENDING", "RUNNING", *FINAL)
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lab.checkpoints import JobLedger
-from lab.cluster import RayApi
-from lab.jobs import Job, Jobs
-from lab.ledger import Number, Run, number
+from lab.cluster.api import RayApi
+from lab.cluster.jobs import Job, Jobs
+from lab.evidence.checkpoints import JobLedger
+from lab.evidence.ledger import Number, Run, number
+from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.metrics.views import (
     MAX_FAULTS,
     MAX_INTERACTIVE,
@@ -22,8 +23,7 @@ from lab.metrics.views import (
     StoreView,
     label,
 )
-from lab.objectstore import Store
-from lab.recovery.faultlog import FAULTS_PREFIX, LoggedFault, read_fault
+from lab.store import Store
 from lab.topology import LEDGER_PREFIX
 
 SETTLE_SECONDS = 30.0
@@ -33,7 +33,7 @@ DISCOVER_SECONDS = 15.0
 """Pause between two looks for ledgers of drivers that were not submitted."""
 
 INTERACTIVE = "interactive-"
-"""How the ledgers of such drivers are named (see raylab_probe.train)."""
+"""How the ledgers of such drivers are named (see raylab_ledger.train)."""
 
 
 class ClusterSource:

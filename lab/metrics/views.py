@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.cluster import Node
-from lab.jobs import Job
-from lab.ledger import Number
-from lab.recovery.faultlog import LoggedFault
+from lab.cluster.api import Node
+from lab.cluster.jobs import Job
+from lab.evidence.ledger import Number
+from lab.faults.records import LoggedFault
 
 MAX_SERVICES = 64
 """Services (Ray node names) that are shown; a lab has at most 17."""

@@ -12,14 +12,15 @@ import sys
 
 def prepare() -> None:
     """Everything that the lab changes in a process."""
-    from raylab_probe import accelerator, aliases, data, environments, outside, resume
+    from raylab_compat import accelerator, food11, lightning_alias, outside, resume
+    from raylab_patches import pip_environments
 
-    aliases.install()
+    lightning_alias.install()
     accelerator.install()
-    environments.install()
+    pip_environments.install()
     outside.install()
     resume.install()
-    data.settle(os.environ)
+    food11.settle(os.environ)
 
 
 def chain(here: str) -> None:

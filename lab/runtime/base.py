@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from lab.errors import UnsupportedError
-from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress
+from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, Usage
 
 OnProgress = Callable[[Progress], None]
 
@@ -29,15 +29,6 @@ class Execution:
 
     exit_code: int
     output: str
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What all processes of a service use together: CPU in percent of one core, memory in bytes."""
-
-    cpu_percent: float
-    memory_bytes: int | None = None
-    """None where the runtime does not measure it."""
 
 
 class Feature(str, Enum):

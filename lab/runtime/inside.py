@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lab.cluster import Node, RayApi
+from lab.cluster.api import Node, RayApi
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError
-from lab.reading import SMALL, read_text
+from lab.host.http import http_status
+from lab.host.reading import SMALL, read_text
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
-from lab.runtime.http import http_status
 from lab.topology import (
     DEFAULT_LAB,
     GRAFANA,

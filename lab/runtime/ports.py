@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from lab.errors import PortTakenError
-from lab.home import write_private
-from lab.reading import SMALL, read_json
+from lab.host.files import write_private
+from lab.host.reading import SMALL, read_json
 
 LOOPBACK = "127.0.0.1"
 

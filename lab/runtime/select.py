@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError, RefusedError, StateError, UnsupportedError, UsageError
-from lab.home import home
+from lab.host.files import home
 from lab.runtime.base import Runtime
-from lab.runtime.kept import COMPOSE_FILE
+from lab.runtime.statefile import COMPOSE_FILE
 from lab.topology import DEFAULT_LAB, check_lab_name
 
 if TYPE_CHECKING:

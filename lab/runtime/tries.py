@@ -1,6 +1,6 @@
 """A node that Ray gave up while it started: it waits a fixed time for a raylet, on a busy machine as well.
 
-The time is RAY_raylet_start_wait_time_s, see lab.knobs.
+The time is RAY_raylet_start_wait_time_s, see lab.cluster.ray_settings.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from lab.checks import gather_lab, running_checks
-from lab.cluster import Node, RayApi
+from lab.cluster.api import Node, RayApi
 from lab.errors import ServiceError
+from lab.flows.doctor import gather_lab, running_checks
+from lab.host.secrets import load_or_make
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeHost, FakeRuntime
-from lab.secrets import load_or_make
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor, worker
 from tests.waiting import eventually
 
@@ -183,13 +183,13 @@ class ServingHarness(Harness):
         return RayApi(endpoints.dashboard, endpoints.ray_token).nodes()
 
     def put(self, key: str, data: bytes) -> None:
-        from lab.objectstore import ObjectStore
+        from lab.store import ObjectStore
 
         endpoints = self.runtime().endpoints()
         ObjectStore(endpoints.s3, endpoints.credentials, REGION).put(key, data)
 
     def get(self, key: str) -> bytes | None:
-        from lab.objectstore import ObjectStore
+        from lab.store import ObjectStore
 
         endpoints = self.runtime().endpoints()
         store = ObjectStore(endpoints.s3, endpoints.credentials, REGION)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.ledger import Run
+from lab.evidence.ledger import Run
 from tests.e2e.harness import Shell
 from tests.e2e.jupyter import Jupyter, Kernel
 

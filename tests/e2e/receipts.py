@@ -9,7 +9,7 @@ import jsonschema
 
 from tests.e2e.harness import ROOT
 
-SCHEMA = json.loads((ROOT / "lab" / "receipt" / "schema.json").read_text())
+SCHEMA = json.loads((ROOT / "lab" / "evidence" / "receipt" / "schema.json").read_text())
 
 
 def assert_valid(receipt: Any) -> None:

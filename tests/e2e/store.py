@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lab.objectstore import AccessDeniedError, ObjectStore, setup
-from lab.objectstore.client import Client
-from lab.objectstore.conformance import QUESTIONS
-from lab.secrets import load_or_make
+from lab.host.secrets import load_or_make
+from lab.store import AccessDeniedError, ObjectStore, setup
+from lab.store.client import Client
+from lab.store.conformance import QUESTIONS
 from tests.e2e.harness import Shell
 
 

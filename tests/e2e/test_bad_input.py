@@ -89,7 +89,7 @@ def test_a_wrong_key_is_refused_by_the_object_store(bench: Bench) -> None:
     from pyarrow import fs
 
     from lab.errors import StoreError
-    from lab.objectstore import ObjectStore
+    from lab.store import ObjectStore
     from lab.topology import REGION, Credentials
 
     endpoints = bench.lab.endpoints()

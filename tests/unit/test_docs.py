@@ -13,16 +13,17 @@ from functools import cache
 import click
 import pytest
 
-from lab import errors, knobs
-from lab.asked import Asked
+from lab import errors
 from lab.cli import values
 from lab.cli.context import App, SharedOption
 from lab.cli.main import BROKEN_PIPE, cli
+from lab.cluster import ray_settings
+from lab.cluster.workloads import find_workload, workloads
+from lab.evidence.ledger.history import PLAN_KEYS, PROGRESS_KEYS
+from lab.evidence.receipt import Verdict
+from lab.evidence.receipt.checks import CHECKS
 from lab.faults import catalogue, find_fault
-from lab.ledger.history import PLAN_KEYS, PROGRESS_KEYS
-from lab.receipt import Verdict
-from lab.receipt.checks import CHECKS
-from lab.workloads import find_workload, workloads
+from lab.spec import Asked
 from tests.conftest import ROOT
 
 PAGES = (
@@ -186,7 +187,7 @@ def test_every_error_and_exit_code_is_in_the_table() -> None:
 
 def test_the_settings_of_ray_are_those_of_the_lab() -> None:
     table = [row for row in rows("docs/recovery.md") if re.fullmatch(r"`(RAY|RAYLAB|TORCH)_\w+`", row[0])]
-    assert table == [[f"`{k.name}`", k.stock, k.value, k.reason] for k in knobs.KNOBS]
+    assert table == [[f"`{k.name}`", k.stock, k.value, k.reason] for k in ray_settings.KNOBS]
 
 
 def test_every_fault_is_described_with_its_parameters() -> None:
@@ -205,7 +206,7 @@ def test_every_check_and_verdict_is_named() -> None:
 
 
 def test_every_event_of_the_ledger_is_described() -> None:
-    source = "".join(f.read_text(encoding="utf-8") for f in (ROOT / "lab/probe/raylab_probe").glob("*.py"))
+    source = "".join(f.read_text(encoding="utf-8") for f in (ROOT / "lab/probe").glob("raylab_*/*.py"))
     recorded = set(re.findall(r"\b_?record\(\s*\"(\w+)\"", source))
     table = sections("docs/recovery.md", "##")["The ledger"]
     assert len(recorded) > 8

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from lab.cluster import Node, RayApi
+from lab.cluster.api import Node, RayApi
+from lab.cluster.jobs import Job, Jobs
+from lab.cluster.placement import going_on
+from lab.cluster.submission import Submission
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
-from lab.jobs import Job, Jobs
+from lab.evidence.ledger import Event, History
 from lab.lab import Lab, Placement, place, why_ranks_wait
-from lab.ledger import Event, History
-from lab.objectstore import FakeObjectStore
-from lab.placement import going_on
 from lab.runtime.fake import FakeRuntime
-from lab.submission import Submission
+from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
 from tests.unit.data.failures import FAILED, LOGS
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.markers import Marker
 
-from lab import environment
-from lab.environment.progress import pinned
+from lab.host import environment
+from lab.host.environment.progress import pinned
 
 REQUIREMENTS = Path(environment.ROOT) / "requirements"
 

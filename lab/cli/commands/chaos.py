@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import render, text, values
-from lab.cli.commands.recovery import WEIGHTS
+from lab.cli.commands.faults import WEIGHTS
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.follow import Story
+from lab.cli.live import Story
 from lab.errors import INTERRUPTED, UsageError, VerdictError
 
 if TYPE_CHECKING:
-    from lab.chaos import ChaosResult, StepResult
+    from lab.flows.chaos import ChaosResult, StepResult
 
 DEFAULT_FAULTS = "kill,pause,s3-slow"
 MAX_FAULTS = 100_000

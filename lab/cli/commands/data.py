@@ -17,7 +17,7 @@ from lab.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from lab.datasets import Dataset
-    from lab.environment.progress import Progress
+    from lab.host.environment.progress import Progress
 
 BETWEEN = 0.1
 """Seconds between two updates of a changing line."""

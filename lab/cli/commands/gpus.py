@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.asked import Asked
 from lab.cli import documents, render, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.gpu_options import gpu_options
 from lab.errors import LabError, PinningError
+from lab.spec import Asked
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
-    from lab.checks.pinning import WorkerView
-    from lab.gpus import Detection
+    from lab.flows.doctor.pinning import WorkerView
+    from lab.host.gpus import Detection
 
 NO_DEVICE = {
     Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
@@ -69,7 +69,7 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
 
 def wrong(views: Sequence[WorkerView]) -> PinningError | None:
     """What is wrong with the workers, as an error."""
-    from lab.checks.pinning import check
+    from lab.flows.doctor.pinning import check
 
     try:
         check(views)
@@ -94,7 +94,7 @@ def _document(
 
 
 def _show(app: App, found: Sequence[Detection], plan: GpuPlan | None) -> None:
-    from lab.gpus import sharing_note
+    from lab.host.gpus import sharing_note
 
     here = [gpu for detection in found for gpu in detection.gpus]
     if here:

@@ -10,12 +10,12 @@ import click
 
 from lab.cli import documents, render, text, values
 from lab.cli.context import GPUS, App, LabGroup, pass_app
-from lab.environment.progress import Progress
+from lab.host.environment.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lab.runtime.compose.images import ImageNeed
+    from lab.flows.images import ImageNeed
 
 F = TypeVar("F", bound="Callable[..., object]")
 

@@ -9,12 +9,12 @@ import click
 
 from lab.cli import documents, render, text, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
+from lab.cluster.explain import of_waiting
 from lab.errors import LabError, NotFoundError, StoreError
-from lab.explain import of_waiting
 
 if TYPE_CHECKING:
-    from lab.allocation import Waiting
-    from lab.jobs import Job
+    from lab.cluster.allocation import Waiting
+    from lab.cluster.jobs import Job
     from lab.lab import Lab
 
 
@@ -194,7 +194,7 @@ def checkpoints(app: App, job_id: str | None) -> None:
 @pass_app
 def workloads(app: App) -> None:
     """List the workloads and what -p can set in each."""
-    from lab.workloads import workloads as known
+    from lab.cluster.workloads import workloads as known
 
     found = known()
     if app.out.json_wanted:

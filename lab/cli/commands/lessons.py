@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.asked import Asked
 from lab.cli import render, text, values
 from lab.cli.commands.services import prepare
 from lab.cli.context import App, LabGroup, pass_app
-from lab.cli.follow import ProgressLines
+from lab.cli.live import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
+from lab.spec import Asked
 from lab.topology import LabSpec
 
 if TYPE_CHECKING:
-    from lab.lessons.model import Lesson, LessonResult
-    from lab.lessons.run import Step
+    from lab.flows.lessons.model import Lesson, LessonResult
+    from lab.flows.lessons.run import Step
 
 NUMBER = values.WholeNumber(1, 99)
 SHOWN = 70
@@ -166,7 +166,7 @@ def lesson_check(app: App, number: int) -> None:
 
 
 def _show(app: App, item: Lesson, result: LessonResult) -> None:
-    from lab.lessons.results import table
+    from lab.flows.lessons.results import table
 
     for line in table(item, result):
         app.out.line(line)
@@ -205,8 +205,8 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
         return
     if student is None:
         raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
-    from lab.lessons.report import make_report
-    from lab.lessons.results import dump
+    from lab.flows.lessons.report import make_report
+    from lab.flows.lessons.results import dump
 
     lab = app.open().lab
     why = app.core.collect_lessons(lab)
@@ -233,7 +233,7 @@ def _summary(report: dict[str, Any]) -> str:
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
-    from lab.lessons.report import copies, read_report, shown, verify
+    from lab.flows.lessons.report import copies, read_report, shown, verify
 
     told: list[tuple[Path, Any, tuple[str, ...]]] = []
     intact: dict[str, Any] = {}

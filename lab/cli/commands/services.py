@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.asked import Asked
 from lab.cli import documents, render, text, values
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.follow import ProgressLines
 from lab.cli.gpu_options import gpu_options, say_plan
+from lab.cli.live import ProgressLines
 from lab.errors import LabDownError, LabError, RefusedError, ServiceError
-from lab.home import home
+from lab.host.files import home
+from lab.spec import Asked
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -34,8 +34,8 @@ from lab.topology import (
 )
 
 if TYPE_CHECKING:
-    from lab.cluster import Node
-    from lab.jobs import Job
+    from lab.cluster.api import Node
+    from lab.cluster.jobs import Job
     from lab.lab import Lab
 
 MAX_TAIL = 1_000_000
@@ -272,7 +272,7 @@ def services(app: App, show_secrets: bool) -> None:
 
 
 def _service(name: str, state: str, url: str, endpoints: Endpoints | None, reveal: bool) -> dict[str, Any]:
-    from lab.secrets import GRAFANA_FILE, JUPYTER_FILE, STORE_FILE
+    from lab.host.secrets import GRAFANA_FILE, JUPYTER_FILE, STORE_FILE
 
     what = "Ray node that trains" if is_worker(name) else WHAT.get(name, "")
     row: dict[str, Any] = {"service": name, "state": state, "what": what, "url": text.without_secrets(url)}

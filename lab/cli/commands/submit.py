@@ -10,12 +10,12 @@ import click
 from lab.cli import documents, text, values
 from lab.cli.complete import parameter_names, workload_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand
-from lab.cli.waits import HOPE, Waits
+from lab.cli.why_waiting import HOPE, Waits
 from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
-    from lab.jobs import Job
+    from lab.cluster.jobs import Job
     from lab.lab import Lab, Submitted
 
 LAST_LINES = 20
@@ -117,7 +117,7 @@ def submit(
             raise UsageError(
                 f"-p {parameters[0]}: only for a workload", "give a command its arguments after --"
             )
-        from lab.submission import described
+        from lab.cluster.submission import described
 
         submission = described(command or (), working_dir, num_cpus, num_gpus, runtime_env, job_name or "")
         lab = app.open().lab
@@ -127,7 +127,7 @@ def submit(
 
 def _workload_checked(app: App, workload: str, chosen: dict[str, str]) -> Lab:
     """The lab, once the workload and its settings are known to be good."""
-    from lab.workloads import find_workload
+    from lab.cluster.workloads import find_workload
 
     find_workload(workload).arguments(chosen)
     return app.open().lab

@@ -20,7 +20,7 @@ from lab.errors import LabError, UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from lab.allocation import TopView
+    from lab.cluster.allocation import TopView
     from lab.lab import Lab
 
 MIN_SECONDS, MAX_SECONDS = 0.2, 3600.0

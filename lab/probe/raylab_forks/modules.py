@@ -67,11 +67,11 @@ TRAIN = (
     "PIL.Image",
     "ray.tune",
     "ray.data",
-    "raylab_probe.train",
-    "raylab_probe.simulated",
-    "raylab_probe.intact",
-    "raylab_probe.elastic",
-    "raylab_probe.teardown",
+    "raylab_ledger.train",
+    "raylab_compat.simulated_gpu",
+    "raylab_patches.checkpoint_guard",
+    "raylab_patches.elastic",
+    "raylab_patches.teardown",
 )
 """What trainings import, to begin with; LEARNT adds what they were seen to import."""
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.host.interrupts import held_back
 from lab.runtime import ports
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
-from lab.runtime.compose.holdings import by_service, check_volumes
 from lab.runtime.compose.project import PORT_OF, SETUP
+from lab.runtime.compose.project_resources import by_service, check_volumes
 from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
 from lab.runtime.compose.written import Written
-from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import listing
+from lab.runtime.logtail import listing
 from lab.runtime.repair import staying
 from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import (

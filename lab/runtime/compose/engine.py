@@ -20,9 +20,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.command import ANSWER_END_SECONDS, OnLine, run, stream
 from lab.errors import EngineError, WaitTimeoutError
-from lab.reading import parse_json
+from lab.host.command import ANSWER_END_SECONDS, OnLine, run, stream
+from lab.host.reading import parse_json
 
 if TYPE_CHECKING:
     from python_on_whales import DockerClient

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab import __version__
 from lab.topology import HEAD, JUPYTER, GpuAssignment, GpuPlan, Vendor, worker
+from lab.version import __version__
 
 FILES: Mapping[Vendor, str] = {
     Vendor.NVIDIA: "gpu-nvidia.yaml",
@@ -31,7 +31,7 @@ USUAL_VIDEO_GROUPS = (44, 39)
 """Id of the group `video` on Debian and Ubuntu, and on Red Hat's systems."""
 
 SHARED: Mapping[str, str] = {"RAYLAB_GPU_SHARED": "1"}
-"""What tells raylab_probe that NCCL will not do."""
+"""What tells the probe that NCCL will not do."""
 
 NVIDIA_CAPABILITIES = "compute,utility"
 """What of NVIDIA's driver a worker gets: CUDA, and NVML with nvidia-smi."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.errors import EngineError, UnsupportedError
-from lab.reading import parse_json
+from lab.host.reading import parse_json
 from lab.runtime.base import Feature
 from lab.runtime.compose.engine import Container, Engine
 from lab.runtime.compose.project import ROOT
@@ -18,7 +18,7 @@ HELPER_SECONDS = 60.0
 """Deadline of one helper container; it takes a second."""
 
 PROBE = ROOT / "lab" / "probe"
-PROGRAM = "/opt/raylab/probe/raylab_probe/network.py"
+PROGRAM = "/opt/raylab/probe/raylab_faults/network.py"
 
 
 def disconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> None:

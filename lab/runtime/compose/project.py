@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import callbacks, knobs
-from lab.home import data_folder
+from lab.cluster import callbacks, ray_settings
+from lab.host.files import data_folder
 from lab.runtime.compose.gpus import compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.topology import (
@@ -126,7 +126,7 @@ def env(
 
 def stock_environment(spec: LabSpec) -> dict[str, str]:
     """What stock-ray.yaml changes in each node, for those that the file does not name."""
-    return {callbacks.VARIABLE: callbacks.callbacks(spec), **knobs.stock_environment()}
+    return {callbacks.VARIABLE: callbacks.callbacks(spec), **ray_settings.stock_environment()}
 
 
 def folder_path(chosen: str | Path) -> Path:

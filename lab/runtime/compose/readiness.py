@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.cluster import Node, RayApi
+from lab.cluster.api import Node, RayApi
 from lab.errors import ClusterError
+from lab.host.http import http_status
+from lab.host.secrets import Secrets
 from lab.runtime.compose.engine import Container
 from lab.runtime.compose.project import PORT_OF
-from lab.runtime.http import http_status
 from lab.runtime.ports import LOOPBACK
-from lab.secrets import Secrets
 from lab.topology import (
     GRAFANA,
     HEAD,

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lab.errors import SetupError, StateError, UnsupportedError
-from lab.home import data_folder, lock, make_public, write_private
-from lab.runtime import kept, ports
+from lab.host.files import data_folder, lock, make_public, write_private
+from lab.host.secrets import hand_over, load_or_make
+from lab.runtime import ports, statefile
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.secrets import hand_over, load_or_make
 from lab.topology import DEFAULT_LAB, GRAFANA, LabSpec
 
 CONTAINER_USER = 1000
@@ -25,7 +25,7 @@ CONTAINER_USER = 1000
 
 
 MOUNTED = {
-    "lab": ("__init__.py", "probe/raylab_probe/train.py"),
+    "lab": ("__init__.py", "probe/raylab_ledger/train.py"),
     "compose/prometheus": ("prometheus.yml",),
     "compose/grafana/dashboards": ("lab.json",),
     "compose/jupyter": ("jupyter_server_config.json",),
@@ -104,7 +104,7 @@ def container_user(
 
 def check_same(current: ComposeState, spec: LabSpec) -> None:
     """Raises RefusedError when a lab that is up is not what `spec` asks for."""
-    kept.check_same(current.spec, current.ports, spec, runs_none)
+    statefile.check_same(current.spec, current.ports, spec, runs_none)
 
 
 def runs_none(name: str) -> UnsupportedError:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from lab.cluster import Node
+from lab.cluster.api import Node
 from lab.errors import (
     EngineError,
     LabDownError,
@@ -21,21 +21,22 @@ from lab.errors import (
     ServiceError,
     SetupError,
 )
-from lab.home import home, lock, make_private, remove
-from lab.runtime import kept, ports
-from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
+from lab.host.files import home, lock, make_private, remove
+from lab.host.http import http_status
+from lab.host.interrupts import held_back
+from lab.host.secrets import RAY_FILE, Secrets, load_or_make
+from lab.runtime import ports
+from lab.runtime import statefile as kept
+from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import Container, Engine
-from lab.runtime.compose.holdings import Holdings
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
+from lab.runtime.compose.project_resources import Holdings
 from lab.runtime.compose.readiness import Http, ListNodes, View, ray_nodes
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.runtime.http import http_status
-from lab.runtime.interrupts import held_back
-from lab.runtime.settled import all_settled, settled
-from lab.secrets import RAY_FILE, Secrets, load_or_make
+from lab.runtime.wait_known import all_settled, settled
 from lab.topology import (
     HEAD,
     JUPYTER,
@@ -46,6 +47,7 @@ from lab.topology import (
     Progress,
     ServiceStatus,
     State,
+    Usage,
     Vendor,
     is_node,
 )
@@ -263,7 +265,7 @@ class ComposeRuntime(Runtime):
 
     def set_training_key(self, enabled: bool) -> None:
         """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
-        from lab.objectstore.admin import MinioAdministration
+        from lab.store.admin import MinioAdministration
 
         self._running(STORE)
         current, _ = self._up()

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.home import write_private
-from lab.runtime import kept
+from lab.host.files import write_private
+from lab.runtime import statefile
 from lab.topology import LabSpec
 
 SCHEMA = "raylab-compose/1"
-FILE = kept.COMPOSE_FILE
+FILE = statefile.COMPOSE_FILE
 ENV_FILE = "compose.env"
 OVERRIDE_FILE = "compose.override.json"
 FAILED = "failed"
@@ -43,7 +43,7 @@ class ComposeState:
 
 def load(folder: Path) -> ComposeState | None:
     """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
-    return kept.load(folder / FILE, _decode)
+    return statefile.load(folder / FILE, _decode)
 
 
 def save(folder: Path, state: ComposeState) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.errors import SetupError
-from lab.home import write_private
+from lab.host.files import write_private
 from lab.runtime.compose.engine import Container, Engine
-from lab.runtime.lastlines import last_lines
+from lab.runtime.logtail import last_lines
 
 KEPT_LINES = 100_000
 """How much of the log of a service that did not start is kept in a file."""

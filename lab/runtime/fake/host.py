@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from lab.cluster import Node
+from lab.cluster.api import Node
 from lab.errors import PortTakenError
 from lab.runtime.base import Execution, Feature
 from lab.topology import HEAD, JUPYTER, REDIS, STORE, LabSpec, ServiceStatus, State, is_node, is_worker

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
-from lab.home import make_private, remove, write_private
+from lab.host.files import make_private, remove, write_private
+from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress
-from lab.runtime.interrupts import held_back
-from lab.runtime.lastlines import listing
 from lab.runtime.local import causes, forks, output, processes, readiness, services, state, temporary
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
+from lab.runtime.logtail import listing
 from lab.runtime.repair import staying
 from lab.runtime.tries import TRIES, again, ray_gave_up
 from lab.topology import HEAD, REDIS, Progress, State, is_node
@@ -226,7 +226,7 @@ class Boot:
         )
 
     def _set_up_store(self) -> None:
-        from lab.objectstore import setup
+        from lab.store import setup
 
         setup.run(self._plan.url("s3"), self._plan.secrets.root, self._plan.secrets.store)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.errors import LabError, PortTakenError, ServiceError
 from lab.runtime import ports
-from lab.runtime.lastlines import listing
+from lab.runtime.logtail import listing
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE
 
 PORTS_OF: Mapping[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lab.runtime import lastlines
+from lab.runtime import logtail
 
 FOLLOW_SECONDS = 0.3
 
@@ -50,7 +50,7 @@ def size(path: Path) -> int:
 def last_lines(path: Path, count: int, *, since: int = 0) -> tuple[str, ...]:
     """The last `count` lines that say something after the first `since` bytes, fit to be shown in a message.
 
-    See lab.runtime.lastlines.
+    See lab.runtime.logtail.
     """
     try:
         with path.open("rb") as stream:
@@ -58,4 +58,4 @@ def last_lines(path: Path, count: int, *, since: int = 0) -> tuple[str, ...]:
             text = stream.read().decode("utf-8", errors="replace")
     except OSError:
         return ()
-    return lastlines.last_lines(text, count)
+    return logtail.last_lines(text, count)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from lab import command
-from lab.runtime.descent import fork_of
+from lab.host import command
+from lab.host.descent import fork_of
 
 MARK = "RAYLAB_SERVICE"
 """Environment variable of every process of a lab: `<folder of the lab>:<service>`."""

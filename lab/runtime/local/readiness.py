@@ -6,9 +6,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.cluster import Node, RayApi
+from lab.cluster.api import Node, RayApi
 from lab.errors import ClusterError
-from lab.runtime.http import TIMEOUT_SECONDS, http_status
+from lab.host.http import TIMEOUT_SECONDS, http_status
 from lab.runtime.local import processes
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState

@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 
 from lab.errors import StateError, UnsupportedError
-from lab.home import lock
-from lab.runtime import kept, ports
+from lab.host.files import lock
+from lab.host.secrets import load_or_make
+from lab.runtime import ports, statefile
 from lab.runtime.local import processes, state
 from lab.runtime.local.services import FORKS, Layout
 from lab.runtime.local.state import LabState
-from lab.secrets import load_or_make
 from lab.topology import DEFAULT_LAB, LabSpec
 
 
@@ -72,7 +72,7 @@ def find_redis() -> str:
 
 def check_same(current: LabState, spec: LabSpec) -> None:
     """Raises RefusedError when a lab that is up is not what `spec` asks for."""
-    kept.check_same(current.spec, current.ports, spec, _runs_none)
+    statefile.check_same(current.spec, current.ports, spec, _runs_none)
 
 
 def _runs_none(name: str) -> UnsupportedError:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from lab import command, environment
-from lab.cluster import Node, RayApi
+from lab.cluster.api import Node, RayApi
 from lab.errors import (
     ClusterError,
     LabDownError,
@@ -27,15 +26,17 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from lab.home import home, lock, make_private, remove
-from lab.runtime import kept, ports
-from lab.runtime.base import Execution, Feature, OnProgress, Runtime, Usage, ignore_progress
+from lab.host import command, environment
+from lab.host.files import home, lock, make_private, remove
+from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
+from lab.runtime import ports
+from lab.runtime import statefile as kept
+from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
-from lab.runtime.settled import all_settled, settled
-from lab.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
+from lab.runtime.wait_known import all_settled, settled
 from lab.topology import (
     HEAD,
     JUPYTER,
@@ -50,6 +51,7 @@ from lab.topology import (
     Progress,
     ServiceStatus,
     State,
+    Usage,
     is_node,
 )
 
@@ -253,7 +255,7 @@ class LocalRuntime(Runtime):
 
     def set_training_key(self, enabled: bool) -> None:
         """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
-        from lab.objectstore.admin import MinioAdministration
+        from lab.store.admin import MinioAdministration
 
         plan = self._plan(self._running(STORE))
         admin = MinioAdministration(plan.url("s3"), plan.secrets.root)

@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import knobs
-from lab.callbacks import VARIABLE as CALLBACKS_VARIABLE
-from lab.callbacks import callbacks
-from lab.home import HOME_VARIABLE, data_folder
-from lab.runtime.local.processes import FORK_SERVER_OF, MARK
-from lab.runtime.ports import LOOPBACK, USUAL
-from lab.secrets import (
+from lab.cluster import ray_settings
+from lab.cluster.callbacks import VARIABLE as CALLBACKS_VARIABLE
+from lab.cluster.callbacks import callbacks
+from lab.host.files import HOME_VARIABLE, data_folder
+from lab.host.secrets import (
     JUPYTER_FILE,
     RAY_FILE,
     REDIS_FILE,
@@ -25,6 +23,8 @@ from lab.secrets import (
     STORE_FILE,
     Secrets,
 )
+from lab.runtime.local.processes import FORK_SERVER_OF, MARK
+from lab.runtime.ports import LOOPBACK, USUAL
 from lab.topology import (
     BUCKET,
     FOOD11,
@@ -233,7 +233,7 @@ class Plan:
             minio = (self.minio, "server", objects, "--address", address, "--quiet")
             return Command(minio, environment, self.layout.folder)
         argv = (
-            *(sys.executable, "-m", "lab.runtime.local.s3server"),
+            *(sys.executable, "-m", "lab.store.server"),
             *("--host", LOOPBACK, "--port", str(self.ports["s3"])),
             *("--root", str(self.layout.objects(self.store))),
             *("--credentials", str(self.layout.secrets / STORE_FILE)),
@@ -289,7 +289,7 @@ class Plan:
 
     def _node_argv(self, service: str) -> tuple[str, ...]:
         argv = [
-            *(sys.executable, "-m", "raylab_probe.node", "start", "--block", "--disable-usage-stats"),
+            *(sys.executable, "-m", "raylab_patches.ray_start", "start", "--block", "--disable-usage-stats"),
             f"--node-ip-address={LOOPBACK}",
             f"--node-name={service}",
             f"--object-store-memory={OBJECT_STORE_BYTES}",
@@ -323,7 +323,7 @@ class Plan:
 
     def _node_environment(self, service: str) -> dict[str, str]:
         environment = {
-            **knobs.environment(stock=self.spec.stock_ray),
+            **ray_settings.environment(stock=self.spec.stock_ray),
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "RAYLAB_SERVICE_NAME": service,
         }
@@ -357,7 +357,7 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),
         "RAY_ADDRESS": f"{LOOPBACK}:{plan.ports['gcs']}",
         "RAY_API_SERVER_ADDRESS": plan.url("dashboard"),
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_probe.node: Ray stays on loopback
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_patches.ray_start: Ray stays on loopback
         CALLBACKS_VARIABLE: callbacks(plan.spec),
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
         "RAYLAB_DATA": str(plan.layout.data),

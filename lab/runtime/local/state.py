@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from lab.home import write_private
-from lab.runtime import kept
+from lab.host.files import write_private
+from lab.runtime import statefile
 from lab.runtime.local.processes import Identity, boot_id
 from lab.topology import LabSpec
 
@@ -60,7 +60,7 @@ class LabState:
 
 def load(folder: Path) -> LabState | None:
     """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
-    return kept.load(folder / FILE, _decode)
+    return statefile.load(folder / FILE, _decode)
 
 
 def save(folder: Path, state: LabState) -> None:

@@ -14,7 +14,7 @@ from benchmarks.compare import Found, LostError, Row, by_turns
 from benchmarks.measure import say
 from benchmarks.recovery import CASES, OURS, Case, Recovery, possible, stage_table, stages
 from lab.errors import ServiceError
-from lab.receipt.breakdown import Breakdown
+from lab.evidence.receipt.breakdown import Breakdown
 
 GOOD = Breakdown(1.0, 0.1, 0.0, 0.4, 0.5, 1.0, 2.0)
 KILL, STOP, PAUSE = (Case(name, name) for name in ("kill", "stop", "pause"))

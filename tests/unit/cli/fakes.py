@@ -10,21 +10,16 @@ from typing import Any, cast
 
 from click.testing import CliRunner, Result
 
-from lab.allocation import TopView, Waiting
-from lab.asked import Asked, spec_of
-from lab.checkpoints import CheckpointInfo
-from lab.checks import Check
-from lab.checks.pinning import WorkerView
 from lab.cli.context import App
 from lab.cli.core import Core, Opened
 from lab.cli.main import cli
-from lab.cluster import Node, RayApi
-from lab.demo import DemoRequest, DemoResult
+from lab.cluster.allocation import TopView, Waiting
+from lab.cluster.api import Node, RayApi
+from lab.cluster.jobs import Job, Jobs
+from lab.cluster.submission import Submission
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError
-from lab.gpus import Detection
-from lab.jobs import Job, Jobs
-from lab.lab import Lab, Placement
-from lab.receipt import (
+from lab.evidence.checkpoints import CheckpointInfo
+from lab.evidence.receipt import (
     Attempt,
     CheckpointProof,
     CheckResult,
@@ -35,11 +30,16 @@ from lab.receipt import (
     Timeline,
     Verdict,
 )
-from lab.recovery import FaultRequest, Moment, OnMoment, Outcome
-from lab.recovery.heal import Healed
-from lab.recovery.journal import Entry
+from lab.faults.active import Entry
+from lab.flows.demo import DemoRequest, DemoResult
+from lab.flows.doctor import Check
+from lab.flows.doctor.pinning import WorkerView
+from lab.flows.recovery import FaultRequest, Moment, OnMoment, Outcome
+from lab.flows.recovery.heal import Healed
+from lab.host.gpus import Detection
+from lab.lab import Lab, Placement
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
-from lab.submission import Submission
+from lab.spec import Asked, spec_of
 from lab.topology import (
     Credentials,
     Endpoints,

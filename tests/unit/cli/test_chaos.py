@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.chaos import ChaosResult, Plan, Step, StepResult
 from lab.cli.main import TerminatedError
 from lab.errors import INTERRUPTED, RefusedError
+from lab.flows.chaos import ChaosResult, Plan, Step, StepResult
 from tests.unit.cli.fakes import AT, Labctl, receipt
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab.cli.commands.data import BETWEEN, meter
 from lab.datasets import Dataset, Shelf, draw_food11
-from lab.environment.progress import Progress
+from lab.host.environment.progress import Progress
 from tests.unit.cli.fakes import FakeCore, Labctl
 
 

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from lab.cli import output
-from lab.cli.follow import ORDER, Story
+from lab.cli.live import ORDER, Story
 from lab.cli.output import Output, coloured
-from lab.cli.receipt import panel
-from lab.receipt import Receipt, Timeline
-from lab.recovery import Moment
+from lab.cli.receipt_panel import panel
+from lab.evidence.receipt import Receipt, Timeline
+from lab.flows.recovery import Moment
 from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
 
 
@@ -189,7 +189,7 @@ def test_errors_have_no_escape_codes_without_colour(monkeypatch: pytest.MonkeyPa
 
 def test_a_stream_that_cannot_show_it_gets_ascii(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "encodable", lambda text, stream=None: text.isascii())
-    monkeypatch.setattr("lab.cli.receipt.encodable", lambda text, stream=None: text.isascii())
+    monkeypatch.setattr("lab.cli.receipt_panel.encodable", lambda text, stream=None: text.isascii())
     labctl.core.jobs.text = "épöch ✓\n"
     assert labctl.ok("fault-inject", "ray-worker-0").isascii()
     assert json_is_ascii(labctl)

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from lab import command, errors
+from lab import errors
 from lab.cli import main as entry
 from lab.errors import INTERRUPTED, LabError
+from lab.host import command
 from tests.unit.cli.fakes import FakeCore, Labctl
 
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LabError)]

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from lab.allocation import Waiting
+from lab.cluster.allocation import Waiting
 from tests.unit.cli.fakes import Labctl, job
 from tests.unit.data.failures import FAILED, LOGS
 

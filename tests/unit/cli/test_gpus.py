@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab.checks.pinning import SeenGpu, WorkerView
 from lab.errors import GpuError
-from lab.gpus import Detection, Gpu
+from lab.flows.doctor.pinning import SeenGpu, WorkerView
+from lab.host.gpus import Detection, Gpu
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lab.environment.progress import Progress
 from lab.errors import SetupError
-from lab.runtime.compose.images import Archive, Built, ImageNeed
+from lab.flows.images import Archive, Built, ImageNeed
+from lab.host.environment.progress import Progress
 from lab.topology import Vendor
 from tests.unit.cli.fakes import FakeCore, Labctl
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.allocation import Holding, Waiting
-from lab.checkpoints import CheckpointInfo
+from lab.cluster.allocation import Holding, Waiting
+from lab.cluster.jobs import EARLIER
 from lab.errors import INTERRUPTED, ClusterError, StoreError
-from lab.jobs import EARLIER
+from lab.evidence.checkpoints import CheckpointInfo
 from lab.lab import Submitted
 from tests.unit.cli.fakes import AT, Labctl, job
 

@@ -12,13 +12,13 @@ import pytest
 
 from lab.cli.core import Core
 from lab.errors import LabDownError, LessonError
+from lab.flows.lessons.model import Lesson, LessonResult, signed
+from lab.flows.lessons.run import OnStep, Step
 from lab.lab import Lab
-from lab.lessons.model import Lesson, LessonResult, signed
-from lab.lessons.run import OnStep, Step
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
 from tests.unit.cli.fakes import FakeCore, Labctl
-from tests.unit.lessons.test_results import result
+from tests.unit.flows.lessons.test_results import result
 
 STEPS = (
     Step("note", "drew 330 pictures"),

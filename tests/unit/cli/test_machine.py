@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks import Check
+from lab.flows.doctor import Check
 from tests.unit.cli.fakes import Labctl
 
 GOOD = Check("python", "passed", "3.11.9")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import environment
+from lab.host import environment
 from tests.unit.cli.fakes import Labctl, receipt
 
 

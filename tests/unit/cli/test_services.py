@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from lab.checks import Check
 from lab.cli.commands import services as module
 from lab.errors import ClusterError, ServiceError, StateError, StoreError
+from lab.flows.doctor import Check
 from lab.topology import GRAFANA, GpuPlan, LabSpec, State, Vendor
 from tests.unit.cli.fakes import DASHBOARD, SERVICES, FakeRuntime, Labctl, job
 from tests.unit.cli.test_jobs import checkpoint

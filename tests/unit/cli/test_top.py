@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.cli.commands.top import Feed
 from lab.cli.topview import drawn
+from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.errors import ClusterError, LabDownError, LabError
 from tests.unit.cli.fakes import AT, Labctl
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lab.ledger import Event, History, manifest_sha256
-from lab.receipt import Evidence, FaultRecord, NodeRecord
+from lab.evidence.ledger import Event, History, manifest_sha256
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
 from lab.topology import ServiceStatus, State
 
 CHECKS = (

@@ -28,11 +28,11 @@ def scene(runtime: FakeRuntime, **options: Any) -> Scene:
 
 
 def probe(runtime: FakeRuntime, *arguments: object, problem: str = "", exit_code: int = 0) -> None:
-    """What `python -m raylab_probe.<arguments>` answers on W0."""
+    """What `python -m raylab_faults.<arguments>` answers on W0."""
     module, *rest = map(str, arguments)
     answer = json.dumps({"pid": PID, "done": not problem, "problem": problem})
     output = f"a warning of Python\n{answer}\n"
-    runtime.answer(W0, ["python", "-m", f"raylab_probe.{module}", *rest], output, exit_code)
+    runtime.answer(W0, ["python", "-m", f"raylab_faults.{module}", *rest], output, exit_code)
 
 
 def asked(runtime: FakeRuntime) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError
+from lab.evidence.receipt.expected import Expected
 from lab.faults import FAULTS, FaultKind, Parameter, RankProcess, Scene, Scope, catalogue, find_fault
 from lab.faults.base import rank_on_target
-from lab.receipt.expected import Expected
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
 

@@ -10,9 +10,9 @@ import pytest
 from lab.errors import LabDownError, RefusedError, ServiceError, WaitTimeoutError
 from lab.faults import RankProcess, Scene, find_fault
 from lab.faults.damage import KEPT_PREFIX, Damage
-from lab.objectstore import FakeObjectStore
 from lab.runtime.base import Execution
 from lab.runtime.fake import FakeRuntime
+from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, STORE, LabSpec, worker
 
 JOB, W0 = "j1", worker(0)
@@ -121,7 +121,7 @@ def test_the_rank_that_saves_is_frozen_before_and_ended_after() -> None:
     world, sleeps = World(), list[float]()
     fault("checkpoint-delete", sleeps).inject(world.scene())
     assert world.signals == [
-        (W0, "raylab_probe.rank", "hang", "11"), (W0, "raylab_probe.rank", "kill", "11")
+        (W0, "raylab_faults.rank", "hang", "11"), (W0, "raylab_faults.rank", "kill", "11")
     ]  # fmt: skip
     assert sleeps == [1.0]
 
@@ -145,7 +145,7 @@ def test_a_rank_that_cannot_be_frozen_leaves_everything_as_it_was() -> None:
     assert world.files() == before
 
 
-THAW = (W0, "raylab_probe.rank", "thaw", "11")
+THAW = (W0, "raylab_faults.rank", "thaw", "11")
 
 
 def damaged_with_a_rank_to_thaw(world: World) -> Scene:
@@ -228,7 +228,7 @@ def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.Mon
     monkeypatch.setattr("lab.faults.damage.MAX_BYTES", 10)
     with pytest.raises(RefusedError, match="would not be copied"):
         fault("checkpoint-delete").inject(world.scene())
-    assert world.signals[-1] == (W0, "raylab_probe.rank", "thaw", "11")
+    assert world.signals[-1] == (W0, "raylab_faults.rank", "thaw", "11")
 
 
 def test_a_job_that_trains_nowhere_is_refused() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Fault, Scene, find_fault
-from lab.faults.comeback import SETTLE_SECONDS
 from lab.faults.pause import Pause
+from lab.faults.wait_rejoin import SETTLE_SECONDS
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker
 

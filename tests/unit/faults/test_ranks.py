@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import RefusedError, ServiceError
 from lab.faults import Scene, find_fault
-from lab.faults.inside import tell
+from lab.faults.probe import tell
 from lab.topology import LabSpec, worker
 from tests.unit.faults.ranks import PID, W0, asked, probe, scene, up
 
@@ -69,13 +69,13 @@ def test_a_rank_that_is_not_on_the_target_is_refused() -> None:
 )
 def test_a_command_that_breaks_is_told_by_its_last_line(output: str, why: str) -> None:
     runtime = up()
-    runtime.answer(W0, ["python", "-m", "raylab_probe.rank", "kill", "1"], output, 1)
+    runtime.answer(W0, ["python", "-m", "raylab_faults.rank", "kill", "1"], output, 1)
     with pytest.raises(ServiceError, match=f"failed on ray-worker-0: {why}"):
         tell(scene(runtime), "rank", "kill", 1)
 
 
 def test_an_answer_with_another_shape_is_no_success() -> None:
     runtime = up()
-    runtime.answer(W0, ["python", "-m", "raylab_probe.rank", "kill", "1"], "[1]\n")
+    runtime.answer(W0, ["python", "-m", "raylab_faults.rank", "kill", "1"], "[1]\n")
     with pytest.raises(ServiceError):
         tell(scene(runtime), "rank", "kill", 1)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab.cluster import Node
+from lab.cluster.api import Node
+from lab.cluster.jobs import Job
 from lab.errors import ClusterError
 from lab.faults import FAULTS
-from lab.jobs import Job
+from lab.faults.records import LoggedFault
 from lab.metrics.collector import FAULT_SHOWN_SECONDS, STATUSES, LabCollector
 from lab.metrics.follower import STALE_SECONDS, Follower
 from lab.metrics.views import (
@@ -22,7 +23,6 @@ from lab.metrics.views import (
     RunView,
     StoreView,
 )
-from lab.recovery.faultlog import LoggedFault
 
 W0 = "ray-worker-0"
 NOW = 1000.0

@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
+from lab.faults.records import LoggedFault
 from lab.metrics import collector
 from lab.metrics.follower import Follower
 from lab.metrics.views import Address, ClusterView, RunView, StoreView
-from lab.recovery.faultlog import LoggedFault
 from tests.conftest import ROOT
 from tests.dashboard import DASHBOARD, Query, queries
 from tests.unit.metrics.test_collector import node

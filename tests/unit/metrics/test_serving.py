@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lab.errors import PortTakenError, UsageError
+from lab.host.secrets import aws_credentials_file
 from lab.metrics.__main__ import (
     credentials,
     followers,
@@ -20,7 +21,6 @@ from lab.metrics.__main__ import (
     make_server,
     ray_token,
 )
-from lab.secrets import aws_credentials_file
 from lab.topology import Credentials
 
 KEY = Credentials("access", "se%cret")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from lab.cluster import RayApi
+from lab.cluster.api import RayApi
+from lab.cluster.jobs import Job
 from lab.errors import StoreError
-from lab.jobs import Job
+from lab.faults.records import FAULTS_PREFIX, FaultLog, LoggedFault
 from lab.metrics.sources import (
     DISCOVER_SECONDS,
     SETTLE_SECONDS,
@@ -26,8 +27,7 @@ from lab.metrics.views import (
     MAX_RUNS,
     Address,
 )
-from lab.objectstore import FakeObjectStore
-from lab.recovery.faultlog import FAULTS_PREFIX, FaultLog, LoggedFault
+from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
 
 

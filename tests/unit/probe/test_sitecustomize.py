@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from raylab_probe import accelerator, aliases, data, environments, imports, outside
+from raylab_compat import accelerator, food11, import_hooks, lightning_alias, outside
+from raylab_patches import pip_environments
 
-FILE = Path(aliases.__file__).parents[1] / "sitecustomize.py"
+FILE = Path(lightning_alias.__file__).parents[1] / "sitecustomize.py"
 
 
 @pytest.fixture
@@ -31,13 +32,13 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def changed() -> set[str]:
     """The modules that this process will change when it imports them, by their first name."""
-    finders = [finder for finder in sys.meta_path if isinstance(finder, imports.AfterImport)]
+    finders = [finder for finder in sys.meta_path if isinstance(finder, import_hooks.AfterImport)]
     return {name.partition(".")[0] for finder in finders for name in finder.changes}
 
 
 def both_names() -> bool:
     """Whether this process knows both names of Lightning."""
-    return any(isinstance(finder, aliases._Package) for finder in sys.meta_path)
+    return any(isinstance(finder, lightning_alias._Package) for finder in sys.meta_path)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_process_knows_both_names_of_lightning_and_changes_only_what_its_lab_n
     begin()
     assert both_names()
     assert changed() == changes
-    assert sum(isinstance(finder, imports.AfterImport) for finder in sys.meta_path) == bool(changes)
+    assert sum(isinstance(finder, import_hooks.AfterImport) for finder in sys.meta_path) == bool(changes)
 
 
 def test_the_sitecustomize_that_it_hides_is_run_too(
@@ -85,14 +86,14 @@ def test_what_fails_is_said_and_stops_no_process(
     def fails() -> None:
         raise OSError("disk on fire")
 
-    monkeypatch.setattr(aliases, "install", fails)
+    monkeypatch.setattr(lightning_alias, "install", fails)
     begin()
     assert "disk on fire" in capsys.readouterr().err
 
 
 def test_it_imports_nothing_that_costs_time() -> None:
     heavy = {"typing", "functools", "inspect", "importlib.abc", "importlib.util", "ray", "torch", "asyncio"}
-    for module in (accelerator, aliases, data, environments, imports, outside):
+    for module in (accelerator, lightning_alias, food11, pip_environments, import_hooks, outside):
         assert module.__file__ is not None
         at_import = [
             line.split()[1]
@@ -122,17 +123,17 @@ def test_food_11_of_the_course_means_the_labs_where_only_the_lab_has_it(
 ) -> None:
     mounted, folder = tmp_path / "mnt" / "Food-11", tmp_path / "data" / "Food-11"
     variable = variable.replace("/mnt/Food-11", str(mounted))
-    monkeypatch.setattr(data, "ELSEWHERE", str(mounted))
+    monkeypatch.setattr(food11, "ELSEWHERE", str(mounted))
     for there, path in ((elsewhere, mounted), (ours, folder)):
         if there:
             path.mkdir(parents=True)
     environ = {"FOOD11_DATA_DIR": variable, "RAYLAB_DATA": str(folder.parent)}
-    data.settle(environ)
+    food11.settle(environ)
     assert environ["FOOD11_DATA_DIR"] == {"ours": str(folder), "same": variable}[settled]
 
 
 def test_a_process_that_knows_no_data_is_left_alone() -> None:
     for environ in ({}, {"FOOD11_DATA_DIR": "/mnt/Food-11"}, {"RAYLAB_DATA": "/data"}):
         before = dict(environ)
-        data.settle(environ)
+        food11.settle(environ)
         assert environ == before

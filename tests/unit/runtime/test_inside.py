@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.cluster import Node
+from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError
 from lab.lab import Lab
 from lab.runtime.inside import InsideRuntime

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.environment.progress import Progress
 from lab.errors import SetupError, UnsupportedError
+from lab.host.environment.progress import Progress
 from lab.runtime.compose.images.engine import ImageEngine
 
 INCLUDE = "ca-certificates,python3,python3-venv"

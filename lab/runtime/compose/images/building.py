@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import __version__
-from lab.environment import ROOT, pip
-from lab.environment.progress import Progress
 from lab.errors import SetupError
+from lab.host.environment import ROOT, pip
+from lab.host.environment.progress import Progress
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
 from lab.runtime.compose.images.engine import ImageEngine
 from lab.runtime.compose.images.model import PROMETHEUS_STANDIN, S3_STANDIN
+from lab.version import __version__
 
 TORCH_INDEXES: Mapping[str, str] = {
     "cpu": pip.CPU_INDEX,

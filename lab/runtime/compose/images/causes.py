@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lab.environment import pip
 from lab.errors import EngineError, LabError, SetupError
+from lab.host.environment import pip
 
 CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
     (

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lab.environment.progress import Progress
 from lab.errors import LabError, SetupError
+from lab.host.environment.progress import Progress
 from lab.runtime.compose.images import context, model
 from lab.runtime.compose.images.building import Machine, build
 from lab.runtime.compose.images.engine import ImageEngine, ImageInfo

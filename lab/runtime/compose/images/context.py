@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from lab.environment import ROOT
-from lab.environment.progress import normalised
+from lab.host.environment import ROOT
+from lab.host.environment.progress import normalised
 
 FILES = (
     "docker/Dockerfile",

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
-from lab import command
-from lab.environment.process import Run, run_process
-from lab.environment.progress import Progress
-from lab.reading import parse_json
+from lab.host import command
+from lab.host.environment.process import Run, run_process
+from lab.host.environment.progress import Progress
+from lab.host.reading import parse_json
 from lab.runtime.compose.engine import missing_command
 from lab.runtime.compose.images.causes import failed, last_words
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from lab import __version__
-from lab.environment import ROOT
+from lab.host.environment import ROOT
 from lab.runtime.compose.gpus import VARIANTS
 from lab.topology import GRAFANA, PROMETHEUS, STORE, Vendor
+from lab.version import __version__
 
 COMPOSE = Path(ROOT) / "compose"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lab.cluster import Node
-from lab.command import OnLine
+from lab.cluster.api import Node
 from lab.errors import ClusterError, EngineError, LabError
+from lab.host.command import OnLine
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
 from lab.runtime.compose.images.model import ResolvedImages

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import EngineError, LabDownError, NotFoundError, StoreError, UnsupportedError
-from lab.objectstore.admin import MinioAdministration
 from lab.runtime.base import Feature
 from lab.runtime.compose.runtime import ComposeRuntime
+from lab.store.admin import MinioAdministration
 from lab.topology import HEAD, STORE, State
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 

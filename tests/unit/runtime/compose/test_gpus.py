@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from lab import __version__
 from lab.runtime.compose.gpus import FILES, GpuFragment, compose_gpu, image
 from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+from lab.version import __version__
 from tests.conftest import ROOT
 
 UUIDS = [f"GPU-{i}" for i in range(8)]

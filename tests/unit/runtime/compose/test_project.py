@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import __version__, callbacks, knobs
+from lab.cluster import callbacks, ray_settings
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
@@ -33,6 +33,7 @@ from lab.topology import (
     is_node,
     worker,
 )
+from lab.version import __version__
 from tests.docker import needs_docker
 from tests.unit.runtime.compose.fake_docker import lab_state, spec
 
@@ -148,7 +149,7 @@ def test_the_file_of_stock_ray_undoes_everything_that_the_code_says() -> None:
     default = callbacks.stock_callbacks(GpuPlan(Vendor.SIMULATED))
     named = {"RAY_TRAIN_CALLBACKS": f"${{{callbacks.STOCK_VARIABLE}:-{default}}}"}
     found = {name: service["environment"] for name, service in document["services"].items()}
-    nodes = dict.fromkeys((HEAD, worker(0), worker(1)), named | knobs.stock_environment())
+    nodes = dict.fromkeys((HEAD, worker(0), worker(1)), named | ray_settings.stock_environment())
     assert found == {JUPYTER: named, **nodes}
 
 
@@ -228,7 +229,7 @@ def test_the_nodes_have_the_settings_that_the_code_says(config: Any, workers: in
     services = config(made(replace(spec(workers=workers), stock_ray=stock)))["services"]
     nodes = [name for name in services if is_node(name)]
     assert nodes == [HEAD, *(worker(index) for index in range(workers))]
-    wanted = knobs.environment() | (knobs.stock_environment() if stock else {})
+    wanted = ray_settings.environment() | (ray_settings.stock_environment() if stock else {})
     wanted["RAY_TRAIN_CALLBACKS"] = callbacks.callbacks(replace(spec(), stock_ray=stock))
     assert services[JUPYTER]["environment"]["RAY_TRAIN_CALLBACKS"] == wanted["RAY_TRAIN_CALLBACKS"]
     for name in nodes:
@@ -330,6 +331,6 @@ def test_redis_is_kept_to_the_labs_network_and_its_password_to_files(config: Any
         if {"redis.password"} & {x["source"] for x in s.get("secrets", ())}
     }
     assert holders == {HEAD}
-    assert head["entrypoint"] == ["python", "-m", "raylab_probe.node"]
+    assert head["entrypoint"] == ["python", "-m", "raylab_patches.ray_start"]
     assert head["command"][:2] == ["ray", "start"]
     assert head["depends_on"][REDIS]["condition"] == "service_healthy"

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, cast
 
-from lab.environment.progress import Progress
+from lab.host.environment.progress import Progress
 from lab.runtime.compose.images.engine import ImageEngine
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import __version__
 from lab.errors import EngineError, LabError, SetupError
 from lab.runtime.compose.images import building, context
 from lab.runtime.compose.images.base import Host
 from lab.runtime.compose.images.causes import failed
+from lab.version import __version__
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.environment import ROOT
 from lab.errors import EngineError, SetupError
+from lab.host.environment import ROOT
 from lab.runtime.compose.images import choose, context, model
 from lab.runtime.compose.images.engine import ImageEngine
 from lab.topology import GpuPlan, LabSpec, Vendor

@@ -1,0 +1,175 @@
+"""What a person sees while something long goes on: lines of progress, and the timeline that fills in."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lab.cli.output import Output, encodable
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+
+    from lab.flows.recovery import Moment
+    from lab.topology import Progress
+
+ORDER = (
+    "fault",
+    "node_dead",
+    "failure_detected",
+    "attempt_started",
+    "restored",
+    "first_report",
+    "node_rejoined",
+    "job_finished",
+)
+"""The story of a recovery in its usual order; these lines are drawn from the start."""
+
+LABELS = {
+    "submitted": "submitted",
+    "placed": "placed",
+    "waiting": "waiting",
+    "fault": "fault",
+    "node_dead": "node declared dead",
+    "failure_detected": "Ray Train acts",
+    "attempt_started": "new attempt",
+    "restored": "checkpoint loaded",
+    "first_report": "first new report",
+    "reverted": "fault reverted",
+    "node_rejoined": "node is back",
+    "progress": "training",
+    "job_finished": "job finished",
+    "control": "control run",
+    "starting": "node is starting",
+}
+
+PASSING = ("waiting", "progress", "control")
+"""Moments that follow one another on one line at the bottom."""
+
+
+def label(key: str) -> str:
+    """A moment's name for people."""
+    return LABELS.get(key.split(" ", maxsplit=1)[0], key.replace("_", " "))
+
+
+def after(seconds: float | None) -> str:
+    """Seconds after the fault: `+1.2 s`; empty for None."""
+    return "" if seconds is None else f"{seconds:+.1f} s"
+
+
+class ProgressLines:
+    """A line on stderr for each step of `up`, `down` and `restart`; a step that repeats is said once."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self._said: set[tuple[str, str, str]] = set()
+
+    def progress(self, step: Progress) -> None:
+        """Say one step."""
+        said = (step.service, step.state.value, step.detail)
+        if said not in self._said:
+            self._said.add(said)
+            self._say(
+                f"{step.seconds:7.1f} s  {step.service:<14}  {step.state.value:<8}  {step.detail}".rstrip()
+            )
+
+    def _say(self, line: str) -> None:
+        self.out.note(line)
+
+
+class Story(ProgressLines):
+    """The timeline of a recovery: on a terminal a list that fills in, elsewhere a line for each moment."""
+
+    def __init__(
+        self, out: Output, clock: Callable[[], float] = time.monotonic, *, live: bool = True
+    ) -> None:
+        """Without `live` it is lines on a terminal, too: for more than one fault."""
+        super().__init__(out)
+        self._clock, self._lines = clock, not live
+        self._moments: dict[str, Moment] = {}
+        self._passing: Moment | None = None
+        self._began = 0.0
+        self._live: Live | None = None
+        self._unicode = encodable("✓·⠋", sys.stderr)
+        """Asked before rich puts its own stream in the place of stderr."""
+
+    def __enter__(self) -> Story:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._passing, self._began = None, 0.0
+            self._live.update(self._drawn())
+            self._live.stop()
+            self._live = None
+
+    def moment(self, moment: Moment) -> None:
+        """Show one moment."""
+        if self._lines or not sys.stderr.isatty() or self.out.quiet:
+            self._say(f"{after(moment.seconds):>9}  {label(moment.key):<18}  {moment.text}".rstrip())
+            return
+        name = moment.key.split(" ")[0]
+        if name in PASSING:
+            self._passing = moment
+        elif name in ORDER or moment.seconds is not None:
+            self._moments[name] = moment
+            if name == "fault":
+                self._began = self._clock()
+            elif name == "job_finished":
+                self._passing, self._began = None, 0.0
+        else:
+            self._say(f"{label(name)}: {moment.text}")
+        if self._live is None:
+            from rich.live import Live
+
+            console = self.out.console(stderr=True)
+            self._live = Live(
+                console=console, get_renderable=self._drawn, refresh_per_second=8, redirect_stdout=False
+            )
+            self._live.start()
+        self._live.refresh()
+
+    def _say(self, line: str) -> None:
+        if self._live is not None:
+            self._live.console.print(line)
+        else:
+            self.out.note(line)
+
+    def _drawn(self) -> Group:
+        """The timeline as it is now."""
+        from rich.console import Group
+        from rich.spinner import Spinner
+        from rich.table import Table
+        from rich.text import Text
+
+        unicode = self._unicode
+        rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+        rows.add_column(width=1)
+        rows.add_column(justify="right", width=8)
+        rows.add_column(width=18)
+        rows.add_column(overflow="fold")
+        if "fault" in self._moments:
+            extra = [key for key in self._moments if key not in ORDER]
+            for key in (*ORDER, *extra):
+                seen = self._moments.get(key)
+                if seen is None:
+                    rows.add_row(
+                        *(Text(t, style="dim") for t in ("·" if unicode else ".", "", label(key), ""))
+                    )
+                    continue
+                mark = Text("✓" if unicode else "*", style="green")
+                if key == "fault":
+                    mark = Text("!", style="bold red")
+                rows.add_row(mark, Text(after(seen.seconds), style="bold"), Text(label(key)), Text(seen.text))
+        footer: list[Spinner] = []
+        if self._passing is not None or self._began:
+            clock = f"{after(self._clock() - self._began)}  " if self._began else ""
+            passing = self._passing.text if self._passing else ""
+            footer = [Spinner("dots" if unicode else "line", f"{clock}{passing}")]
+        return Group(rows, *footer)

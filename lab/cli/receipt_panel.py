@@ -1,0 +1,180 @@
+"""The recovery receipt for people: a panel of at most 80 columns, drawn from the receipt's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lab.cli import text
+from lab.cli.live import after, label
+from lab.cli.output import PANEL_WIDTH, Output, encodable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.panel import Panel
+    from rich.table import Table
+
+VERDICTS = {
+    "recovered": ("RECOVERED", "training went on from its checkpoint", "green"),
+    "as-expected": ("AS EXPECTED", "what should happen after such a fault did happen", "green"),
+    "restarted-from-scratch": ("RESTARTED FROM SCRATCH", "the work before the fault was lost", "red"),
+    "failed": ("FAILED", "training did not recover", "red"),
+    "not-verified": ("NOT VERIFIED", "the evidence does not allow a verdict", "yellow"),
+    "went on": ("FAILED", "training went on, but not everything is right", "red"),
+    "recovered, lab not whole": ("RECOVERED, LAB NOT WHOLE", "training did recover; see below", "yellow"),
+    "as-expected, lab not whole": ("AS EXPECTED, LAB NOT WHOLE", "training came through", "yellow"),
+}
+"""Headline (see lab.evidence.receipt.headline) -> title, meaning, colour."""
+
+MOMENTS = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
+
+BAR = 16
+"""Columns of the longest bar of the timeline."""
+
+SHOWN_HASH = 16
+"""Characters of a SHA-256 that are shown; the JSON has them all."""
+
+
+def show(out: Output, receipt: Mapping[str, Any]) -> None:
+    """Draw the receipt on stdout."""
+    out.show(panel(receipt, unicode=encodable("╭─✓✗━→")), width=PANEL_WIDTH)
+
+
+def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
+    """The receipt as a panel; without `unicode` in ASCII alone."""
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    from lab.evidence.receipt import headline
+
+    title, meaning, colour = VERDICTS.get(headline(receipt), (receipt["verdict"].upper(), "", "yellow"))
+    head = Text.assemble((title, f"bold {colour}"), f"  {meaning}")
+    parts: list[RenderableType] = [head]
+    if receipt.get("reason"):
+        parts.append(Text(receipt["reason"]))
+    parts += [Text(), _facts(receipt)]
+    for heading, body in (
+        ("Seconds after the fault", _timeline(receipt["timeline"], unicode)),
+        ("Where they went", _breakdown(receipt.get("breakdown"))),
+        ("Checks", _checks(receipt["checks"], unicode)),
+        ("Attempts", _attempts(receipt["attempts"], unicode)),
+        ("Problems", _problems(receipt.get("problems") or ())),
+    ):
+        if body is not None:
+            parts += [Text(), Text(heading, style="bold"), body]
+    return Panel(
+        Group(*parts), title="recovery receipt", title_align="left", border_style=colour,
+        box=box.ROUNDED if unicode else box.ASCII, padding=(0, 1), width=PANEL_WIDTH,
+    )  # fmt: skip
+
+
+def _grid(*widths: int | None) -> Table:
+    from rich.table import Table
+
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    for width in widths:
+        grid.add_column(width=width, overflow="fold")
+    return grid
+
+
+def _facts(receipt: Mapping[str, Any]) -> Table:
+    fault, job, checkpoint = receipt["fault"], receipt["job"], receipt.get("checkpoint")
+    grid = _grid(10, None)
+    when = text.clock(fault["at"])
+    until = "" if fault["reverted_at"] is None else f", reverted {after(fault['reverted_at'] - fault['at'])}"
+    grid.add_row("fault", f"{fault['kind']} {fault['target']} at {when}{until}")
+    expected = receipt.get("expected")
+    if expected:
+        grid.add_row("expected", expected["text"])
+    grid.add_row("job", f"{job['submission_id']} {job['status']}".strip())
+    if job.get("resubmitted_as"):
+        grid.add_row("", f"died with its head; submitted again as {job['resubmitted_as']}")
+    sizes = [entry["ranks"] for entry in receipt.get("world_size") or ()]
+    if len(set(sizes)) > 1:
+        shown = [n for i, n in enumerate(sizes) if not i or n != sizes[i - 1]]
+        grid.add_row("ranks", ", then ".join(map(str, shown)))
+    key = receipt.get("epoch_key") or "epoch"
+    if checkpoint:
+        epoch = "" if checkpoint["epoch"] is None else f"{key} {checkpoint['epoch']}  "
+        grid.add_row("checkpoint", f"{epoch}{checkpoint['uri']}")
+        saved, loaded = checkpoint["saved_sha256"], checkpoint["loaded_sha256"]
+        if saved is not None and saved == loaded:
+            hashes = f"saved = loaded {_short(saved)}"
+        else:
+            hashes = f"saved {_short(saved)}  loaded {_short(loaded)}"
+        grid.add_row("  SHA-256", hashes)
+    if receipt["lost_epochs"] is not None:
+        lost = receipt["lost_epochs"]
+        grid.add_row("done twice", "nothing" if lost == 0 else text.count(lost, key))
+    return grid
+
+
+def _breakdown(stages: Mapping[str, float | None] | None) -> RenderableType | None:
+    """The stages in one line, such as `detect 0.7  decide 0.1  place 0.0`."""
+    from rich.text import Text
+
+    known = [(name, seconds) for name, seconds in (stages or {}).items() if seconds is not None]
+    if not known:
+        return None
+    return Text("  ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in known))
+
+
+def _short(digest: str | None) -> str:
+    return "unknown" if digest is None else digest[:SHOWN_HASH]
+
+
+def _timeline(timeline: Mapping[str, float | None], unicode: bool) -> Table | None:
+    from rich.text import Text
+
+    known = [value for value in timeline.values() if value is not None]
+    if not known:
+        return None
+    longest = max(*known, 0.001) if len(known) > 1 else max(known[0], 0.001)
+    grid = _grid(9, 18, None)
+    grid.columns[0].justify = "right"
+    for key in (*MOMENTS, *(k for k in timeline if k not in MOMENTS)):
+        value = timeline.get(key)
+        bar = ""
+        if value is not None:
+            bar = ("━" if unicode else "=") * max(1, round(BAR * max(value, 0.0) / longest))
+        shown = after(value) or ("–" if unicode else "-")
+        grid.add_row(
+            Text(shown, style="bold" if value is not None else "dim"), label(key), Text(bar, style="cyan")
+        )
+    return grid
+
+
+def _checks(checks: list[Mapping[str, Any]], unicode: bool) -> Table | None:
+    from rich.text import Text
+
+    if not checks:
+        return None
+    grid = _grid(4, 22, None)
+    good, bad = ("✓", "✗") if unicode else ("ok", "FAIL")
+    for check in checks:
+        mark = Text(good, style="green") if check["passed"] else Text(bad, style="bold red")
+        mark.justify = "right"
+        grid.add_row(mark, check["name"], Text(check["detail"]))
+    return grid
+
+
+def _attempts(attempts: list[Mapping[str, Any]], unicode: bool) -> Table | None:
+    if not attempts:
+        return None
+    grid = _grid(4, None, None, None)
+    arrow = "→" if unicode else "to"
+    for attempt in attempts:
+        first, last = attempt["first_epoch"], attempt["last_epoch"]
+        span = "no report" if first is None else f"{first} {arrow} {last}" if first != last else f"{first}"
+        began, ended = attempt["started_at"], attempt["ended_at"]
+        lasted = text.seconds(ended - began) if began is not None and ended is not None else ""
+        grid.add_row(f"{attempt['attempt']:>4}", ", ".join(attempt["nodes"]), span, lasted)
+    return grid
+
+
+def _problems(problems: tuple[str, ...]) -> RenderableType | None:
+    from rich.text import Text
+
+    return Text("\n".join(problems)) if problems else None

@@ -1,0 +1,76 @@
+"""While a job is followed: why it waits, said once and again when that changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lab.cli import text
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from lab.cli.output import Output
+    from lab.cluster.allocation import Waiting
+    from lab.cluster.jobs import Job
+    from lab.lab import Lab
+
+SILENT_SECONDS = 3.0
+"""A job that printed something since is not asked about; nor is one more often than this."""
+
+MAX_SECONDS = 30.0
+"""Of a silent job that runs and does not wait, each look is twice as late as the one before, up to this."""
+
+HOPE = "it waits until a node that can hold it joins; cancel it: `labctl job stop {job}`"
+
+
+class Waits:
+    """Asks why the job that is followed waits, when it has been silent for a while."""
+
+    def __init__(
+        self, out: Output, lab: Lab, *, said: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`said` is why it waits as its submission told, or empty: that is not repeated."""
+        self._out, self._lab, self._clock = out, lab, clock
+        self._since = clock()
+        self._pause = SILENT_SECONDS
+        self._known = bool(said)
+        self._last: object = None
+
+    def heard(self) -> None:
+        """The job printed a line."""
+        self._since = self._clock()
+
+    def poll(self, job: Job) -> None:
+        """The job as it is now; says on stderr what has changed."""
+        if job.final or self._clock() < self._since + self._pause:
+            return
+        try:
+            found = self._lab.waiting_jobs().get(job.submission_id)
+        except LabError:  # a dashboard that is silent for a moment
+            return
+        finally:
+            self._since = self._clock()
+        if found is not None and found.kind == "starting":
+            return
+        runs = found is None and job.status == "RUNNING"
+        self._pause = min(2 * self._pause, MAX_SECONDS) if runs else SILENT_SECONDS
+        before, self._last = self._last, _essence(found)
+        if self._last == before:
+            return
+        if found is None:
+            self._out.note(f"job {job.submission_id} has what it waited for")
+        elif found.kind == "infeasible":
+            if not self._known:
+                self._out.warn(text.waits(found), HOPE.format(job=job.submission_id))
+            self._known = False
+        elif found.kind == "others":
+            self._out.note(text.waits(found))
+
+
+def _essence(item: Waiting | None) -> object:
+    """What must change for a new sentence: not how much is free, but what is short and who has it."""
+    if item is None:
+        return None
+    holders = frozenset((h.job, h.service, h.what, tuple(sorted(h.resources.items()))) for h in item.holders)
+    return item.kind, item.what, item.short, holders

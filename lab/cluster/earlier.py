@@ -1,0 +1,68 @@
+"""Jobs of an earlier cluster: Ray forgets its jobs with its head; their ledgers in the store tell of them.
+
+Only what trained with Ray Train has a ledger. Notebooks and other drivers are left out: their ids begin anew
+with every cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from lab.cluster.jobs import EARLIER, INTERACTIVE, Job
+from lab.evidence.ledger import Event, parse_events
+from lab.store import Store, StoredObject
+from lab.topology import LEDGER_PREFIX
+
+MOST = 20
+"""How many are listed, the newest ones: of each a part of its ledger is read."""
+
+CONTROLLER = "controller-"
+"""How the objects begin that a run's controller wrote (raylab_ledger.train)."""
+
+
+def earlier_jobs(store: Store, known: Collection[str]) -> tuple[Job, ...]:
+    """The jobs that Ray does not know (`known` are the ids of those that it does), the newest first.
+
+    Raises StoreError.
+    """
+    ledgers: dict[str, list[StoredObject]] = {}
+    for entry in store.list(f"{LEDGER_PREFIX}/"):
+        job = entry.key.removeprefix(f"{LEDGER_PREFIX}/").partition("/")[0]
+        if job not in known and not job.startswith(INTERACTIVE) and entry.key.endswith(".jsonl"):
+            ledgers.setdefault(job, []).append(entry)
+    newest = sorted(ledgers.items(), key=lambda item: min(e.modified for e in item[1]), reverse=True)
+    return tuple(_job(store, job, entries) for job, entries in newest[:MOST])
+
+
+def earlier_job(store: Store, job: str) -> Job | None:
+    """A job that Ray does not know; None where it has no ledger. Raises StoreError."""
+    found = [e for e in store.list(f"{LEDGER_PREFIX}/{job}/") if e.key.endswith(".jsonl")]
+    return _job(store, job, found) if found and not job.startswith(INTERACTIVE) else None
+
+
+def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:
+    """How it began and ended: the end of a run is the last that its controller writes."""
+    last: dict[str, str] = {}
+    for key in sorted(entry.key for entry in entries):
+        stream, _, _ = key.rpartition("-")
+        if stream.rpartition("/")[2].startswith(CONTROLLER):
+            last[stream] = key
+    events = [e for key in last.values() for e in parse_events(store.get(key).splitlines())]
+    ends = [event for event in events if event.event == "run_finished"]
+    whole = bool(ends) and len(ends) == len(last)
+    return Job(
+        submission_id=job,
+        status=EARLIER,
+        entrypoint="",
+        message=_ending(ends) if whole else "its ledger does not say how it ended",
+        started_at=min(entry.modified for entry in entries),
+        ended_at=max(event.at for event in ends) if whole else None,
+        node_id="",
+        exit_code=None,
+        metadata={},
+    )
+
+
+def _ending(ends: Sequence[Event]) -> str:
+    errors = [str(event.fields["error"]) for event in ends if event.fields.get("error")]
+    return f"its training failed: {errors[-1]}" if errors else "its training finished"

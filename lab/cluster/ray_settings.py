@@ -1,0 +1,113 @@
+"""Every setting of Ray that the lab changes: its stock value, the lab's, and why.
+
+All are environment variables of the Ray nodes; jobs and their workers inherit them. With stock Ray only what
+is PRIVATE stays (lab.cluster.callbacks says which callbacks do). Stock Ray notices the
+loss of a node after 15 to 65 seconds, which suits a large cluster on a network; on one machine the lab can
+afford to ask more often. Sources of the stock values: `ray/_private/ray_constants.py`, `ray_config_def.h`
+and `ray/train/v2/_internal/constants.py` of Ray 2.60.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One environment variable. `stock` is what Ray does without it."""
+
+    name: str
+    value: str
+    stock: str
+    reason: str
+
+
+DETECTION = (
+    Knob("RAY_health_check_period_ms", "200", "3000", "the head asks every node up to five times a second"),
+    Knob(
+        "RAY_health_check_timeout_ms",
+        "800",
+        "10000",
+        "a frozen node does not answer at all; one on a busy machine may need half a second",
+    ),
+    Knob(
+        "RAY_health_check_failure_threshold",
+        "3",
+        "5",
+        "three misses in a row, up to 3 s of silence, so that slow answers kill nobody",
+    ),
+    Knob(
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
+        "0.2",
+        "2.0",
+        "the Train controller looks at its workers (and takes their checkpoints) five times a second",
+    ),
+    Knob(
+        "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",
+        "30",
+        "600",
+        "a rank that has not answered for so long is frozen; one that imports on a busy machine answers",
+    ),
+)
+"""How fast the loss of a node is noticed."""
+
+RESTART = (
+    Knob(
+        "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S",
+        "2",
+        "30",
+        "the process group of a dead rank cannot be shut down in order; do not wait for it",
+    ),
+    Knob(
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+        "0",
+        "30",
+        "survivors of a failed attempt have nothing to drain; the next attempt starts from the checkpoint",
+    ),
+    Knob(
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
+        "0",
+        "1",
+        "there is no cloud that announces preemptions; saves an actor per run",
+    ),
+    Knob(
+        "RAYLAB_FORK_SERVER",
+        "1",
+        "0",
+        "processes are forked from one that has Ray, torch and Lightning imported; 0: each imports anew",
+    ),
+)
+"""How fast training starts again once a loss was noticed."""
+
+CONVENIENCE = (
+    Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
+    Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
+    Knob(
+        "RAYLAB_LEAN_PIP",
+        "1",
+        "0",
+        "a job's `pip` packages go into an environment that sees what is installed, not into a copy of it",
+    ),
+    Knob(
+        "RAY_raylet_start_wait_time_s",
+        "60",
+        "30",
+        "a node on a busy machine needs longer than that to join; what has not by then is started again",
+    ),
+)
+"""Nothing to do with recovery, but Ray behaves otherwise."""
+
+PRIVATE = (Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),)
+"""Holds with stock Ray too."""
+
+KNOBS = DETECTION + RESTART + CONVENIENCE + PRIVATE
+
+
+def environment(*, stock: bool = False) -> dict[str, str]:
+    """The knobs as environment variables; with `stock` only those that hold then too."""
+    return {knob.name: knob.value for knob in (PRIVATE if stock else KNOBS)}
+
+
+def stock_environment() -> dict[str, str]:
+    """The knobs that stock Ray goes without, each at its stock value: undoes `environment()`."""
+    return {knob.name: knob.stock for knob in KNOBS if knob not in PRIVATE}

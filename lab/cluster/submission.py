@@ -1,0 +1,217 @@
+"""What is handed to Ray: a command, its folder, its needs; and what would fail at once, found before.
+
+Nothing here talks to a cluster.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+import os
+import re
+import shlex
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.errors import NotFoundError, UsageError
+from lab.host.reading import SMALL, TooLargeError, read_bytes, read_json, read_text
+from lab.topology import MAX_CPUS, MAX_GPUS
+
+EXCLUDED = (
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+)
+"""Folders of a working directory that are not sent to the cluster."""
+
+MAX_PACKAGE_BYTES = 100 * 1024**2
+"""Largest working directory, zipped. Ray keeps packages in the head's memory; its own limit is 500 MiB."""
+
+MAX_UNPACKED_BYTES = 1024**3
+"""Most bytes of files in it: what takes no room on a disk or when zipped would still be read."""
+
+
+JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+"""A job's name: it becomes part of object names and addresses."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What is to run, where from, and what it needs. Raises UsageError for amounts that make no sense."""
+
+    command: tuple[str, ...]
+    working_dir: Path | None = None
+    num_cpus: float = 0
+    """Logical CPUs reserved for the entrypoint itself; with 0 of both it runs on the head."""
+    num_gpus: float = 0
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    submission_id: str = ""
+    """Empty: Ray makes one."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, amount, most in (
+            ("num_cpus", self.num_cpus, MAX_CPUS),
+            ("num_gpus", self.num_gpus, MAX_GPUS),
+        ):
+            known = isinstance(amount, (int, float)) and math.isfinite(amount)
+            if not known or not 0 <= amount <= most:
+                raise UsageError(f"{name} {amount}: must be a number between 0 and {most}")
+
+    @property
+    def demand(self) -> Mapping[str, float]:
+        """What the entrypoint asks of one node: resource -> amount."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus}
+
+
+def described(
+    command: str | Sequence[str],
+    working_dir: str | Path | None = None,
+    num_cpus: float = 0,
+    num_gpus: float = 0,
+    runtime_env: Mapping[str, Any] | str | Path | None = None,
+    name: str = "",
+) -> Submission:
+    """A submission of a command, checked: it is split as a shell would, and the script must be there.
+
+    `runtime_env` is Ray's, or a JSON file with it; a `working_dir` in it serves when none is given: a folder,
+    or an address that Ray fetches. A `pip` in it that is a file's name is read: in a JSON file relative to
+    that file, else to the folder that is sent, or to the current one. Raises UsageError, NotFoundError.
+    """
+    try:
+        words = tuple(shlex.split(command) if isinstance(command, str) else command)
+    except ValueError as error:
+        raise UsageError(f"the command {command!r} cannot be split: {error}") from error
+    if isinstance(runtime_env, (str, Path)):
+        environment = read_runtime_env(Path(runtime_env))
+    else:
+        environment = dict(runtime_env or {})
+    remote = str(environment.get("working_dir") or "")
+    if working_dir is None and "://" in remote:
+        folder = None
+    else:
+        try:
+            folder = Path(working_dir or remote or ".").absolute()
+        except OSError as error:
+            raise NotFoundError(
+                "the current folder is gone", "go to another one, or --working-dir"
+            ) from error
+        check_command(words, folder)
+        environment.pop("working_dir", None)
+    if isinstance(environment.get("pip"), str):
+        requirements = (folder or Path.cwd()) / environment["pip"]
+        environment["pip"] = _requirements(requirements, "runtime_env")
+    if name and not re.fullmatch(JOB_NAME, name):
+        raise UsageError(
+            f"name {name!r}: not a job name",
+            "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
+        )
+    metadata = {"job_name": name} if name else {}
+    return Submission(words, folder, num_cpus, num_gpus, environment, metadata=metadata)
+
+
+def package(folder: Path) -> bytes:
+    """`folder` as a zip, equal bytes for equal content. Raises NotFoundError, UsageError when too large."""
+    if not folder.is_dir():
+        raise NotFoundError(f"the working directory {folder} does not exist")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        left = MAX_UNPACKED_BYTES
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            if not path.is_file() or any(part in EXCLUDED for part in relative.parts):
+                continue
+            try:
+                entry = zipfile.ZipInfo(relative.as_posix())  # a fixed date, so that only content counts
+                entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
+                content = read_bytes(path, left)
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            except TooLargeError as error:
+                raise UsageError(
+                    f"the working directory {folder} is larger than {MAX_UNPACKED_BYTES >> 20} MiB: {path}",
+                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
+                ) from error
+            except OSError as error:
+                raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
+            except UnicodeEncodeError as error:
+                raise UsageError(
+                    f"the name of {str(path)!a} in the working directory is not UTF-8"
+                ) from error
+            left -= len(content)
+            if buffer.tell() > MAX_PACKAGE_BYTES:
+                raise UsageError(
+                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES >> 20} MiB zipped",
+                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
+                )
+    return buffer.getvalue()
+
+
+def check_command(command: tuple[str, ...], working_dir: Path) -> None:
+    """Find what would fail at once: no command, a script that is missing or does not parse.
+
+    Raises UsageError, NotFoundError.
+    """
+    if not command:
+        raise UsageError(
+            "nothing to submit", "name a workload, or a command after --: submit -- python train.py"
+        )
+    is_python = re.fullmatch(r"python(3(\.\d+)?)?", Path(command[0]).name)
+    if not is_python or len(command) < 2 or command[1].startswith("-"):
+        return
+    script = working_dir / command[1]
+    if not os.path.isfile(script):
+        raise NotFoundError(
+            f"there is no script {command[1]} in {working_dir}", "give its path relative to --working-dir"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(read_bytes(script), filename=str(script))
+    except OSError as error:
+        raise UsageError(f"cannot read {script}: {error.strerror}") from error
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"{script}: not valid Python: nested too deeply") from error
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise UsageError(
+            f"{script}{f', line {line}' if line else ''}: not valid Python: {getattr(error, 'msg', error)}"
+        ) from error
+
+
+def read_runtime_env(path: Path) -> dict[str, Any]:
+    """The runtime environment in a JSON file; a relative `pip` file in it is read beside it.
+
+    Raises NotFoundError, UsageError with the line.
+    """
+    try:
+        document = read_json(path, SMALL)
+    except OSError as error:
+        raise NotFoundError(f"--runtime-env {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"--runtime-env {path}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"--runtime-env {path}: must be a JSON object, not {type(document).__name__}")
+    pip = document.get("pip")
+    if isinstance(pip, str):
+        document["pip"] = _requirements(path.parent / pip, f"--runtime-env {path}")
+    return document
+
+
+def _requirements(path: Path, where: str) -> list[str]:
+    """The lines of a requirements file that `where` names. Raises NotFoundError, UsageError."""
+    try:
+        lines = read_text(path, SMALL).splitlines()
+    except OSError as error:
+        raise NotFoundError(f"{where}: pip: {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: pip: {path}: {error}") from error
+    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]

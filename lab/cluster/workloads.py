@@ -1,0 +1,167 @@
+"""Workloads: the training scripts in workspace/, each with a `workload.json` that names its parameters.
+
+    {"summary": "...", "command": ["python", "train.py"],
+     "ranks": "workers", "resources": {"CPU": "cpus", "GPU": "gpus"},
+     "parameters": {"epochs": {"type": "int", "default": 20, "minimum": 1, "maximum": 10000, "help": "..."}}}
+
+A parameter `epochs` is passed to the script as `--epochs VALUE`. `ranks` and `resources` name the parameters
+that say how many workers the training has and what each asks of a node: labctl says when none can hold it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.errors import NotFoundError, UsageError
+from lab.host.reading import SMALL, read_json
+
+WORKSPACE_VARIABLE = "RAYLAB_WORKSPACE"
+WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or Path(__file__).resolve().parents[2] / "workspace")
+"""The folder of the workloads. In JupyterLab's container it is mounted elsewhere than beside the code."""
+
+MANIFEST = "workload.json"
+TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One thing a person may set with `-p name=value`."""
+
+    name: str
+    type: str
+    default: int | float | str | None
+    """None means that the script decides."""
+    help: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def parse(self, text: str) -> int | float | str:
+        """`text` as a value of this parameter. Raises UsageError with the parameter and what is allowed."""
+        try:
+            value: int | float | str = TYPES[self.type](text)
+        except ValueError as error:
+            raise UsageError(f"-p {self.name}={text}: must be {_article(self.type)}") from error
+        if isinstance(value, (int, float)):
+            low = self.minimum is not None and not value >= self.minimum
+            high = self.maximum is not None and not value <= self.maximum
+            if low or high:
+                bounds = " and ".join(
+                    f"at {word} {bound:g}"
+                    for word, bound in (("least", self.minimum), ("most", self.maximum))
+                    if bound is not None
+                )
+                raise UsageError(f"-p {self.name}={text}: must be {bounds}")
+        return value
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training script with its defaults."""
+
+    name: str
+    summary: str
+    folder: Path
+    command: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    ranks: str = ""
+    """The parameter that says how many ranks it trains with."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Resource -> the parameter that says how much of it each rank asks for."""
+
+    def demand(self, settings: Mapping[str, str]) -> tuple[int, Mapping[str, float]]:
+        """With these settings: how many ranks there are, and what each asks for, as far as it is known."""
+        known = {p.name: p.default for p in self.parameters}
+        values = {**known, **{name: text for name, text in settings.items() if name in known}}
+        asked = {resource: values.get(name) for resource, name in self.resources.items()}
+        return int(values.get(self.ranks) or 1), {k: float(v) for k, v in asked.items() if v is not None}
+
+    def arguments(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """The command line with these `-p` settings over the defaults. Raises UsageError."""
+        known = {p.name: p for p in self.parameters}
+        for name in settings:
+            if name not in known:
+                raise UsageError(
+                    f"-p {name}=...: {self.name} has no such parameter", f"it has: {', '.join(known)}"
+                )
+        argv = list(self.command)
+        for parameter in self.parameters:
+            text = settings.get(parameter.name)
+            value = parameter.default if text is None else parameter.parse(text)
+            if value is not None:
+                argv += [f"--{parameter.name}", str(value)]
+        return tuple(argv)
+
+
+def load_workload(folder: Path) -> Workload:
+    """The workload in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
+    path = folder / MANIFEST
+    try:
+        document = read_json(path, SMALL)
+    except OSError as error:
+        raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
+    try:
+        parameters = tuple(
+            _parameter(name, entry, path) for name, entry in document.get("parameters", {}).items()
+        )
+        words = document["command"]
+        if not isinstance(words, list) or not words:
+            raise TypeError("`command` is not a list of words")
+        command = tuple(str(word) for word in words)
+        summary = str(document["summary"])
+        ranks = str(document.get("ranks", ""))
+        resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{path}: malformed: {error!r}", "see lab/cluster/workloads.py for its form"
+        ) from error
+    for name in filter(None, [ranks, *resources.values()]):
+        if name not in {p.name for p in parameters}:
+            raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
+    return Workload(folder.name, summary, folder, command, parameters, ranks, resources)
+
+
+def workloads(workspace: Path = WORKSPACE) -> tuple[Workload, ...]:
+    """Every workload of the workspace, by name. Raises NotFoundError when there is no workspace."""
+    if not os.path.isdir(workspace):
+        raise NotFoundError(
+            f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where workloads are"
+        )
+    return tuple(load_workload(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
+
+
+def find_workload(name: str, workspace: Path = WORKSPACE) -> Workload:
+    """The workload called `name`. Raises NotFoundError that lists the known ones."""
+    names = [path.parent.name for path in sorted(workspace.glob(f"*/{MANIFEST}"))]
+    if name not in names:
+        raise NotFoundError(
+            f"there is no workload {name!r}",
+            f"known: {', '.join(names) or 'none'}; for a script of your own: submit -- python SCRIPT",
+        )
+    return load_workload(workspace / name)
+
+
+def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:
+    kind = entry.get("type", "str")
+    if kind not in TYPES:
+        raise UsageError(f"{path}: parameters.{name}.type: {kind!r} is not one of {', '.join(TYPES)}")
+    return Parameter(
+        name, kind, entry.get("default"), entry.get("help", ""), entry.get("minimum"), entry.get("maximum")
+    )
+
+
+def _article(kind: str) -> str:
+    return {"int": "a whole number", "float": "a number"}.get(kind, "text")
+
+
+def workload_folder(name: str) -> Path | None:
+    """The folder of the workload called `name`; None where there is no such workload, or no name."""
+    try:
+        return find_workload(name).folder if name else None
+    except NotFoundError:
+        return None

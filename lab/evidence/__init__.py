@@ -1,0 +1,1 @@
+"""Evidence: what jobs recorded about themselves, their checkpoints, and the receipt judged from both."""

@@ -1,0 +1,187 @@
+"""What training left in the object store: checkpoints, and the ledgers that tell of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lab.evidence.ledger import EPOCH_KEYS, Event, History, Number, manifest_sha256, number, parse_events
+from lab.store import MissingObjectError, Store, StoredObject
+from lab.topology import LEDGER_PREFIX
+
+CHECKPOINT = re.compile(r"(?P<folder>.+?)/(?P<name>checkpoint_[^/]+)/(?P<file>.+)")
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """A checkpoint as it lies in the store. What only a ledger knows is None where there is none."""
+
+    uri: str
+    run: str
+    name: str
+    files: tuple[str, ...]
+    """Paths relative to the checkpoint."""
+    size: int
+    """Bytes of all files."""
+    modified: float
+    """When its newest file was stored, in seconds since the epoch."""
+    epoch: Number | None = None
+    sha256: str | None = None
+    """Of the files as they were before the upload (`lab.evidence.ledger.manifest_sha256`)."""
+    job: str | None = None
+
+
+class LedgerReader:
+    """Follows the ledger of one job: it grows by whole objects that never change."""
+
+    def __init__(self, store: Store, job: str) -> None:
+        """Asks nothing of the store yet. A job without a ledger is one without events."""
+        self._store, self._prefix = store, f"{LEDGER_PREFIX}/{job}/"
+        self._read: set[str] = set()
+        self._lines: list[bytes] = []
+        self._seen: set[bytes] = set()
+        """SHA-256 of every line so far."""
+
+    def poll(self) -> tuple[Event, ...]:
+        """The events stored since the last call, by time. Raises StoreError, and then loses none of them."""
+        for entry in self._store.list(self._prefix):
+            if entry.key not in self._read and entry.key.endswith(".jsonl"):
+                self._lines.extend(self._store.get(entry.key).splitlines())
+                self._read.add(entry.key)
+        # A write whose answer was lost is repeated under another name: the copy may come with a later poll.
+        lines, self._lines = self._lines, []
+        digests = [hashlib.sha256(line.strip()).digest() for line in lines]
+        new = [line for line, digest in zip(lines, digests, strict=True) if digest not in self._seen]
+        self._seen.update(digests)
+        return parse_events(new)
+
+
+class JobLedger:
+    """One job's ledger, kept: each object is read once, the history made anew when there is more."""
+
+    def __init__(self, store: Store, job: str) -> None:
+        """Asks nothing of the store yet."""
+        self.events: list[Event] = []
+        self.history = History.of(())
+        self._reader = LedgerReader(store, job)
+
+    def poll(self) -> History:
+        """The history, what is new included. Raises StoreError; what was known before stays."""
+        new = self._reader.poll()
+        if new:
+            self.events.extend(new)
+            self.history = History.of(self.events)
+        return self.history
+
+
+def ledgers(store: Store) -> tuple[str, ...]:
+    """The ids of the jobs that have a ledger. Raises StoreError."""
+    folders = store.list(f"{LEDGER_PREFIX}/", recursive=False)
+    return tuple(entry.key.split("/")[-2] for entry in folders if _is_folder_below(entry.key, LEDGER_PREFIX))
+
+
+def list_checkpoints(store: Store, job: str | None = None) -> tuple[CheckpointInfo, ...]:
+    """The checkpoints of one job, or of all (also those that no ledger knows), by run and age.
+
+    Raises StoreError.
+    """
+    known: dict[str, _Known] = {}
+    for name in ledgers(store) if job is None else (job,):
+        known.update(_known(LedgerReader(store, name).poll()))
+    groups: dict[str, list[tuple[re.Match[str], StoredObject]]] = {}
+    for entry in _training_objects(store):
+        match = CHECKPOINT.fullmatch(entry.key)
+        if match is not None and not entry.key.endswith("/"):
+            uri = f"s3://{store.bucket}/{match['folder']}/{match['name']}"
+            groups.setdefault(uri, []).append((match, entry))
+    found = []
+    for uri, parts in groups.items():
+        told = known.get(uri, _Known())
+        if job is not None and told.job != job:
+            continue
+        match = parts[0][0]
+        found.append(
+            CheckpointInfo(
+                uri=uri,
+                run=told.run or match["folder"].rsplit("/", 1)[-1],
+                name=match["name"],
+                files=tuple(sorted(m["file"] for m, _ in parts)),
+                size=sum(entry.size for _, entry in parts),
+                modified=max(entry.modified for _, entry in parts),
+                epoch=told.epoch,
+                sha256=told.sha256,
+                job=told.job,
+            )
+        )
+    return tuple(sorted(found, key=lambda c: (c.run, c.modified, c.name)))
+
+
+def stored_manifest(store: Store, uri: str) -> dict[str, str]:
+    """Path -> SHA-256 of every file of the checkpoint at `uri`, downloaded and hashed now.
+
+    Empty when it is not there (any more), or not in this object store. Raises StoreError.
+    """
+    match = re.fullmatch(r"s3://([^/]+)/(.+?)/*", uri)
+    if match is None:
+        return {}
+    holder, prefix = store.in_bucket(match[1]), f"{match[2]}/"
+    files = {}
+    for entry in holder.list(prefix):
+        if entry.key.endswith("/"):
+            continue
+        digest = hashlib.sha256()
+        try:
+            for piece in holder.read(entry.key):
+                digest.update(piece)
+        except MissingObjectError:  # it is being deleted: then there is no checkpoint any more
+            return {}
+        files[entry.key[len(prefix) :]] = digest.hexdigest()
+    return files
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the ledger tells of a checkpoint."""
+
+    job: str | None = None
+    run: str | None = None
+    epoch: Number | None = None
+    sha256: str | None = None
+
+
+def _known(events: Iterable[Event]) -> dict[str, _Known]:
+    """By URI. One that was saved but never committed is known too, from what its ranks recorded."""
+    events = tuple(events)
+    found: dict[str, _Known] = {}
+    files: dict[str, dict[str, str]] = {}
+    for event in events:
+        uri, metrics = event.fields.get("uri"), event.fields.get("metrics")
+        if event.event != "checkpoint_saved" or not isinstance(uri, str):
+            continue
+        saved = event.fields.get("files")
+        for path, entry in saved.items() if isinstance(saved, dict) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("sha256"), str):
+                files.setdefault(uri, {})[path] = entry["sha256"]
+        epochs = (number(metrics.get(key)) for key in EPOCH_KEYS) if isinstance(metrics, dict) else iter(())
+        epoch = next((value for value in epochs if value is not None), None)
+        sha256 = manifest_sha256(files[uri]) if uri in files else None
+        found[uri] = _Known(event.job, event.run or None, epoch, sha256)
+    for run in History.of(events).runs:
+        for checkpoint in run.checkpoints:
+            epoch = checkpoint.progress if run.progress_key in EPOCH_KEYS else None
+            found[checkpoint.uri] = _Known(run.job, run.name, epoch, checkpoint.sha256())
+    return found
+
+
+def _training_objects(store: Store) -> Iterable[StoredObject]:
+    """Every object except labctl's own."""
+    own = f"{LEDGER_PREFIX.split('/', 1)[0]}/"
+    for entry in store.list(recursive=False):
+        if entry.key.endswith("/") and entry.key != own:
+            yield from store.list(entry.key)
+
+
+def _is_folder_below(key: str, folder: str) -> bool:
+    return key.endswith("/") and key != f"{folder}/"

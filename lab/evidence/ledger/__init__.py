@@ -1,0 +1,46 @@
+"""Reads ledgers: what training jobs recorded about themselves, as plain data. No input or output here.
+
+The probe inside Ray writes one event per line (see `raylab_ledger.train` for which and by whom); a job's
+ledger is the union of many small objects, in no order. `parse_events` turns their lines into events,
+`History.of` turns events into runs with their attempts and checkpoints.
+"""
+
+from lab.evidence.ledger.epochs import Epochs, epochs_of
+from lab.evidence.ledger.events import SCHEMA, Event, Number, Parsed, number, parse_events, parse_lines
+from lab.evidence.ledger.history import EPOCH_KEYS, PLAN_KEYS, PROGRESS_KEYS, History
+from lab.evidence.ledger.model import (
+    CommittedCheckpoint,
+    Files,
+    Load,
+    Plan,
+    Report,
+    Request,
+    Run,
+    RunAttempt,
+    manifest_sha256,
+)
+
+__all__ = [
+    "EPOCH_KEYS",
+    "PLAN_KEYS",
+    "PROGRESS_KEYS",
+    "SCHEMA",
+    "CommittedCheckpoint",
+    "Epochs",
+    "Event",
+    "Files",
+    "History",
+    "Load",
+    "Number",
+    "Parsed",
+    "Plan",
+    "Report",
+    "Request",
+    "Run",
+    "RunAttempt",
+    "epochs_of",
+    "manifest_sha256",
+    "number",
+    "parse_events",
+    "parse_lines",
+]

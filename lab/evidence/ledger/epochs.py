@@ -1,0 +1,56 @@
+"""How far a run has come in the epochs that its script plans, in the count of the script: from 0 or 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.evidence.ledger.events import Number, number
+from lab.evidence.ledger.history import EPOCH_KEYS
+from lab.evidence.ledger.model import Run
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The epochs that a run has reported, as values of the metric `key`."""
+
+    key: str
+    first: Number
+    """The first that was reported at all."""
+    last: Number | None
+    """The furthest of the last attempt that reported; None where that one reported none."""
+    planned: Number | None
+    """How many the script names in its `train_loop_config`: a hint, since it may stop early."""
+
+    @property
+    def from_zero(self) -> bool:
+        """Whether the script counts them from 0."""
+        return self.first == 0
+
+    @property
+    def final(self) -> Number | None:
+        """The last one that is planned, in the script's count."""
+        return self.planned - 1 if self.planned is not None and self.from_zero else self.planned
+
+    def told(self, epoch: Number) -> str:
+        """Where an epoch stands among those planned, such as `epoch 4 of 20`."""
+        if self.planned is None:
+            return f"{self.key} {epoch}"
+        if self.from_zero:
+            return f"{self.key} {epoch} ({epoch + 1} of {self.planned}, counted from 0)"
+        return f"{self.key} {epoch} of {self.planned}"
+
+
+def epochs_of(run: Run) -> Epochs | None:
+    """The epochs that a run has reported; None where it has reported none."""
+    reports = [[r.metrics for r in a.reports] for a in run.attempts if a.reports]
+    everything = [metrics for attempt in reports for metrics in attempt]
+    key = next((k for k in EPOCH_KEYS if any(number(m.get(k)) is not None for m in everything)), None)
+    if key is None:
+        return None
+    epochs = [[n for m in attempt if (n := number(m.get(key))) is not None] for attempt in reports]
+    return Epochs(
+        key=key,
+        first=next(e[0] for e in epochs if e),
+        last=max(epochs[-1], default=None),
+        planned=run.plan.epochs if run.plan else None,
+    )

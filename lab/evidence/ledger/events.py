@@ -1,0 +1,87 @@
+"""The lines of a ledger as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.host.reading import parse_json
+
+SCHEMA = "ledger/1"
+"""The one layout of lines that this module reads; a line that names another is skipped."""
+
+MAX_NUMBER = 2**53
+"""Beyond it JSON numbers are not exact."""
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a ledger. `at` is in seconds since the epoch; `rank` is None in the controller's events."""
+
+    event: str
+    at: float
+    job: str
+    run: str
+    attempt: int
+    rank: int | None
+    node_id: str
+    fields: Mapping[str, Any]
+    """Everything else the line holds."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The events of some lines, by time, and how many lines were malformed or only half there."""
+
+    events: tuple[Event, ...]
+    skipped: int
+
+
+def parse_events(lines: Iterable[str | bytes]) -> tuple[Event, ...]:
+    """The events of these lines, by time; unknown events are kept, unreadable lines left out."""
+    return parse_lines(lines).events
+
+
+def parse_lines(lines: Iterable[str | bytes]) -> Parsed:
+    """As `parse_events`, with the number of unreadable lines. Blank and repeated lines count as nothing."""
+    events: dict[bytes, Event] = {}
+    skipped = 0
+    for line in lines:
+        raw = (line.encode(errors="surrogateescape") if isinstance(line, str) else line).strip()
+        if not raw or raw in events:
+            continue
+        event = _event(raw)
+        if event is None:
+            skipped += 1
+        else:
+            events[raw] = event
+    return Parsed(tuple(sorted(events.values(), key=lambda e: e.at)), skipped)
+
+
+def _event(raw: bytes) -> Event | None:
+    try:
+        entry = parse_json(raw)
+    except ValueError:
+        return None
+    if not isinstance(entry, dict) or entry.pop("schema", SCHEMA) != SCHEMA:
+        return None
+    name, at = entry.pop("event", None), number(entry.pop("at", None))
+    job, run, node = entry.pop("job", ""), entry.pop("run", ""), entry.pop("node_id", "")
+    attempt, rank = entry.pop("attempt", 0), entry.pop("rank", None)
+    texts = all(isinstance(text, str) for text in (name, job, run, node))
+    numbers = all(
+        isinstance(n, int) and not isinstance(n, bool) for n in (attempt, rank if rank is not None else 0)
+    )
+    if not (texts and numbers and name) or at is None:
+        return None
+    return Event(name, float(at), job, run, attempt, rank, node, entry)
+
+
+def number(value: object) -> Number | None:
+    """`value` if it is a number of sane size, a whole one as int; None for anything else, also for a bool."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < MAX_NUMBER:
+        return None
+    return int(value) if value == int(value) else value

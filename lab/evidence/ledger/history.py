@@ -1,0 +1,246 @@
+"""Puts events together to runs, attempts and checkpoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from lab.evidence.ledger.events import Event, Number, number
+from lab.evidence.ledger.model import CommittedCheckpoint, Files, Load, Plan, Report, Request, Run, RunAttempt
+
+PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
+"""Metrics that can say how far a run is, the preferred one first."""
+
+EPOCH_KEYS = ("epoch", "training_iteration", "current_epoch")
+"""Those of PROGRESS_KEYS that can be compared with a planned number of epochs."""
+
+PLAN_KEYS = ("epochs", "num_epochs", "max_epochs", "total_epochs")
+"""Keys of `train_loop_config` that can hold the planned number of epochs."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything the ledger of one job says, run by run, in the order in which they began."""
+
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> History:
+        """The history that these events tell, whatever their order. Events that name no run are left out."""
+        groups: dict[tuple[str, str, int], list[Event]] = {}
+        starts: Counter[tuple[str, str]] = Counter()
+        for event in sorted(events, key=lambda e: e.at):
+            if event.run:
+                key = (event.job, event.run)
+                starts[key] += event.event == "run_started"  # the same name again: another run
+                groups.setdefault((*key, starts[key]), []).append(event)
+        return cls(tuple(_run(group) for group in groups.values()))
+
+
+def _run(events: list[Event]) -> Run:
+    reports = [e for e in events if e.event == "report" and e.rank == 0]
+    key, repeats = _progress_key(reports)
+    numbers = sorted({e.attempt for e in events if e.attempt > 0})
+    attempts = tuple(_attempt(n, [e for e in events if e.attempt == n], key) for n in numbers)
+    started = next((e for e in events if e.event == "run_started"), None)
+    finished = next((e for e in events if e.event == "run_finished"), None)
+    return Run(
+        job=events[0].job,
+        name=events[0].run,
+        plan=_plan(started.fields) if started else None,
+        finished_at=finished.at if finished else None,
+        error=str(finished.fields["error"]) if finished and finished.fields.get("error") else None,
+        progress_key=key,
+        progress_repeats=repeats,
+        stride=_stride(attempts),
+        attempts=attempts,
+        checkpoints=_checkpoints(events, key),
+    )
+
+
+def _plan(fields: Mapping[str, Any]) -> Plan:
+    config, resources = _mapping(fields.get("config")), _mapping(fields.get("resources_per_worker"))
+    workers, failures = fields.get("num_workers"), fields.get("max_failures")
+    epochs = (number(config.get(key)) for key in PLAN_KEYS)
+    least = None
+    if isinstance(workers, list) and workers:
+        least, workers = workers[0], workers[-1]
+    return Plan(
+        epochs=next((n for n in epochs if n is not None and n > 0), None),
+        num_workers=workers if isinstance(workers, int) else None,
+        min_workers=least if isinstance(least, int) else None,
+        resources_per_worker={str(k): n for k, v in resources.items() if (n := number(v)) is not None},
+        max_failures=failures if isinstance(failures, int) else None,
+        num_to_keep=_whole(fields.get("num_to_keep")),
+        score_attribute=_text(fields.get("checkpoint_score_attribute")),
+    )
+
+
+def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
+    def first(name: str) -> float | None:
+        return next((e.at for e in events if e.event == name), None)
+
+    over = min((e.at for e in events if e.event in ("failure_detected", "attempt_ended")), default=inf)
+    reported_at: dict[int, float] = {}
+    reached: list[Number] = []
+    for event in events:
+        if event.event == "report" and event.rank is not None:
+            reported_at.setdefault(event.rank, event.at)
+        if event.event in ("report", "checkpoint_saved", "checkpoint_committed") and event.at <= over:
+            progress = _progress(event.fields, key)
+            reached += [] if progress is None else [progress]
+    return RunAttempt(
+        number=n,
+        nodes=next((_nodes(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
+        scheduled_at=first("attempt_scheduled"),
+        started_at=first("attempt_started"),
+        training_started_at=first("training_started"),
+        failure_detected_at=first("failure_detected"),
+        ended_at=first("attempt_ended"),
+        reports=tuple(_report(e, key) for e in events if e.event == "report" and e.rank == 0),
+        reported_at=reported_at,
+        requests=tuple(
+            Request(e.at, e.rank, _text(e.fields.get("uri")))
+            for e in events
+            if e.event == "get_checkpoint" and e.rank is not None
+        ),
+        loads=tuple(
+            Load(e.at, e.rank, e.fields["uri"], _files(e.fields.get("files")))
+            for e in events
+            if e.event == "checkpoint_loaded" and e.rank is not None and isinstance(e.fields.get("uri"), str)
+        ),
+        furthest=max(reached, default=None),
+        pids=next((_pids(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
+        launched_at={
+            e.rank: at
+            for e in events
+            if e.event == "rank_ready" and e.rank is not None and (at := number(e.fields.get("launched_at")))
+        },
+        ready_at=_first_by_rank(events, "rank_ready"),
+        function_started_at=_first_by_rank(events, "function_started"),
+        resized_at=first("resized"),
+        resized_to=next(
+            (to for e in events if e.event == "resized" and (to := _whole(e.fields.get("to")))), None
+        ),
+        last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
+        ended_early=_ended_early(events),
+    )
+
+
+def _ended_early(events: Iterable[Event]) -> str:
+    """Who stopped the last fit of an attempt early: one that came to its end after it takes that back."""
+    fits = [e.fields for e in events if e.event == "fit_ended" and e.rank is not None]
+    return str(fits[-1].get("by")) if fits and fits[-1].get("early") is True else ""
+
+
+def _whole(value: object) -> int | None:
+    found = number(value)
+    return found if isinstance(found, int) else None
+
+
+def _first_by_rank(events: Iterable[Event], name: str) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for event in events:
+        if event.event == name and event.rank is not None:
+            found.setdefault(event.rank, event.at)
+    return found
+
+
+def _report(event: Event, key: str | None) -> Report:
+    return Report(
+        event.at,
+        _progress(event.fields, key),
+        _mapping(event.fields.get("metrics")),
+        _text(event.fields.get("checkpoint")),
+    )
+
+
+def _checkpoints(events: list[Event], key: str | None) -> tuple[CommittedCheckpoint, ...]:
+    saves: dict[str, list[Event]] = {}
+    committed: dict[str, CommittedCheckpoint] = {}
+    for event in events:
+        if event.event == "checkpoint_saved" and isinstance(event.fields.get("uri"), str):
+            saves.setdefault(event.fields["uri"], []).append(event)
+    for event in events:
+        uri = event.fields.get("uri")
+        if event.event != "checkpoint_committed" or not isinstance(uri, str) or uri in committed:
+            continue
+        saved = saves.get(uri, [])
+        progress = (_progress(e.fields, key) for e in (event, *sorted(saved, key=lambda e: e.rank or 0)))
+        manifests = {e.rank: _files(e.fields.get("files")) for e in saved if e.rank is not None}
+        files: dict[str, set[str]] = {}
+        for manifest in manifests.values():
+            for path, sha256 in (manifest or {}).items():
+                files.setdefault(path, set()).add(sha256)
+        known = bool(manifests) and all(m is not None for m in manifests.values())
+        committed[uri] = CommittedCheckpoint(
+            uri=uri,
+            at=event.at,
+            attempt=event.attempt,
+            progress=next((p for p in progress if p is not None), None),
+            files={path: frozenset(sha256s) for path, sha256s in files.items()} if known else None,
+            saved_by=frozenset(rank for rank, manifest in manifests.items() if manifest is not None),
+        )
+    return tuple(committed.values())
+
+
+def _progress_key(reports: list[Event]) -> tuple[str | None, bool]:
+    """The metric that says how far the run is, and whether it fails to grow with every report."""
+    present = [key for key in PROGRESS_KEYS if any(_progress(e.fields, key) is not None for e in reports)]
+    for key in present:
+        latest: dict[int, Number] = {}
+        for event in reports:
+            value = _progress(event.fields, key)
+            if value is None:
+                continue
+            if event.attempt in latest and value <= latest[event.attempt]:
+                break
+            latest[event.attempt] = value
+        else:
+            return key, False
+    return (present[0], True) if present else (None, False)
+
+
+def _stride(attempts: Iterable[RunAttempt]) -> Number:
+    steps: Counter[Number] = Counter()
+    for attempt in attempts:
+        values = [r.progress for r in attempt.reports if r.progress is not None]
+        steps.update(round(b - a, 9) for a, b in pairwise(values) if b > a)
+    return min(steps, key=lambda step: (-steps[step], step)) if steps else 1
+
+
+def _progress(fields: Mapping[str, Any], key: str | None) -> Number | None:
+    return number(_mapping(fields.get("metrics")).get(key)) if key else None
+
+
+def _nodes(workers: object) -> dict[int, str]:
+    rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
+    return {w["rank"]: str(w["node_id"]) for w in rows if isinstance(w.get("rank"), int) and w.get("node_id")}
+
+
+def _pids(workers: object) -> dict[int, int]:
+    rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
+    return {
+        w["rank"]: w["pid"] for w in rows if isinstance(w.get("rank"), int) and isinstance(w.get("pid"), int)
+    }
+
+
+def _files(value: object) -> Files | None:
+    """A manifest as the probe writes it, path -> {"sha256", "size"}; None when it is anything else."""
+    if not isinstance(value, dict):
+        return None
+    sums = {path: entry.get("sha256") if isinstance(entry, dict) else None for path, entry in value.items()}
+    files = {path: sha256 for path, sha256 in sums.items() if isinstance(sha256, str)}
+    return files if len(files) == len(sums) else None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,173 @@
+"""What a ledger tells: runs, their attempts, their checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.evidence.ledger.events import Number
+
+Files = Mapping[str, str]
+"""A manifest: path relative to the checkpoint -> SHA-256 of the file, in hex."""
+
+
+def manifest_sha256(files: Files) -> str:
+    """The SHA-256 of a checkpoint: that of the JSON of its sorted [path, SHA-256 of the file] pairs."""
+    pairs = json.dumps(sorted([path, sha256] for path, sha256 in files.items()), separators=(",", ":"))
+    return hashlib.sha256(pairs.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the script asked Ray Train for. `epochs` is None when no key of PLAN_KEYS holds a number."""
+
+    epochs: Number | None = None
+    num_workers: int | None = None
+    """Ranks; the upper bound when the run is elastic."""
+    resources_per_worker: Mapping[str, float] = field(default_factory=dict)
+    max_failures: int | None = None
+    min_workers: int | None = None
+    """The least number of ranks of an elastic run; None when the number is fixed."""
+    num_to_keep: int | None = None
+    """How many checkpoints the run keeps; None: all, or it is not known."""
+    score_attribute: str | None = None
+    """The metric by which it keeps the best ones; None: it keeps the newest, or it is not known."""
+
+    @property
+    def best_by(self) -> str:
+        """The metric that decides which checkpoints Ray Train deletes; empty when their age alone does."""
+        return (self.score_attribute or "") if self.num_to_keep is not None else ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A `ray.train.report` of rank 0 that returned. `progress` is None when it carries no progress value."""
+
+    at: float
+    progress: Number | None
+    metrics: Mapping[str, Any]
+    checkpoint: str | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """A rank asked for a checkpoint and was given the one at `uri`, or none."""
+
+    at: float
+    rank: int
+    uri: str | None
+
+
+@dataclass(frozen=True)
+class Load:
+    """A rank read a checkpoint's files; `files` is None when what it read is not known."""
+
+    at: float
+    rank: int
+    uri: str
+    files: Files | None
+
+
+@dataclass(frozen=True)
+class RunAttempt:
+    """One attempt of a run. Times: seconds since the epoch, None when it did not happen or is unknown."""
+
+    number: int
+    nodes: Mapping[int, str]
+    """Rank -> node id, as the controller placed them; empty when the attempt never started."""
+    scheduled_at: float | None
+    started_at: float | None
+    training_started_at: float | None
+    failure_detected_at: float | None
+    ended_at: float | None
+    reports: tuple[Report, ...]
+    """Of rank 0, in order."""
+    reported_at: Mapping[int, float]
+    """Rank -> time of its first report."""
+    requests: tuple[Request, ...]
+    loads: tuple[Load, ...]
+    """Of every rank, in order, of whatever checkpoint."""
+    furthest: Number | None
+    """The highest progress that was reported, saved or committed before the attempt was over."""
+    last_reports: Mapping[int, Report] = field(default_factory=dict)
+    """Rank -> its newest report."""
+    pids: Mapping[int, int] = field(default_factory=dict)
+    """Rank -> id of its process on its node."""
+    launched_at: Mapping[int, float] = field(default_factory=dict)
+    """Rank -> when Ray began to start its process: before the attempt, if that one stood by."""
+    ready_at: Mapping[int, float] = field(default_factory=dict)
+    """Rank -> when its process belonged to Ray Train."""
+    function_started_at: Mapping[int, float] = field(default_factory=dict)
+    """Rank -> when its training function began, with its imports done."""
+    resized_at: float | None = None
+    """When Ray Train decided to end it for another number of ranks: an elastic run, and no failure."""
+    resized_to: int | None = None
+    """That number."""
+    ended_early: str = ""
+    """The library by whose early stopping its training ended, such as `Lightning`; empty: none is known."""
+
+    @property
+    def first(self) -> Report | None:
+        """The first report with a progress value."""
+        return next((r for r in self.reports if r.progress is not None), None)
+
+
+@dataclass(frozen=True)
+class CommittedCheckpoint:
+    """A checkpoint that Ray Train registered: from `at` on it would resume from it."""
+
+    uri: str
+    at: float
+    attempt: int
+    progress: Number | None
+    files: Mapping[str, frozenset[str]] | None
+    """Path -> SHA-256. More than one where ranks saved the same path with different content: any of them may
+    be what was stored. None when what was saved is not known."""
+    saved_by: frozenset[int]
+    """The ranks whose part of `files` is known."""
+
+    def accepts(self, files: Files) -> bool:
+        """Whether `files` can be exactly what was saved."""
+        saved = self.files
+        return saved is not None and saved.keys() == files.keys() and all(files[p] in saved[p] for p in saved)
+
+    def sha256(self, like: Files | None = None) -> str | None:
+        """SHA-256 as saved, None when unknown. Where ranks disagree on content, the one in `like` counts."""
+        if self.files is None:
+            return None
+        like = like or {}
+        return manifest_sha256({p: like[p] if like.get(p) in s else min(s) for p, s in self.files.items()})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One Ray Train run of a job."""
+
+    job: str
+    name: str
+    plan: Plan | None
+    """None when the ledger does not hold the start of the run."""
+    finished_at: float | None
+    error: str | None
+    progress_key: str | None
+    """Which of PROGRESS_KEYS counts: the first that grows with every report, else the first that is there."""
+    progress_repeats: bool
+    """Whether even that one stays the same or falls within an attempt."""
+    stride: Number
+    """By how much the progress grows from one report to the next, as a rule."""
+    attempts: tuple[RunAttempt, ...]
+    checkpoints: tuple[CommittedCheckpoint, ...]
+    """In the order in which they were committed."""
+
+    @property
+    def last(self) -> Report | None:
+        """The last report of the last attempt that reported."""
+        return next((a.reports[-1] for a in reversed(self.attempts) if a.reports), None)
+
+    @property
+    def lost(self) -> tuple[RunAttempt, ...]:
+        """The attempts that another one had to follow: none that an elastic run ended for another size."""
+        return tuple(a for a in self.attempts[:-1] if a.resized_at is None)

@@ -1,0 +1,91 @@
+"""Where the seconds of a recovery went: from the fault to the first new report, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from lab.evidence.ledger import Run, RunAttempt
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Seconds per stage, one after the other. They add up to the time from the fault to the first report.
+
+    A stage is None when its end is unknown; its seconds are then in the next one that is known. In a job of
+    several ranks a stage ends when the last rank has done it.
+    """
+
+    detect: float | None
+    """Until Ray Train acts on the failure."""
+    decide: float | None
+    """Until the old attempt is torn down and a new one is scheduled."""
+    place: float | None
+    """Until Ray begins to start the processes of its ranks. 0 for processes that stood by."""
+    start: float | None
+    """Until those processes belong to Ray Train."""
+    import_: float | None
+    """Until the training function begins: torch, the process group, what the script imports."""
+    load: float | None
+    """Until the checkpoint's files have been read, and the script's own preparations before that."""
+    first_step: float
+    """Until the first report: an epoch or a step, and its checkpoint."""
+
+    @property
+    def total(self) -> float:
+        """Seconds from the fault to the first report of the new attempt."""
+        return sum(seconds or 0.0 for seconds in self._stages().values())
+
+    def to_json(self) -> dict[str, float | None]:
+        """As JSON, rounded to milliseconds; `import_` is called `import`."""
+        return {
+            name.rstrip("_"): None if seconds is None else round(seconds, 3)
+            for name, seconds in self._stages().items()
+        }
+
+    def _stages(self) -> dict[str, float | None]:
+        return asdict(self)
+
+
+def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdown | None:
+    """The stages from a fault at `at` (seconds since the epoch), which ended `hit`, to the report of `new`.
+
+    None while `new` has not reported, and when it was not the fault that ended `hit`.
+    """
+    if not new.reports or hit.failure_detected_at is None or hit.failure_detected_at < at:
+        return None
+    scheduled = new.scheduled_at
+    launched = _last(new.launched_at, new.nodes)
+    ends = [
+        hit.failure_detected_at,
+        scheduled,
+        None if launched is None or scheduled is None else max(launched, scheduled),
+        _last(new.ready_at, new.nodes),
+        _last(new.function_started_at, new.nodes),
+        _loaded(run, new),
+    ]
+    stages: list[float | None] = []
+    begin = at
+    first = new.reports[0].at
+    for end in ends:
+        if end is None:
+            stages.append(None)
+            continue
+        end_here = min(max(end, begin), first)  # each machine has a clock of its own
+        stages.append(end_here - begin)
+        begin = end_here
+    detect, decide, place, start, import_, load = stages
+    return Breakdown(detect, decide, place, start, import_, load, first - begin)
+
+
+def _last(times: Mapping[int, float], ranks: Iterable[int]) -> float | None:
+    """The last of these times; None unless every rank has one."""
+    found = [times.get(rank) for rank in ranks] or [None]
+    return None if None in found else max(time for time in found if time is not None)
+
+
+def _loaded(run: Run, new: RunAttempt) -> float | None:
+    """When the last rank had read a checkpoint of this run that it began with."""
+    uris = {c.uri for c in run.checkpoints} | {r.uri for r in new.requests if r.uri}
+    first = new.reports[0].at
+    return max((load.at for load in new.loads if load.uri in uris and load.at <= first), default=None)

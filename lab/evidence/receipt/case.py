@@ -1,0 +1,222 @@
+"""One run under one fault: which attempt was hit, which one took over, from what it should have resumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import inf
+
+from lab.evidence.ledger import CommittedCheckpoint, Load, Number, Run, RunAttempt
+from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord
+
+WORDS = {"training_iteration": "iteration", "current_epoch": "epoch", "global_step": "step"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """The evidence, seen from one run. Holds what several checks need; judges nothing."""
+
+    evidence: Evidence
+    run: Run | None
+    control: Run | None = None
+    """The run of the same job undisturbed, where there is one to compare with."""
+
+    @property
+    def fault(self) -> FaultRecord:
+        return self.evidence.fault
+
+    @property
+    def word(self) -> str:
+        """What the run's progress counts: `epoch`, `step`, ..."""
+        key = self.run.progress_key if self.run else None
+        return WORDS.get(key or "", key or "epoch")
+
+    @cached_property
+    def attempts(self) -> tuple[RunAttempt, ...]:
+        return self.run.attempts if self.run else ()
+
+    @cached_property
+    def until(self) -> float:
+        """When the next fault of the job came: what happens from then on is that one's doing."""
+        return min((other.at for other in self.evidence.others if other.at > self.fault.at), default=inf)
+
+    @cached_property
+    def overtaken(self) -> bool:
+        """Whether another fault came later, when training had gone on from this one."""
+        reports = (r.at for a in self.attempts for r in a.reports)
+        return self.until < inf and any(self.fault.at < at < self.until for at in reports)
+
+    def _mine(self, at: float | None) -> float | None:
+        return at if at is not None and at < self.until else None
+
+    @cached_property
+    def current(self) -> RunAttempt | None:
+        """The attempt that had last started when the fault came."""
+        started = [a for a in self.attempts if a.started_at is not None and a.started_at <= self.fault.at]
+        return started[-1] if started else None
+
+    @cached_property
+    def hit(self) -> RunAttempt | None:
+        """The attempt that was running on the fault's node when it came."""
+        current = self.current
+        anywhere = self.fault.expected not in (Expected.NODE_LOST, Expected.RANK_LOST)
+        on_node = current is not None and (anywhere or self.fault.node_id in current.nodes.values())
+        if current is None or not on_node or self._over_at(current) < self.fault.at:
+            return None
+        failed, ended = self._mine(current.failure_detected_at), self._mine(current.ended_at)
+        return replace(current, failure_detected_at=failed, ended_at=ended)
+
+    def _over_at(self, attempt: RunAttempt) -> float:
+        """When the attempt was over at the latest, by any sign of it."""
+        after = [a for a in self.attempts if a.number > attempt.number]
+        signs = [attempt.failure_detected_at, attempt.ended_at, self.run.finished_at if self.run else None]
+        signs += [at for a in after for at in (a.scheduled_at, a.started_at)]
+        return min((at for at in signs if at is not None), default=inf)
+
+    @cached_property
+    def after(self) -> tuple[RunAttempt, ...]:
+        """Every attempt after the one that was hit, but for those after the next fault."""
+        hit = self.hit
+        found = (a for a in self.attempts if hit and a.number > hit.number)
+        return tuple(a for a in found if self.until == inf or self._began(a) < self.until)
+
+    @staticmethod
+    def _began(attempt: RunAttempt) -> float:
+        times = (attempt.scheduled_at, attempt.started_at)
+        return min((at for at in times if at is not None), default=inf)
+
+    @cached_property
+    def new(self) -> RunAttempt | None:
+        """The attempt that took over: the first that reported progress; while there is none, the latest."""
+        return next((a for a in self.after if a.first), self.after[-1] if self.after else None)
+
+    @cached_property
+    def before_fault(self) -> tuple[CommittedCheckpoint, ...]:
+        return tuple(c for c in self.run.checkpoints if c.at <= self.fault.at) if self.run else ()
+
+    def newest_for(self, attempt: RunAttempt) -> CommittedCheckpoint | None:
+        """The newest checkpoint that had been committed when this attempt started."""
+        times = (attempt.started_at, attempt.scheduled_at, attempt.training_started_at)
+        start = next((at for at in times if at is not None), None)
+        if self.run is None or start is None:
+            return None
+        known = [c for c in self.run.checkpoints if c.at <= start and not self._damaged(c, start)]
+        return known[-1] if known else None
+
+    def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
+        """Whether it was damaged on purpose by then, by this fault or by another one of the same job.
+
+        Putting it back heals it, but not once it was refused: then Ray Train has dropped it for good.
+        """
+        return any(
+            checkpoint.uri in fault.damaged
+            and fault.at <= at
+            and (at <= (fault.reverted_at or inf) or self._refused(checkpoint, at))
+            for fault in (self.fault, *self.evidence.others)
+        )
+
+    def _refused(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
+        return any(
+            e.event == "checkpoint_refused" and e.fields.get("uri") == checkpoint.uri and e.at <= at
+            for e in self.evidence.events
+        )
+
+    @cached_property
+    def damaged(self) -> frozenset[str]:
+        """URIs of what this fault and the others of the job damaged.
+
+        One that was put back may stay for ever: Ray Train no longer counts it among those it keeps.
+        """
+        return frozenset(uri for fault in (self.fault, *self.evidence.others) for uri in fault.damaged)
+
+    @cached_property
+    def right(self) -> CommittedCheckpoint | None:
+        """The checkpoint that the new attempt had to resume from."""
+        return self.newest_for(self.new) if self.new else None
+
+    def restores(self, attempt: RunAttempt) -> tuple[Load, ...]:
+        """What each rank loaded last of this run's checkpoints, before its first report in the attempt."""
+        uris = {c.uri for c in self.run.checkpoints} if self.run else set()
+        uris |= {r.uri for r in attempt.requests if r.uri}
+        by_rank = {
+            load.rank: load
+            for load in attempt.loads
+            if load.uri in uris and load.at <= attempt.reported_at.get(load.rank, inf)
+        }
+        return tuple(by_rank[rank] for rank in sorted(by_rank))
+
+    @cached_property
+    def restarted(self) -> RunAttempt | None:
+        """The attempt that began again where the run had begun, although there was a checkpoint."""
+        origin = next((a.first.progress for a in self.attempts if a.first), None)
+        if self.run is None or origin is None or not self.before_fault:
+            return None
+        slack = 0 if self.run.progress_repeats else self.run.stride
+        for attempt in self.after:
+            first, base = attempt.first, self.newest_for(attempt)
+            if first is None or first.progress is None or base is None or base.progress is None:
+                continue
+            if first.progress <= origin and first.progress < base.progress + slack:
+                return attempt
+        return None
+
+    @cached_property
+    def lost(self) -> Number | None:
+        """Reports' worth of work that the new attempt did again."""
+        first = self.new.first if self.new else None
+        if self.run is None or self.hit is None or first is None or first.progress is None:
+            return None
+        reached = [self.hit.furthest, self.right.progress if self.right else None]
+        last = max((p for p in reached if p is not None), default=None)
+        return None if last is None else self.in_reports(max(0, last - first.progress + self.run.stride))
+
+    @cached_property
+    def interval(self) -> Number:
+        """The usual distance between checkpoints, in reports; of a single one, its way from the start.
+
+        Where a checkpoint was damaged, also the one to the checkpoint before it.
+        """
+        return self._interval * (2 if self.fault.damaged else 1)
+
+    @cached_property
+    def _interval(self) -> Number:
+        if self.run is None:
+            return 1
+        progress = [c.progress for c in self.run.checkpoints if c.progress is not None]
+        origin = next((a.first.progress for a in self.attempts if a.first), None)
+        gaps = Counter(b - a for a, b in pairwise(progress) if b > a)
+        if gaps:
+            return self.in_reports(min(gaps, key=lambda gap: (-gaps[gap], gap)))
+        if progress and origin is not None:
+            return max(1, self.in_reports(progress[0] - origin + self.run.stride))
+        return 1
+
+    def in_reports(self, progress: Number) -> Number:
+        count = round(progress / self.run.stride, 3) if self.run else progress
+        return int(count) if count == int(count) else count
+
+    def node(self, node_id: str) -> NodeRecord | None:
+        """The node, as it was before the next fault."""
+        found = next((n for n in self.evidence.nodes if n.node_id == node_id), None)
+        later = found is not None and found.ended_at is not None and found.ended_at >= self.until
+        return replace(found, alive=True, ended_at=None, reason="") if found and later else found
+
+    def service(self, node_id: str) -> str:
+        """The name of the service that this node is; its id when Ray does not list it."""
+        record = self.node(node_id)
+        return record.service if record else node_id
+
+    @cached_property
+    def rejoined(self) -> NodeRecord | None:
+        """The node that the target became when it came back after the fault."""
+        back = [
+            (n.started_at, n)
+            for n in self.evidence.nodes
+            if n.service == self.fault.target
+            and n.started_at is not None
+            and self.fault.at < n.started_at < self.until
+        ]
+        return min(back, key=lambda pair: pair[0])[1] if back else None

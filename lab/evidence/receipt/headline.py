@@ -1,0 +1,33 @@
+"""Which words head a receipt: the verdict says whether all is right, these what became of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lab.evidence.receipt.checks import WHOLE
+from lab.evidence.receipt.model import NOT_REVERTED, Verdict
+
+RECOVERED_NOT_WHOLE = "recovered, lab not whole"
+AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
+WENT_ON = "went on"
+
+OPEN = (Verdict.FAILED.value, Verdict.NOT_VERIFIED.value)
+
+
+def headline(receipt: Mapping[str, Any]) -> str:
+    """The key of the words for a receipt, from its JSON: its verdict, or one of those above.
+
+    They are more exact than `failed` and `not-verified`: the lab alone is not whole; or training went on to
+    the job's end after the fault, and something else is wrong.
+    """
+    verdict = str(receipt["verdict"])
+    if verdict not in OPEN:
+        return verdict
+    resumed = (receipt.get("timeline") or {}).get("first_report") is not None
+    not_passed = [check["name"] for check in receipt.get("checks") or () if not check["passed"]]
+    problems = [p for p in receipt.get("problems") or () if not str(p).startswith(NOT_REVERTED)]
+    if not_passed == [WHOLE] and not problems:
+        return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE
+    succeeded = (receipt.get("job") or {}).get("status") == "SUCCEEDED"
+    return WENT_ON if verdict == Verdict.FAILED.value and succeeded and resumed else verdict

@@ -1,0 +1,151 @@
+"""From evidence to verdict."""
+
+from __future__ import annotations
+
+from lab.evidence.ledger import Files, History, RunAttempt, manifest_sha256
+from lab.evidence.receipt.breakdown import breakdown
+from lab.evidence.receipt.case import Case
+from lab.evidence.receipt.checks import OVER, RESUMED, WHOLE, likely_reason
+from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.model import (
+    NOT_REVERTED,
+    Attempt,
+    CheckpointProof,
+    CheckResult,
+    Evidence,
+    Receipt,
+    Timeline,
+    Verdict,
+)
+from lab.evidence.receipt.outcomes import WENT_ON, run_checks
+
+RESUMING = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
+"""Outcomes that need a new attempt."""
+
+
+def judge(evidence: Evidence) -> Receipt:
+    """Decide whether training recovered from the fault. Evidence that is missing never gives `recovered`.
+
+    Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged. A control run
+    counts where both jobs have one run: which of several would be the same one is not known.
+    """
+    history = History.of(e for e in evidence.events if e.job == evidence.submission_id)
+    alike = evidence.control is not None and len(history.runs) == len(evidence.control.runs) == 1
+    control = evidence.control.runs[0] if evidence.control is not None and alike else None
+    cases = [Case(evidence, run, control) for run in history.runs]
+    chosen = [case for case in cases if case.hit] or cases[-1:] or [Case(evidence, None)]
+    return min((_receipt(case) for case in chosen), key=lambda r: list(Verdict).index(r.verdict))
+
+
+def _receipt(case: Case) -> Receipt:
+    checks = run_checks(case)
+    verdict, reason = _verdict(case, checks)
+    return Receipt(
+        verdict=verdict,
+        reason=reason,
+        fault=case.fault,
+        timeline=_timeline(case),
+        checkpoint=_proof(case),
+        attempts=tuple(_attempt(case, a) for a in case.attempts),
+        lost_epochs=case.lost,
+        submission_id=case.evidence.submission_id,
+        job_status=case.evidence.job_status,
+        checks=checks,
+        run=case.run.name if case.run else None,
+        epoch_key=case.run.progress_key if case.run else None,
+        problems=case.evidence.problems,
+        resubmitted_as=case.evidence.resubmitted_as,
+        breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
+        if case.run and case.hit and case.new
+        else None,
+        world_size=tuple((a.started_at, len(a.nodes)) for a in case.attempts if a.started_at and a.nodes),
+    )
+
+
+def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+    again = case.restarted
+    base = case.newest_for(again) if again else None
+    if again and again.first and base:
+        reason = (
+            f"attempt {again.number} began again with {case.word} {again.first.progress} although there was a"
+        )
+        reason += f" checkpoint of {case.word} {base.progress}; likely, {likely_reason(case, again)}"
+        return Verdict.RESTARTED, reason
+    job, fault = checks[0], checks[1]
+    if case.evidence.job_status in OVER and case.evidence.job_status != "SUCCEEDED" and not job.passed:
+        return Verdict.FAILED, job.detail
+    unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
+    wrong = next((c for c in checks if not c.passed and c.known), None)
+    gaps = [p for p in case.evidence.problems if not p.startswith(NOT_REVERTED)]
+    resume_expected = case.fault.expected in RESUMING
+    if wrong and fault.passed and case.evidence.job_status in OVER and (case.new or not resume_expected):
+        if wrong.name != WHOLE:
+            return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
+        missing = "; ".join((wrong.detail, *(p for p in case.evidence.problems if p not in gaps)))
+        if unproven or gaps:
+            why = "; ".join([*gaps, *(c.detail for c in (unproven,) if c)])
+            return Verdict.FAILED, f"the lab is not whole: {missing}; nor is the recovery proven: {why}"
+        return Verdict.FAILED, f"{_went_well(case, checks)}, but the lab is not whole: {missing}"
+    if unproven and unproven.name == WHOLE and not (wrong or gaps):
+        said = _went_well(case, checks)
+        return Verdict.NOT_VERIFIED, f"{said}; whether the lab is whole is not known: {unproven.detail}"
+    if unproven or wrong or case.evidence.problems:
+        causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
+        return Verdict.NOT_VERIFIED, "; ".join(causes)
+    return _good(case, checks)
+
+
+def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+    """The verdict where every check on the training has passed."""
+    told = {c.name: c.detail for c in checks}
+    ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
+    if case.new is not None and case.new.first is not None and ended_well:
+        return Verdict.RECOVERED, told.get(RESUMED) or told[WENT_ON]
+    return Verdict.AS_EXPECTED, told[WENT_ON]
+
+
+def _went_well(case: Case, checks: tuple[CheckResult, ...]) -> str:
+    verdict, why = _good(case, checks)
+    return f"{'training recovered' if verdict is Verdict.RECOVERED else 'training went as it should'} ({why})"
+
+
+def _timeline(case: Case) -> Timeline:
+    def after(at: float | None) -> float | None:
+        return None if at is None else at - case.fault.at
+
+    node, hit, new, back = case.node(case.fault.node_id), case.hit, case.new, case.rejoined
+    loads = case.restores(new) if new else ()
+    return Timeline(
+        node_dead=after(node.ended_at) if node and not node.alive else None,
+        failure_detected=after(hit.failure_detected_at) if hit else None,
+        attempt_started=after(new.started_at) if new else None,
+        restored=after(min((load.at for load in loads), default=None)),
+        first_report=after(new.reports[0].at) if new and new.reports else None,
+        node_rejoined=after(back.started_at) if back else None,
+    )
+
+
+def _proof(case: Case) -> CheckpointProof | None:
+    right = case.right or (case.before_fault[-1] if case.before_fault else None)
+    if right is None:
+        return None
+    loads = case.restores(case.new) if case.new else ()
+    loaded: Files | None = next((load.files for load in loads if load.uri == right.uri and load.files), None)
+    loaded = loaded or next((load.files for load in loads if load.files), None)
+    return CheckpointProof(
+        uri=right.uri,
+        epoch=right.progress,
+        saved_sha256=right.sha256(loaded),
+        loaded_sha256=manifest_sha256(loaded) if loaded else None,
+    )
+
+
+def _attempt(case: Case, attempt: RunAttempt) -> Attempt:
+    return Attempt(
+        attempt=attempt.number,
+        nodes=tuple(case.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes)),
+        first_epoch=attempt.first.progress if attempt.first else None,
+        last_epoch=attempt.furthest,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+    )

@@ -1,0 +1,75 @@
+"""What the faults share that a rank does to itself, when it comes to an epoch."""
+
+from __future__ import annotations
+
+from lab.errors import RefusedError
+from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of
+from lab.faults.base import Fault, Parameter, Scene, rank_on_target
+from lab.faults.probe import tell, tell_if_up
+
+EPOCH = Parameter(
+    "epoch", "epoch", "at which epoch, as the script counts them", low=1, high=1e6, required=True
+)
+
+
+class ArmedFault(Fault):
+    """The rank is told by `inject`, and acts when it gets there; a rank that was not told does nothing."""
+
+    word: str
+    """What the probe calls it."""
+    before: int
+    """How many epochs before the one that is named the rank has to know."""
+    fires = True
+    patience = 120.0
+
+    def refuse(self, scene: Scene) -> None:
+        """See Fault.refuse. RefusedError also when the epoch has passed, or is beyond the job's plan."""
+        super().refuse(scene)
+        if scene.store is None:
+            return
+        from lab.evidence.checkpoints import JobLedger
+
+        runs = JobLedger(scene.store, scene.job).poll().runs
+        if not runs:
+            return
+        epoch, run = scene.parameters["epoch"], _run_of(scene, runs)
+        in_epochs = run.progress_key is None or run.progress_key in EPOCH_KEYS
+        reported = epochs_of(run)
+        final = reported.final if reported else run.plan.epochs if run.plan else None
+        if in_epochs and final is not None and epoch > final:
+            raise RefusedError(
+                f"{self.kind.name}: epoch {epoch:g} never comes, job {scene.job} ends with {final}",
+                "name an earlier one: -p epoch=N",
+            )
+        if run.last is not None and run.last.progress is None:
+            raise RefusedError(
+                f"{self.kind.name}: job {scene.job} reports no epoch, so none can be waited for",
+                'let its script report one: ray.train.report({"epoch": ...})',
+            )
+        reached = run.last.progress if run.last is not None else None
+        if reached is not None and reached > epoch - 1 - self.before:
+            raise RefusedError(
+                f"{self.kind.name}: too late for epoch {epoch:g}, job {scene.job} has reported {reached}",
+                f"name a later one: -p epoch={reached + 5:g}",
+            )
+
+    def inject(self, scene: Scene) -> None:
+        """See Fault.inject. Raises RefusedError when the epoch has passed meanwhile."""
+        self.refuse(scene)
+        pid = rank_on_target(scene).pid
+        scene.memo["pid"] = pid
+        scene.remember()
+        tell(scene, "armed", "set", pid, self.word, int(scene.parameters["epoch"]))
+
+    def revert(self, scene: Scene) -> None:
+        """See Fault.revert: a rank that has not got there forgets it."""
+        pid = scene.memo.get("pid")
+        if pid is not None:
+            tell_if_up(scene, "armed", "clear", pid)
+
+
+def _run_of(scene: Scene, runs: tuple[Run, ...]) -> Run:
+    """The run that the scene's ranks belong to: a job can have several."""
+    pids = {rank.pid for rank in scene.ranks}
+    on_it = [run for run in runs if run.attempts and pids & set(run.attempts[-1].pids.values())]
+    return (on_it or list(runs))[-1]

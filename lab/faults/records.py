@@ -1,0 +1,63 @@
+"""The faults of a lab as objects in its store, so that whoever looks at a chart later sees what was done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+from lab.errors import StoreError
+from lab.evidence.ledger import number
+from lab.host.reading import parse_json
+from lab.store import Store
+
+FAULTS_PREFIX = ".raylab/faults"
+"""Where in the bucket the faults are recorded, one folder per job."""
+
+
+@dataclass(frozen=True)
+class LoggedFault:
+    """A fault as it is recorded. Times are seconds since the epoch."""
+
+    kind: str
+    target: str
+    at: float
+    reverted_at: float | None = None
+    """None while it lasts, and for good when its revert failed or labctl was killed."""
+
+
+class FaultLog:
+    """Records one fault: when it begins, and again when it has been reverted."""
+
+    def __init__(self, store: Store, job: str, fault: LoggedFault) -> None:
+        """`job` is the one it hits. Writes nothing yet."""
+        self._store, self._fault = store, fault
+        self._told: LoggedFault | None = None
+        self.key = f"{FAULTS_PREFIX}/{job}/{int(fault.at * 1000)}-{fault.target}.json"
+        self.problem = ""
+        """Why what was to be recorded last could not be, if so."""
+
+    def record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
+        """Record the fault, and when it was reverted; one try for each news, and one more with `again`."""
+        fault = replace(self._fault, reverted_at=reverted_at)
+        if fault == self._told and not (again and self.problem):
+            return
+        self._told, self.problem = fault, ""
+        try:
+            self._store.put(self.key, json.dumps(asdict(fault)).encode())
+        except StoreError as error:
+            self.problem = f"the fault could not be recorded in the object store: {error.message}"
+
+
+def read_fault(data: bytes) -> LoggedFault | None:
+    """A fault as it was recorded, or None for what is none."""
+    try:
+        entry = parse_json(data)
+    except ValueError:
+        return None
+    if not isinstance(entry, dict):
+        return None
+    kind, target = entry.get("kind"), entry.get("target")
+    at, reverted_at = number(entry.get("at")), entry.get("reverted_at")
+    if not isinstance(kind, str) or not isinstance(target, str) or at is None:
+        return None
+    return LoggedFault(kind, target, float(at), None if reverted_at is None else number(reverted_at))

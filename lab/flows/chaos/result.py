@@ -1,0 +1,115 @@
+"""What came of a chaos run: a receipt for each fault, and the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.evidence.ledger import Number
+from lab.flows.chaos.plan import Plan, Step
+
+if TYPE_CHECKING:
+    from lab.evidence.receipt import Receipt
+
+SCHEMA = "chaos/1"
+"""Version of the JSON that `ChaosResult.to_json` gives."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step of the plan: its receipt, or why it was left out."""
+
+    step: Step
+    target: str
+    receipt: Receipt | None = None
+    skipped: str = ""
+    downtime: float | None = None
+    """Seconds from the fault to the next report of progress; None where none came."""
+
+
+@dataclass(frozen=True)
+class ChaosResult:
+    """A chaos run. Times are seconds since the epoch."""
+
+    job: str
+    status: str
+    plan: Plan
+    began: float
+    ended: float
+    steps: tuple[StepResult, ...]
+    checkpoints: int
+    """How many the run committed."""
+    lost: tuple[str, ...]
+    """URIs of checkpoints that are gone or changed, those not counted that training itself deleted."""
+    control: Mapping[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+    """What went wrong beside the faults: something could not be read, kept, or compared."""
+    interrupt: KeyboardInterrupt | None = None
+    """What ended the chaos before the job did. Its receipts cannot be final then."""
+
+    @property
+    def injected(self) -> tuple[StepResult, ...]:
+        """The steps whose fault was injected."""
+        return tuple(step for step in self.steps if step.receipt is not None)
+
+    @property
+    def survived(self) -> int:
+        """Faults after which happened what should."""
+        return sum(step.receipt.survived for step in self.injected if step.receipt)
+
+    @property
+    def downtime(self) -> float:
+        """Seconds in all from a fault to the next report."""
+        return sum(step.downtime or 0.0 for step in self.injected)
+
+    @property
+    def repeated(self) -> Number:
+        """Work done twice in all, in reports."""
+        return sum(step.receipt.lost_epochs or 0 for step in self.injected if step.receipt)
+
+    @property
+    def weights(self) -> str | None:
+        """Whether the final weights are those of the control run; None without one."""
+        return None if self.control is None else str(self.control.get("weights"))
+
+    @property
+    def good(self) -> bool:
+        """Whether the job finished, every fault was survived, nothing was lost and the control run agrees."""
+        whole = self.status == "SUCCEEDED" and not self.lost and self.weights in (None, "equal")
+        whole = whole and not self.problems and self.interrupt is None
+        return whole and self.survived == len(self.injected) > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for `json.dumps`."""
+        return {
+            "schema": SCHEMA,
+            "good": self.good,
+            "interrupted": self.interrupt is not None,
+            "job": {"submission_id": self.job, "status": self.status},
+            "began": round(self.began, 3),
+            "ended": round(self.ended, 3),
+            "seed": self.plan.seed,
+            "faults": {
+                "injected": len(self.injected),
+                "survived": self.survived,
+                "skipped": len(self.steps) - len(self.injected),
+            },
+            "downtime": round(self.downtime, 3),
+            "repeated": self.repeated,
+            "checkpoints": {"committed": self.checkpoints, "lost": list(self.lost)},
+            "control": None if self.control is None else dict(self.control),
+            "problems": list(self.problems),
+            "steps": [
+                {
+                    "at": step.step.at,
+                    "fault": step.step.kind,
+                    "target": step.target,
+                    "parameters": dict(step.step.parameters),
+                    "downtime": None if step.downtime is None else round(step.downtime, 3),
+                    "skipped": step.skipped or None,
+                    "receipt": step.receipt.to_json() if step.receipt else None,
+                }
+                for step in self.steps
+            ],
+        }

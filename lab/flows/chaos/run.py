@@ -1,0 +1,279 @@
+"""Runs a plan against a job: one fault at a time, each followed until training goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+
+from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
+from lab.faults import Fault, Scene, Scope, find_fault
+from lab.flows.chaos.pick_target import next_epoch, take_aim_at
+from lab.flows.chaos.plan import Plan, Step, with_epoch
+from lab.flows.chaos.result import ChaosResult
+from lab.flows.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
+from lab.flows.chaos.waiting import Waiting
+from lab.flows.recovery.control import run_control
+from lab.flows.recovery.injection import Injection
+from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
+from lab.flows.recovery.trigger import Aim, check_target, ended
+from lab.flows.recovery.watch import Watch
+from lab.lab import Lab
+from lab.topology import State, is_worker
+
+CHAOS_PREFIX = ".raylab/chaos"
+"""Where in the bucket results are kept."""
+
+SUBMIT = "labctl submit digits -p epochs=200 -p max-failures=-1 --detach"
+"""A job that lasts, and that outlives any number of faults."""
+
+END_SECONDS = 10.0
+"""A job that will have ended after so long is left in peace: a fault needs some time to be felt."""
+
+UNDO_TRIES = 2
+"""A revert that failed is tried so many times more: with a service down nothing else could follow."""
+
+COUNTED = 1000
+"""Steps of a plan that are counted to compare them with what a job survives."""
+
+
+class Chaos:
+    """One chaos run."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        plan: Plan,
+        job: str,
+        on_moment: OnMoment,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._lab, self._plan, self._on_moment = lab, plan, on_moment
+        self._clock, self._sleep = clock, sleep
+        self._watch = Watch(lab, job, clock)
+        self._waiting = Waiting(lab, self._watch, clock, sleep)
+        self._done: list[Done] = []
+        self._stored = Stored()
+        self._problems: list[str] = []
+
+    def run(self, control: bool) -> ChaosResult:
+        """Carry the plan out, wait for the job's end, judge each fault, and sum up.
+
+        An interrupt ends the chaos, not the judging. Raises WaitTimeoutError when the job does not train.
+        """
+        self._tell("waiting", f"waiting for job {self._watch.submission_id} to train")
+        self._wait_for_the_training()
+        self._say_what_it_survives()
+        began, interrupt = self._clock(), None
+        try:
+            self._carry_out(began)
+            self._tell("to the end", f"waiting for job {self._watch.submission_id} to end")
+            self._problem(self._waiting.to_the_end())
+        except KeyboardInterrupt as error:
+            interrupt = error
+            self._watch.poll()
+        result = replace(self._sum_up(began), interrupt=interrupt)
+        self._keep(result)
+        if control and interrupt is None and result.status == "SUCCEEDED":
+            result = self._compared(result)
+            self._keep(result)
+        return replace(result, problems=tuple(self._problems))
+
+    # Before the first fault
+
+    def _wait_for_the_training(self) -> None:
+        why = self._waiting.steady(0.0)
+        job = self._watch.job
+        if self._watch.over and job is not None:
+            what = f"job {job.submission_id} has ended ({job.status}) before any fault"
+            raise ended(what, SUBMIT, self._watch.why_failed())
+        if why:
+            state = f"it is {job.status}" if job else "Ray does not say how it stands"
+            raise WaitTimeoutError(
+                f"job {self._watch.submission_id} is no place for chaos: {why}; {state}",
+                f"labctl job logs {self._watch.submission_id}",
+            )
+
+    def _say_what_it_survives(self) -> None:
+        run = self._watch.run
+        most = run.plan.max_failures if run and run.plan else None
+        steps = sum(1 for _ in islice(self._plan.steps(), COUNTED))
+        if most is not None and 0 <= most < steps:
+            may = f"{steps} faults" if steps < COUNTED else "more"
+            self._tell(
+                "note",
+                f"job {self._watch.submission_id} gives up after {most} failures, and {may} may come: "
+                "submit it with -p max-failures=-1",
+            )
+
+    # The faults
+
+    def _carry_out(self, began: float) -> None:
+        for number, step in enumerate(self._plan.steps(), 1):
+            self._waiting.until(began + step.at)
+            why = self._waiting.steady(self._last_over())
+            late = self._plan.seconds is not None and self._clock() - began > self._plan.seconds
+            if self._watch.over or late:
+                return
+            if why:
+                self._problem(f"no more faults from number {number} on: {why}")
+                return
+            try:
+                self._inject(number, step)
+            except LabError as error:
+                self._watch.poll()
+                if self._watch.over:
+                    return
+                self._done.append(Done(step, step.target, skipped=error.message))
+                self._tell("left out", f"{number}. {step.kind}: {error.message}")
+
+    def _last_over(self) -> float:
+        """When the fault before was undone; 0 before the first one."""
+        records = [done.record for done in self._done if done.record is not None]
+        return (records[-1].reverted_at or records[-1].at) if records else 0.0
+
+    def _inject(self, number: int, step: Step) -> None:
+        """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
+        fault = find_fault(step.kind)
+        run, pace = self._watch.run, self._waiting.pace()
+        aim, given = take_aim_at(self._lab, self._watch, fault.kind, step)
+        parameters = fault.kind.settle(with_epoch(fault.kind, given, next_epoch(run, pace)))
+        fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
+        self._refuse_the_last(fault, aim)
+        self._refuse_the_end()
+        self._watch.target = aim.target if is_worker(aim.target) else ""
+        self._tell("step", f"{number}. {step.kind} {aim.target}")
+        request = FaultRequest(aim.target, step.kind, self._watch.submission_id)
+        injection = Injection(
+            self._lab, fault, request, parameters, self._watch, aim, self._on_moment, self._clock, self._sleep
+        )
+        try:
+            injection.run(to_the_end=False)
+        except BaseException as error:
+            if not injection.happened:
+                raise
+            why = (f"chaos was disturbed in the middle of it: {error!r}",)
+            self._done.append(Done(step, aim.target, injection.record(), (*injection.problems, *why)))
+            if not isinstance(error, LabError):
+                raise
+        else:
+            self._undo(injection)
+            if injection.missed is not None and injection.undone:
+                raise injection.missed
+            self._done.append(Done(step, aim.target, injection.record(), injection.problems))
+            injection.check_bug()
+
+    def _undo(self, injection: Injection) -> None:
+        """Where the revert failed, try again: on a busy machine a node may not start at once."""
+        for _ in range(UNDO_TRIES):
+            if not injection.undone:
+                self._tell("undone again", injection.problems[-1].splitlines()[0])
+                injection.undo_again()
+
+    def _refuse_the_last(self, fault: Fault, aim: Aim) -> None:
+        """Raises RefusedError when the fault would take the last healthy worker, which nobody asked for."""
+        if self._plan.below_one or fault.kind.scope is not Scope.NODE:
+            return
+        services = self._lab.status().services
+        others = [s for s in services if is_worker(s.service) and s.service != aim.target]
+        if not any(s.state is State.HEALTHY for s in others):
+            raise RefusedError(
+                f"{aim.target} is the last healthy worker", "--below-one-worker lets a fault take it"
+            )
+
+    def _refuse_the_end(self) -> None:
+        left = self._waiting.left()
+        if left is not None and left < END_SECONDS:
+            raise RefusedError(f"the job ends in about {left:.0f} s", "a longer job")
+
+    # The result
+
+    def _sum_up(self, began: float) -> ChaosResult:
+        watch, stored = self._watch, self._stored
+        self._tell("judging", f"{sum(done.record is not None for done in self._done)} faults are judged")
+        steps = judge_steps(self._lab, watch, self._done, stored, self._problem)
+        return ChaosResult(
+            job=watch.submission_id,
+            status=watch.job.status if watch.job else "",
+            plan=self._plan,
+            began=began,
+            ended=self._clock(),
+            steps=tuple(steps),
+            checkpoints=sum(len(run.checkpoints) for run in watch.history.runs),
+            lost=tuple(lost_checkpoints(self._lab, watch, self._done, stored, self._problem)),
+        )
+
+    def _compared(self, result: ChaosResult) -> ChaosResult:
+        """With the control run, by which each fault is judged again.
+
+        What keeps it from being done is a problem: the rest is kept all the same.
+        """
+        try:
+            compared = run_control(
+                self._lab, result.job, self._on_moment, clock=self._clock, sleep=self._sleep
+            )
+        except LabError as error:
+            self._problem(f"there is no control run to compare with: {error.message}")
+            return result
+        except KeyboardInterrupt as error:
+            return replace(result, interrupt=error)
+        steps = judge_steps(self._lab, self._watch, self._done, self._stored, self._problem, compared.history)
+        return replace(result, control=compared.to_json(), steps=tuple(steps))
+
+    def _keep(self, result: ChaosResult) -> None:
+        key = f"{CHAOS_PREFIX}/{result.job}-{int(result.began)}.json"
+        document = replace(result, problems=tuple(self._problems)).to_json()
+        try:
+            self._lab.store.put(key, json.dumps(document, indent=1).encode())
+        except StoreError as error:
+            self._problem(f"the result could not be kept in the object store: {error.message}")
+
+    def _problem(self, text: str) -> None:
+        if text and text not in self._problems:
+            self._problems.append(text)
+            self._tell("problem", text)
+
+    def _tell(self, key: str, text: str) -> None:
+        self._on_moment(Moment(key, None, text))
+
+
+def run_chaos(
+    lab: Lab,
+    plan: Plan,
+    on_moment: OnMoment,
+    *,
+    job: str = "",
+    control: bool = False,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ChaosResult:
+    """Inject the plan's faults one after another while `job` trains (empty: the one that runs), to its end.
+
+    Each is undone before the next comes, whatever happens. With `control` the job is then repeated
+    undisturbed, and compared. After an interrupt what was done so far is judged, as far as it can be, and
+    `interrupt` of the result is set. Raises before anything is done: NotFoundError, RefusedError,
+    UnsupportedError, UsageError, LabDownError, WaitTimeoutError; later LabDownError alone.
+    """
+    check_plan(lab, plan)
+    running = [found for found in lab.jobs.list() if not found.final]
+    if not running and not job:
+        raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
+    found = lab.jobs.get(job) if job else lab.running_job()
+    if found.final:
+        what = f"job {found.submission_id} has ended ({found.status})"
+        raise ended(what, f"another one: {SUBMIT}", lab.why_failed(found))
+    return Chaos(lab, plan, found.submission_id, on_moment, clock, sleep).run(control)
+
+
+def check_plan(lab: Lab, plan: Plan) -> None:
+    """Raises what keeps a fault of the plan from being injected in this lab: UnsupportedError, NotFoundError,
+    RefusedError, UsageError, LabDownError."""
+    drawn = (Step(0.0, kind, parameters=plan.parameters.get(kind, {})) for kind in plan.kinds)
+    for step in plan.written or drawn:
+        fault = find_fault(step.kind)
+        target = check_target(lab, step.target, fault.kind)
+        given = with_epoch(fault.kind, step.parameters)
+        fault.refuse(Scene(lab.runtime, target, parameters=fault.kind.settle(given)))

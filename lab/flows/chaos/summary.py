@@ -1,0 +1,107 @@
+"""The end of a chaos run: a receipt for each fault, and what has become of the checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.errors import StoreError
+from lab.evidence.ledger import Files, History
+from lab.flows.chaos.plan import Step
+from lab.flows.chaos.result import StepResult
+from lab.flows.recovery.collect_evidence import gather, keep
+from lab.flows.recovery.watch import Watch
+from lab.lab import Lab
+
+if TYPE_CHECKING:
+    from lab.evidence.ledger import Run
+    from lab.evidence.receipt import FaultRecord, Receipt
+
+Stored = dict[str, Files]
+"""Checkpoint URI -> what lies in the object store; empty where nothing does."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step that was carried out, before it is judged: that is possible when the job has ended."""
+
+    step: Step
+    target: str
+    record: FaultRecord | None = None
+    problems: tuple[str, ...] = ()
+    skipped: str = ""
+
+
+def judge_steps(
+    lab: Lab,
+    watch: Watch,
+    done: Sequence[Done],
+    stored: Stored,
+    say: Callable[[str], None],
+    control: History | None = None,
+) -> list[StepResult]:
+    """Every step with the receipt of its fault, which is kept in the object store too.
+
+    `stored` takes up what was read of checkpoints, so that none is read once more for each fault. `control`
+    is what the ledger says of the job's control run, once there is one.
+    """
+    from lab.evidence.receipt import judge
+
+    records = [each.record for each in done if each.record is not None]
+    steps = []
+    for each in done:
+        if each.record is None:
+            steps.append(StepResult(each.step, each.target, skipped=each.skipped))
+            continue
+        others = [record for record in records if record is not each.record]
+        evidence = gather(lab, watch, each.record, each.problems, others, stored, control=control)
+        receipt = judge(evidence)
+        problem = keep(lab, receipt)
+        if problem:
+            say(problem)
+        steps.append(StepResult(each.step, each.target, receipt, downtime=downtime(watch.run, receipt)))
+    return steps
+
+
+def downtime(run: Run | None, receipt: Receipt) -> float | None:
+    """Seconds from the fault to the next report of rank 0: the new attempt's, where there had to be one.
+
+    None where no report came.
+    """
+    if receipt.timeline.first_report is not None:
+        return receipt.timeline.first_report
+    at = receipt.fault.at
+    reports = [report.at for attempt in (run.attempts if run else ()) for report in attempt.reports]
+    return min((report - at for report in reports if report > at), default=None)
+
+
+def lost_checkpoints(
+    lab: Lab, watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
+) -> list[str]:
+    """Committed checkpoints that are changed, or gone although an older one is kept, or the newest.
+
+    Training that keeps only the newest deletes the older ones; one that a fault has put back afterwards says
+    nothing about those that came after it. Nor does an older one in a run that keeps the best.
+    """
+    from lab.evidence.checkpoints import stored_manifest
+
+    put_back = {uri for each in done if each.record for uri in each.record.damaged}
+    lost = []
+    for run in watch.history.runs:
+        older, by_age = False, not (run.plan and run.plan.best_by)
+        for checkpoint in run.checkpoints:
+            uri = checkpoint.uri
+            if uri not in stored:
+                try:
+                    stored[uri] = stored_manifest(lab.store, uri)
+                except StoreError as error:
+                    say(f"{uri} could not be read back: {error.message}")
+                    continue
+            files = stored[uri]
+            changed = bool(files) and checkpoint.files is not None and not checkpoint.accepts(files)
+            gone = not files and ((older and by_age) or checkpoint is run.checkpoints[-1])
+            if changed or gone:
+                lost.append(uri)
+            older = older or (bool(files) and uri not in put_back)
+    return lost

@@ -1,0 +1,96 @@
+"""The checks of `doctor`: questions about this machine and, when it is up, about the lab.
+
+`facts` gathers, `machine` and `running` judge. To add a check: a function there, its place in the list at the
+end of that module, its cases in the tests, and the fact that it needs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+from lab.errors import EngineError, LabError
+from lab.flows.doctor.containers import container_checks
+from lab.flows.doctor.facts import gather_containers, gather_facts, gather_lab, gather_tools
+from lab.flows.doctor.machine import machine_checks, resource_warnings
+from lab.flows.doctor.model import Answer, Check, Containers, Facts, Listener, RunningLab, Tools
+from lab.flows.doctor.running import running_checks
+from lab.runtime.base import Runtime
+from lab.topology import DEFAULT_LAB, LabStatus
+
+__all__ = [
+    "Answer",
+    "Check",
+    "Containers",
+    "Facts",
+    "Listener",
+    "RunningLab",
+    "Tools",
+    "container_checks",
+    "gather_containers",
+    "gather_facts",
+    "gather_lab",
+    "gather_tools",
+    "machine_checks",
+    "resource_warnings",
+    "run_checks",
+    "running_checks",
+]
+
+DEFAULT_WORKERS = 2
+
+
+def open_runtime(kind: str, lab: str) -> Runtime | None:
+    """The runtime that this machine would use for the lab, or None while nothing for it is installed.
+
+    Raises UsageError, UnsupportedError. Nothing is installed by asking.
+    """
+    from lab.runtime.select import choose
+
+    choice = choose(kind, lab)
+    if choice.kind == "local" and importlib.util.find_spec("ray") is None:
+        return None
+    return choice.runtime
+
+
+def run_checks(
+    lab: str = DEFAULT_LAB,
+    runtime: str = "auto",
+    *,
+    workers: int = DEFAULT_WORKERS,
+    facts: Callable[[], Facts] = gather_facts,
+    tools: Callable[[], Tools] = gather_tools,
+    opener: Callable[[str, str], Runtime | None] = open_runtime,
+    observe: Callable[[Runtime, LabStatus], RunningLab] = gather_lab,
+    containers: Callable[[], Containers] = gather_containers,
+) -> tuple[Check, ...]:
+    """Every check of this machine, and of the lab of this name when it is up.
+
+    `workers` is the number that memory is judged for; a lab that is up has its own. What cannot be found out
+    is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
+    """
+    opened: Runtime | None = None
+    unusable: LabError | None = None
+    try:
+        opened = opener(runtime, lab)
+    except EngineError as error:  # the checks of Docker say more
+        unusable = error
+    seen: RunningLab | None = None
+    about_lab: tuple[Check, ...] = ()
+    try:
+        if unusable is not None:
+            raise unusable
+        status = opened.status() if opened else None
+        if opened and status and status.up:
+            workers = opened.spec().workers
+            seen = observe(opened, status)
+            about_lab = running_checks(seen)
+        else:
+            about_lab = (Check("lab", "skipped", f"lab {lab} is not up", "`labctl up` starts it"),)
+    except LabError as error:
+        about_lab = (Check("lab", "failed", error.message, error.hint),)
+    kind = opened.kind if opened else "local" if unusable is None else "compose"
+    found = tools()
+    machine = machine_checks(facts(), found, workers, kind, running=seen is not None)
+    about_containers = container_checks(containers(), found) if kind == "compose" else ()
+    return (*machine, *about_containers, *about_lab)

@@ -1,0 +1,36 @@
+"""The checks of what a lab of containers needs beyond an engine that answers. Pure functions of facts."""
+
+from __future__ import annotations
+
+from lab.flows.doctor.model import Check, Containers, Tools
+from lab.host.gpus import docker
+from lab.topology import Vendor
+
+
+def compose(found: Containers) -> Check:
+    """Whether Compose is there and new enough."""
+    if found.error:
+        return Check("compose", "failed", found.error, found.hint)
+    return Check("compose", "passed", f"Compose {found.compose}")
+
+
+def gpu_access(found: Containers, tools: Tools) -> Check:
+    """Whether containers can get the GPUs that this machine has."""
+    name = "GPUs in containers"
+    seen = {Vendor.NVIDIA: tools.nvidia, Vendor.AMD: tools.amd}
+    vendors = [vendor for vendor, detection in seen.items() if detection.gpus]
+    if not vendors:
+        return Check(name, "skipped", "this machine has none")
+    if not found.gpus.answers:
+        return Check(name, "skipped", "no Docker Engine answers")
+    for vendor in vendors:
+        problem, hint = docker.problem(vendor, found.gpus)
+        if problem:
+            return Check(name, "warning", f"{problem}; `--gpu auto` does without", hint)
+    ways = {Vendor.NVIDIA: docker.toolkit(found.gpus), Vendor.AMD: "device files"}
+    return Check(name, "passed", ", ".join(f"{vendor.value} by {ways[vendor]}" for vendor in vendors))
+
+
+def container_checks(found: Containers, tools: Tools) -> tuple[Check, ...]:
+    """Every check of what the compose runtime needs beyond an engine."""
+    return (compose(found), gpu_access(found, tools))

@@ -1,0 +1,292 @@
+"""Gathers what the checks are about; all their input and output is here. What fails becomes a fact."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import lab
+from lab.cluster.api import Node, RayApi
+from lab.errors import LabError, StoreError
+from lab.flows.doctor.model import Answer, Containers, Facts, Listener, RunningLab, Tools
+from lab.host import command
+from lab.host.descent import descendants
+from lab.host.files import home
+from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
+from lab.host.gpus.docker import GpuHost
+from lab.runtime.base import Runtime
+from lab.runtime.compose.engine import Engine
+from lab.topology import REGION, Endpoints, LabStatus
+
+if TYPE_CHECKING:
+    from lab.store import Store
+
+SHM = Path("/dev/shm")
+CGROUP = Path("/sys/fs/cgroup")
+PROGRAMS = ("minio", "prometheus", "docker")
+DOCKER_SECONDS = 5.0
+HTTP_SECONDS = 3.0
+DOCTOR_PREFIX = ".raylab/doctor"
+"""Where in the bucket the check writes its object."""
+
+Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+
+
+def gather_facts(folder: Path | None = None) -> Facts:
+    """What this machine is and has. `folder` is where labs are kept, by default lab.host.files.home()."""
+    place = folder or home()
+    existing = next(p for p in (place, *place.parents) if p.exists())
+    free, total = _disk(existing)
+    return Facts(
+        python=(sys.version_info.major, sys.version_info.minor, sys.version_info.micro),
+        system=platform.system(),
+        machine=platform.machine(),
+        libc=" ".join(platform.libc_ver()).strip(),
+        memory_available=_memory_available(),
+        shm_free=_disk(SHM)[0] if SHM.is_dir() else None,
+        home=place,
+        home_error=_write_error(existing),
+        disk_free=free,
+        disk_total=total,
+        open_files=_open_files(),
+        now=time.time(),
+        newest_file=_newest(Path(lab.__file__).parent),
+        ray=_version("ray"),
+    )
+
+
+def gather_tools(
+    *,
+    which: Callable[[str], str | None] = shutil.which,
+    run: Run | None = None,
+    nvidia: Detector = nvidia_gpus,
+    amd: Detector = amd_gpus,
+) -> Tools:
+    """Which programs and GPUs are there."""
+    binaries = {name: path for name in PROGRAMS if (path := which(name))}
+    version, error = _docker(binaries, run or partial(command.run, timeout=DOCKER_SECONDS))
+    return Tools(binaries, version, error, nvidia(), amd())
+
+
+def gather_containers(
+    engine: Engine | None = None, gpus: Callable[[], GpuHost] = docker.gather
+) -> Containers:
+    """What Docker offers beyond an engine that answers."""
+    try:
+        asked = engine or Engine()
+        asked.check()
+        version = asked.ask("compose", "version", "--short").strip()
+    except LabError as error:
+        return Containers(error=error.message, hint=error.hint, gpus=gpus())
+    return Containers(version, gpus=gpus())
+
+
+def gather_lab(
+    runtime: Runtime, status: LabStatus, *, store: Callable[[Endpoints], Store] | None = None
+) -> RunningLab:
+    """What a lab that is up answers. Raises LabError when its endpoints cannot be known."""
+    endpoints = runtime.endpoints()
+    api = RayApi(endpoints.dashboard, endpoints.ray_token)
+    version = f"{endpoints.dashboard.rstrip('/')}/api/version"
+    nodes: tuple[Node, ...] = ()
+    nodes_error = ""
+    try:
+        nodes = api.nodes()
+    except LabError as error:
+        nodes_error = error.message
+    server, store_error = _round_trip((store or _open_store)(endpoints))
+    return RunningLab(
+        status=status,
+        dashboard=ask(version, endpoints.ray_token),
+        anonymous=ask(version),
+        nodes=nodes,
+        nodes_error=nodes_error,
+        store_error=store_error,
+        store_server=server,
+        listeners=_listeners(status, endpoints),
+    )
+
+
+def ask(url: str, token: str = "") -> Answer:
+    """GET `url`, with `token` if there is one."""
+    from email.utils import parsedate_to_datetime
+
+    import urllib3
+
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    asked_at = time.time()
+    try:
+        with urllib3.PoolManager(retries=False) as pool:
+            response = pool.request("GET", url, headers=headers, timeout=urllib3.Timeout(HTTP_SECONDS))
+    except urllib3.exceptions.HTTPError as error:
+        return Answer(error=f"{url} does not answer ({type(error).__name__})", asked_at=asked_at)
+    date = None
+    with suppress(TypeError, ValueError):
+        date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+    return Answer(response.status, date=date, asked_at=asked_at)
+
+
+# This machine
+
+
+def cgroup_memory(root: Path = CGROUP) -> int | None:
+    """Bytes that a container (cgroup 2) may still take; None outside of one, or where it has no limit.
+
+    Pages of files that the kernel can drop at once do not count as taken.
+    """
+    with suppress(OSError, ValueError):
+        limit = int((root / "memory.max").read_text())  # "max" where there is no limit
+        taken = int((root / "memory.current").read_text())
+        pairs = (line.split() for line in (root / "memory.stat").read_text().splitlines())
+        droppable = next((int(value) for name, value in pairs if name == "inactive_file"), 0)
+        return max(0, limit - taken + droppable)
+    return None
+
+
+def _memory_available() -> int | None:
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        available = int(psutil.virtual_memory().available)
+        limited = cgroup_memory()
+        return available if limited is None else min(available, limited)
+    return None
+
+
+def _disk(folder: Path) -> tuple[int | None, int | None]:
+    """(free, total) bytes of the disk that holds `folder`."""
+    with suppress(OSError):
+        usage = shutil.disk_usage(folder)
+        return usage.free, usage.total
+    return None, None
+
+
+def _write_error(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{folder} is not a folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"no permission to write in {folder}"
+
+
+def _open_files() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def _newest(folder: Path) -> float:
+    return max((path.stat().st_mtime for path in folder.glob("*.py")), default=0.0)
+
+
+def _version(package: str) -> str:
+    if importlib.util.find_spec(package) is None:
+        return ""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "of unknown version"
+
+
+def _docker(binaries: Mapping[str, str], run: Run) -> tuple[str, str]:
+    """(version of the engine, why there is none)."""
+    if "docker" not in binaries:
+        return "", "the command `docker` is not on PATH"
+    try:
+        result = run((binaries["docker"], "version", "--format", "{{.Server.Version}}"))
+    except subprocess.TimeoutExpired:
+        return "", f"no answer within {DOCKER_SECONDS:g} s"
+    except OSError as error:
+        return "", f"{binaries['docker']}: {error.strerror}"
+    version = result.stdout.strip()
+    if result.returncode == 0 and version:
+        return version, ""
+    lines = result.stderr.strip().splitlines() or [f"`docker version` ended with {result.returncode}"]
+    return "", lines[-1]
+
+
+# The lab
+
+
+def _open_store(endpoints: Endpoints) -> Store:
+    from lab.store import ObjectStore
+
+    return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
+
+
+def _round_trip(store: Store) -> tuple[str, str]:
+    """(what the store says it is, what went wrong): write an object, read it, delete it."""
+    key, content = f"{DOCTOR_PREFIX}/{secrets.token_hex(8)}", secrets.token_bytes(64)
+    try:
+        server = store.ping()
+        store.put(key, content)
+        read = store.get(key)
+        store.delete([key])
+        if read != content:
+            return server, f"{key} came back changed"
+        if store.exists(key):
+            return server, f"{key} is still there after it was deleted"
+    except StoreError as error:
+        return "", error.message
+    return server, ""
+
+
+def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] | None:
+    """Where the services' processes listen, and whoever serves the endpoints' ports."""
+    import psutil
+
+    try:
+        owners = {
+            pid: service.service
+            for service in status.services
+            if service.pid is not None
+            for pid in descendants(service.pid)
+        }
+        connections = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return None
+    sockets = [
+        (c.pid, c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN and c.laddr
+    ]
+    return listeners(sockets, owners, published(endpoints))
+
+
+def published(endpoints: Endpoints) -> dict[int, str]:
+    """Port of this machine -> which endpoint it is, for every one that the lab tells people about."""
+    urls = {
+        "dashboard": endpoints.dashboard,
+        "gcs": f"tcp://{endpoints.gcs}",
+        "s3": endpoints.s3,
+        "jupyter": endpoints.jupyter,
+        "prometheus": endpoints.prometheus,
+        "grafana": endpoints.grafana,
+    }
+    here = {name: url for name, url in urls.items() if urlsplit(url).hostname == "127.0.0.1"}
+    ports = ((urlsplit(url).port, name) for name, url in here.items())
+    return {port: name for port, name in ports if port}
+
+
+def listeners(
+    sockets: Iterable[tuple[int | None, str, int]], owners: Mapping[int, str], ports: Mapping[int, str]
+) -> tuple[Listener, ...]:
+    """The lab's among the listening `sockets` (process id, address, port): by their process or their port."""
+    found = {}
+    for pid, address, port in sockets:
+        service = owners.get(pid or 0) or ports.get(port)
+        if service:
+            found[address, port] = Listener(service, address, port)
+    return tuple(sorted(found.values(), key=lambda listener: (listener.port, listener.address)))

@@ -1,0 +1,120 @@
+"""What the checks are about: facts, gathered beforehand, and the answer each check gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from lab.cluster.api import Node
+from lab.host.gpus import Detection
+from lab.host.gpus.docker import GpuHost
+from lab.topology import LabStatus
+
+Outcome = Literal["passed", "failed", "skipped", "warning"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question with its answer. `detail` gives the reason or the number, `hint` says what to do."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """This machine. Sizes in bytes, times in seconds since the epoch; None is what could not be found out."""
+
+    python: tuple[int, int, int]
+    system: str
+    """`Linux`, `Darwin` or `Windows`."""
+    machine: str
+    """The processor's architecture, such as `x86_64`."""
+    libc: str
+    """On Linux `glibc` and its version; empty for any other C library."""
+    memory_available: int | None
+    """What programs may still take, also within the limits of a container."""
+    shm_free: int | None
+    """Room in /dev/shm; None where there is none, as on macOS."""
+    home: Path
+    """The folder of all labs."""
+    home_error: str
+    """Why `home` cannot be written, or empty."""
+    disk_free: int | None
+    disk_total: int | None
+    open_files: int | None
+    """What the limit can be raised to without privileges."""
+    now: float
+    newest_file: float
+    """When the newest file of labctl was written."""
+    ray: str
+    """The installed version, or empty."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Programs and devices that a lab can use."""
+
+    binaries: Mapping[str, str]
+    """Program -> its path, for those on PATH."""
+    docker: str
+    """The engine's version, or empty."""
+    docker_error: str
+    """Why no engine answers, or empty."""
+    nvidia: Detection
+    amd: Detection
+
+
+@dataclass(frozen=True)
+class Containers:
+    """What Docker offers beyond an engine that answers. Empty is what could not be found out."""
+
+    compose: str = ""
+    """Version of the Compose plugin."""
+    error: str = ""
+    """Why a lab of containers cannot be started, or empty."""
+    hint: str = ""
+    gpus: GpuHost = field(default_factory=GpuHost)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A TCP port on which a part of the lab accepts connections."""
+
+    service: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a GET brought: an HTTP status and the server's clock, or an error."""
+
+    status: int | None = None
+    error: str = ""
+    date: float | None = None
+    """The answer's Date header in seconds since the epoch; it has whole seconds."""
+    asked_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunningLab:
+    """A lab that is up, as seen from outside."""
+
+    status: LabStatus
+    dashboard: Answer
+    """With the token."""
+    anonymous: Answer
+    """The same without."""
+    nodes: tuple[Node, ...] = ()
+    nodes_error: str = ""
+    store_error: str = ""
+    """What went wrong in writing, reading and deleting an object; empty when all of it worked."""
+    store_server: str = ""
+    """What the object store says it is."""
+    listeners: tuple[Listener, ...] | None = field(default=())
+    """None when this user may not see them."""

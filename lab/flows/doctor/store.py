@@ -1,0 +1,106 @@
+"""The checks of `doctor --s3`: whether an S3 server, of whatever make, does what a lab asks of it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError, StoreError, UsageError
+from lab.flows.doctor.model import Check
+from lab.host.reading import SMALL, parse_json, read_text
+from lab.topology import REGION, Credentials, Endpoints
+
+if TYPE_CHECKING:
+    from lab.store.conformance import Question
+
+ACCESS_KEY, SECRET_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+HOW = f"give it with --s3-credentials FILE, or in {ACCESS_KEY} and {SECRET_KEY}"
+
+
+def read_key(path: Path, profile: str = "default") -> Credentials:
+    """The key in a file: the lab's own JSON, or an AWS shared-credentials file. Raises UsageError."""
+    try:
+        text = read_text(path, SMALL)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", HOW) from error
+    try:
+        if text.lstrip().startswith("{"):
+            document = parse_json(text)
+            found = (document["access_key"], document["secret_key"])
+        else:
+            parser = configparser.ConfigParser(interpolation=None)
+            parser.read_string(text)
+            found = (parser[profile]["aws_access_key_id"], parser[profile]["aws_secret_access_key"])
+        if not all(isinstance(each, str) and each for each in found):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, configparser.Error) as error:
+        raise UsageError(
+            f"{path} holds no key",
+            f'it needs {{"access_key": ..., "secret_key": ...}}, or the section [{profile}] of an AWS file',
+        ) from error
+    return Credentials(*found)
+
+
+def find_key(
+    url: str,
+    file: Path | None,
+    environment: Mapping[str, str],
+    endpoints: Callable[[], Endpoints | None],
+) -> Credentials:
+    """The key for the store at `url`: of the file, the environment, or of the lab whose store it is.
+
+    Raises UsageError when there is none.
+    """
+    profile = environment.get("AWS_PROFILE", "") or "default"
+    if file is not None:
+        return read_key(file, profile)
+    if environment.get(ACCESS_KEY) and environment.get(SECRET_KEY):
+        return Credentials(environment[ACCESS_KEY], environment[SECRET_KEY])
+    if environment.get("AWS_SHARED_CREDENTIALS_FILE"):
+        return read_key(Path(environment["AWS_SHARED_CREDENTIALS_FILE"]), profile)
+    lab = endpoints()
+    if lab is not None and lab.s3.rstrip("/") == url.rstrip("/"):
+        return lab.credentials
+    raise UsageError(f"no key for the object store at {url}", HOW)
+
+
+def store_checks(
+    url: str,
+    bucket: str,
+    file: Path | None = None,
+    *,
+    endpoints: Callable[[], Endpoints | None] = lambda: None,
+    environment: Mapping[str, str] = os.environ,
+    questions: tuple[Question, ...] | None = None,
+    http: Any = None,
+) -> tuple[Check, ...]:
+    """Every question of `lab.store.conformance`, asked of the bucket at `url`.
+
+    `endpoints` tells where the running lab is, if there is one; `http` is the urllib3 pool to use. Raises
+    UsageError for an address or a key that is none.
+    """
+    from lab.store.client import Client
+    from lab.store.conformance import QUESTIONS, examine
+
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION
+    try:
+        Client(url, Credentials("", ""))
+    except StoreError as error:
+        raise UsageError(f"--s3 {error.message}", error.hint) from error
+    client = Client(url, find_key(url, file, environment, endpoints), region, http=http)
+    found = examine(client, bucket, questions=QUESTIONS if questions is None else questions)
+    return tuple(Check(each.name, each.outcome, each.detail, each.hint) for each in found)
+
+
+def endpoints_of(lab: str, runtime: str) -> Endpoints | None:
+    """Where the lab of that name is, or None while it is down or cannot be asked."""
+    from lab.flows.doctor import open_runtime
+
+    try:
+        opened = open_runtime(runtime, lab)
+        return opened.endpoints() if opened is not None else None
+    except LabError:
+        return None

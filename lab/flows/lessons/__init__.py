@@ -1,0 +1,33 @@
+"""Lessons: exercises of the course as notebooks that check themselves.
+
+`catalogue` has the lessons, `Session` is what a notebook uses, `evidence` gathers what the checks look at,
+`run` is the flow of `labctl lesson run`. Notebooks run in JupyterLab, where neither click nor rich is.
+"""
+
+from lab.flows.lessons.catalogue import find_lesson, lessons, numbers
+from lab.flows.lessons.model import (
+    Beside,
+    Evidence,
+    Lesson,
+    LessonCheck,
+    LessonResult,
+    NotebookOverError,
+    failed,
+    passed,
+)
+from lab.flows.lessons.session import Session
+
+__all__ = [
+    "Beside",
+    "Evidence",
+    "Lesson",
+    "LessonCheck",
+    "LessonResult",
+    "NotebookOverError",
+    "Session",
+    "failed",
+    "find_lesson",
+    "lessons",
+    "numbers",
+    "passed",
+]

@@ -1,0 +1,147 @@
+"""Lesson 6: three jobs that take half a GPU each, at once and one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lab.cluster.jobs import Job
+from lab.evidence.ledger import Run
+from lab.flows.doctor.model import Check
+from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+
+JOBS = 3
+SHARE = 0.5
+"""Of a GPU, for each job."""
+
+AT_ONCE = tuple(f"at-once-{number}" for number in range(1, JOBS + 1))
+IN_TURN = tuple(f"in-turn-{number}" for number in range(1, JOBS + 1))
+
+TOLERANCE_SECONDS = 2.0
+"""By how much a recorded time may differ from that of Ray's list of jobs."""
+
+SUBMIT = "run the notebook from its first cell"
+
+
+def all_succeeded(evidence: Evidence) -> Check:
+    """Three jobs at once and three in turn, and each of them succeeded."""
+    name = "six jobs succeeded"
+    jobs = {part: evidence.job(part) for part in (*AT_ONCE, *IN_TURN)}
+    lacking = [part for part, job in jobs.items() if job is None]
+    if lacking:
+        return failed(name, f"there is no job lesson-06-{lacking[0]}-...", SUBMIT)
+    other = [
+        f"{job.submission_id} is {job.status}" for job in jobs.values() if job and job.status != "SUCCEEDED"
+    ]
+    if other:
+        return failed(name, ", ".join(other), "wait for it, or read its log: labctl job logs")
+    return passed(name, f"{JOBS} at once, {JOBS} in turn")
+
+
+def half_a_gpu_each(evidence: Evidence) -> Check:
+    """Each of the three jobs asked for half a GPU."""
+    name = "each asked for half a GPU"
+    asked = [_asked(_run(evidence, part)) for part in AT_ONCE]
+    found = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
+    if asked == [SHARE] * JOBS:
+        return passed(name, f"GPU: {found}")
+    return failed(name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
+
+
+def packed_two_and_one(evidence: Evidence) -> Check:
+    """Of the three jobs at once, two trained on one node and one on the other."""
+    name = "packed two and one"
+    places = Counter(_service(evidence, _run(evidence, part)) for part in AT_ONCE)
+    found = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
+    if "" not in places and sorted(places.values()) == [1, 2]:
+        return passed(name, found)
+    return failed(name, found, "no other job may hold a GPU meanwhile; look at `labctl top`")
+
+
+def at_the_same_time(evidence: Evidence) -> Check:
+    """There was a moment at which all three trained, and none at which two of the others did."""
+    name = "at once, and in turn"
+    spans = [_span(_run(evidence, part)) for part in AT_ONCE]
+    known = [span for span in spans if span is not None]
+    if len(known) < JOBS:
+        return failed(name, "the ledger does not know when they trained", SUBMIT)
+    together = min(end for _, end in known) - max(begin for begin, _ in known)
+    if together <= 0:
+        return failed(
+            name, "one of the three had ended before another one began", "submit all three in one cell"
+        )
+    turns = sorted(
+        (t for part in IN_TURN if (t := _times(evidence.job(part))) is not None), key=lambda t: t[0]
+    )
+    if len(turns) < JOBS or any(turns[i][1] > turns[i + 1][0] for i in range(JOBS - 1)):
+        return failed(name, "the jobs in turn overlap, or one is missing", "wait for each before the next")
+    return passed(name, f"all three trained together for {together:.0f} s")
+
+
+def times_are_right(evidence: Evidence) -> Check:
+    """The notebook's two total times are those of Ray's list of jobs, and so is their ratio."""
+    name = "the ratio is right"
+    real = {"at_once": _total(evidence, AT_ONCE), "in_turn": _total(evidence, IN_TURN)}
+    told = evidence.records.get("seconds")
+    if not isinstance(told, dict) or any(not isinstance(told.get(key), (int, float)) for key in real):
+        return failed(name, "no times were recorded", "run the notebook's cell that compares them")
+    for key, seconds in real.items():
+        if seconds is None:
+            return failed(name, "not every job has ended", "wait for the jobs")
+        if abs(told[key] - seconds) > TOLERANCE_SECONDS:
+            found = f"{key}: recorded {told[key]:.1f} s, Ray's list of jobs says {seconds:.1f} s"
+            return failed(name, found, "run the notebook's cell that compares them again")
+    ratio = (real["in_turn"] or 0.0) / (real["at_once"] or 1.0)
+    found = f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
+    return passed(name, found)
+
+
+def _run(evidence: Evidence, part: str) -> Run | None:
+    """The Ray Train run of a part's job."""
+    job = evidence.job(part)
+    history = evidence.histories.get(job.submission_id) if job else None
+    return history.runs[0] if history and history.runs else None
+
+
+def _asked(run: Run | None) -> float | None:
+    return run.plan.resources_per_worker.get("GPU") if run and run.plan else None
+
+
+def _service(evidence: Evidence, run: Run | None) -> str:
+    """Where its one rank trained."""
+    nodes = [node for attempt in (run.attempts if run else ()) for node in attempt.nodes.values()]
+    return evidence.service_of(nodes[0]) if nodes else ""
+
+
+def _span(run: Run | None) -> tuple[float, float] | None:
+    """From the start of the training function to the last report."""
+    if run is None or not run.attempts or run.last is None:
+        return None
+    begin = run.attempts[0].training_started_at or run.attempts[0].started_at
+    return None if begin is None else (begin, run.last.at)
+
+
+def _times(job: Job | None) -> tuple[float, float] | None:
+    if job is None or job.started_at is None or job.ended_at is None:
+        return None
+    return job.started_at, job.ended_at
+
+
+def _total(evidence: Evidence, parts: tuple[str, ...]) -> float | None:
+    """Seconds from the first job's start to the last one's end."""
+    times = [_times(evidence.job(part)) for part in parts]
+    known = [each for each in times if each is not None]
+    if len(known) < len(parts):
+        return None
+    return max(end for _, end in known) - min(begin for begin, _ in known)
+
+
+LESSON = Lesson(
+    number=6,
+    name="fractional-gpus",
+    title="Fractional GPUs",
+    notebook="06-fractional-gpus.ipynb",
+    minutes=15,
+    checks=(all_succeeded, half_a_gpu_each, packed_two_and_one, at_the_same_time, times_are_right),
+    needs=("food11",),
+    seconds=1800.0,
+)

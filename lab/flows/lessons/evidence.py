@@ -1,0 +1,124 @@
+"""Gathers what the checks of a lesson look at, from Ray's Jobs API, the ledgers, the nodes and the store."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lab.cluster.allocation.snapshot import SUPERVISOR
+from lab.cluster.api import Row
+from lab.cluster.jobs import Job
+from lab.errors import LabError
+from lab.evidence.ledger import History, number
+from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
+from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
+from lab.host.reading import parse_json
+from lab.store import MissingObjectError
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+    from lab.store import Store
+
+EARLY_SECONDS = 5.0
+"""How much a job's start may lie before the lesson's: two clocks, and the cell that begins it."""
+
+
+def folder(lesson: int) -> str:
+    """Where in the bucket a lesson keeps its things."""
+    return f"{LESSONS_PREFIX}/{lesson:02d}"
+
+
+def records_key(lesson: int) -> str:
+    """The object that holds when a lesson began and what it measured."""
+    return f"{folder(lesson)}/session.json"
+
+
+def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, Any]]:
+    """When a lesson began (seconds since the epoch) and what it measured. Raises StoreError."""
+    try:
+        document = parse_json(store.get(records_key(lesson)))
+        records = document["records"]
+        return number(document["began_at"]), dict(records)
+    except (MissingObjectError, ValueError, KeyError, TypeError):
+        return None, {}
+
+
+def write_records(store: Store, lesson: int, began_at: float, records: Mapping[str, Any]) -> None:
+    """Keep both. Raises StoreError; TypeError, ValueError for what is no JSON."""
+    document = {"lesson": lesson, "began_at": began_at, "records": dict(records)}
+    store.put(records_key(lesson), json.dumps(document, allow_nan=False).encode())
+
+
+def gather(lab: Lab, lesson: Lesson) -> Evidence:
+    """What the checks of `lesson` look at. Raises LabDownError, ClusterError, StoreError."""
+    began_at, records = read_records(lab.store, lesson.number)
+    every = lab.jobs.list()
+    jobs = tuple(job for job in every if _of_lesson(job, lesson.number, began_at))
+    histories = {job.submission_id: lab.history(job.submission_id) for job in jobs}
+    return Evidence(
+        lesson=lesson.number,
+        began_at=began_at,
+        jobs=jobs,
+        histories=histories,
+        logs={job.submission_id: _log(lab, job.submission_id) for job in jobs},
+        demands=_demands(lab, jobs),
+        records=records,
+        nodes=lab.api.nodes(),
+        receipts=_receipts(lab.store, jobs),
+        store_objects=_objects(lab.store, lesson.number, histories),
+        status=lab.status(),
+        ray_version=str(lab.api.get("/api/version").get("ray_version") or ""),
+        running=tuple(job.submission_id for job in every if not job.final),
+    )
+
+
+def _of_lesson(job: Job, lesson: int, began_at: float | None) -> bool:
+    if not job.submission_id.startswith(job_prefix(lesson)):
+        return False
+    return began_at is None or job.started_at is None or job.started_at >= began_at - EARLY_SECONDS
+
+
+def _log(lab: Lab, job: str) -> str:
+    try:
+        return lab.jobs.logs(job)
+    except LabError:
+        return ""
+
+
+def _demands(lab: Lab, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, float]]:
+    """Job id -> what its entrypoint asked of one node: resource -> amount. Raises ClusterError.
+
+    Ray keeps it with the actor that runs the entrypoint, also when that has ended.
+    """
+    if not jobs:
+        return {}
+    wanted = {f"{SUPERVISOR}{job.submission_id}": job.submission_id for job in jobs}
+
+    def demand(row: Row) -> tuple[str, Mapping[str, float]]:
+        asked = {str(k): float(v) for k, v in (row.get("required_resources") or {}).items()}
+        return wanted.get(row.get("name") or "", ""), asked
+
+    return {job: asked for job, asked in lab.api.rows("actors", demand) if job}
+
+
+def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[Mapping[str, Any], ...]:
+    found = []
+    for job in jobs:
+        for entry in store.list(f"{RECEIPTS_PREFIX}/{job.submission_id}-"):
+            if re.fullmatch(r"-\d+\.json", entry.key[len(f"{RECEIPTS_PREFIX}/{job.submission_id}") :]):
+                found.append((entry.modified, entry.key))
+    return tuple(parse_json(store.get(key)) for _, key in sorted(found))
+
+
+def _objects(store: Store, lesson: int, histories: Mapping[str, History]) -> tuple[str, ...]:
+    begin = f"s3://{store.bucket}/"
+    folders = {f"{folder(lesson)}/"}
+    for history in histories.values():
+        for run in history.runs:
+            uris = (checkpoint.uri for checkpoint in run.checkpoints if checkpoint.uri.startswith(begin))
+            folders |= {f"{uri[len(begin) :].rstrip('/').rpartition('/')[0]}/" for uri in uris}
+    folders.discard("/")
+    keys = {entry.key for place in folders for entry in store.list(place) if not entry.key.endswith("/")}
+    return tuple(sorted(keys))

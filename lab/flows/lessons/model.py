@@ -1,0 +1,216 @@
+"""What a lesson is, what its checks look at, and what comes out: plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lab.flows.doctor.model import Check
+from lab.topology import GpuPlan, LabStatus, Vendor
+
+if TYPE_CHECKING:
+    from lab.cluster.api import Node
+    from lab.cluster.jobs import Job
+    from lab.evidence.ledger import History
+    from lab.lab import Lab
+
+RESULT_SCHEMA = "lesson-result/1"
+"""Version of the JSON that `LessonResult.to_json` gives; schema.json beside this file describes it."""
+
+LESSONS_PREFIX = ".raylab/lessons"
+"""Where in the bucket lessons keep what they measured, their results and their executed notebooks."""
+
+NOTEBOOK_SECONDS = 900.0
+"""Deadline of a whole notebook that `labctl lesson run` executes."""
+
+NOTHING = LabStatus("", "", False, (), GpuPlan(Vendor.NONE))
+
+
+def job_prefix(number: int) -> str:
+    """What the ids of a lesson's jobs begin with: `lesson-04-`."""
+    return f"lesson-{number:02d}-"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the checks of one lesson rest on, gathered beforehand. Times: seconds since the epoch."""
+
+    lesson: int
+    began_at: float | None = None
+    """When the notebook's first cell ran last; None when it never did."""
+    jobs: tuple[Job, ...] = ()
+    """Jobs whose ids begin `lesson-NN-`, submitted since `began_at`, newest first."""
+    histories: Mapping[str, History] = field(default_factory=dict)
+    """Job id -> what its ledger says. Every job of `jobs` has an entry, perhaps without runs."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """Job id -> what its driver printed; empty where there is no log."""
+    demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Job id -> what its entrypoint asked of one node, as Ray has it: resource -> amount."""
+    records: Mapping[str, Any] = field(default_factory=dict)
+    """What the notebook measured and kept with `Session.record`: claims, to be held against the rest."""
+    nodes: tuple[Node, ...] = ()
+    """Every node Ray knows, dead ones included, oldest first."""
+    receipts: tuple[Mapping[str, Any], ...] = ()
+    """The recovery receipts (JSON) of these jobs, oldest first."""
+    store_objects: tuple[str, ...] = ()
+    """Keys of the objects that the runs of these jobs have stored, and of the lesson's own."""
+    status: LabStatus = NOTHING
+    ray_version: str = ""
+    running: tuple[str, ...] = ()
+    """Ids of all jobs of the lab, of whatever lesson or none, that have not ended."""
+    kept: tuple[str, ...] = ()
+    """Where the lab's objects lie that outlive `labctl down`; known on the host only."""
+
+    def job(self, part: str) -> Job | None:
+        """The newest job that `Session.new_job(part)` named, or None."""
+        begin = f"{job_prefix(self.lesson)}{part}-"
+        stamp = len("20261121-154500")
+        return next(
+            (
+                job
+                for job in self.jobs
+                if job.submission_id.startswith(begin) and len(job.submission_id) - len(begin) == stamp
+            ),
+            None,
+        )
+
+    def service_of(self, node_id: str) -> str:
+        """The service of a node id, such as `ray-worker-0`; empty for a node Ray does not know."""
+        return next((node.service for node in self.nodes if node.node_id == node_id), "")
+
+
+LessonCheck = Callable[[Evidence], Check]
+
+
+def passed(name: str, detail: str) -> Check:
+    """A check that passed, with the number or fact that says so."""
+    return Check(name, "passed", detail)
+
+
+def failed(name: str, detail: str, hint: str = "") -> Check:
+    """A check that did not pass: what was found instead, and what to do."""
+    return Check(name, "failed", detail, hint)
+
+
+class Beside(Protocol):
+    """What a function that runs on the host beside a notebook is given to speak and to wait with."""
+
+    def __call__(self, line: str) -> None:
+        """Tell a line. Raises NotebookOverError when the notebook has failed or was interrupted."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Raises NotebookOverError as soon as the notebook has failed or was interrupted."""
+
+
+class NotebookOverError(Exception):
+    """The notebook is over, and nobody waits any more for what is done beside it."""
+
+
+Meanwhile = Callable[["Lab", Beside], None]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One exercise: a notebook in workspace/notebooks, and the checks that say whether it was done."""
+
+    number: int
+    name: str
+    """Short, for file names: `two-workers`."""
+    title: str
+    notebook: str
+    """File in workspace/notebooks."""
+    minutes: int
+    """How long a student takes, as a rule."""
+    checks: tuple[LessonCheck, ...]
+    """Asked while the lab is up, in the notebook and on the host."""
+    needs: tuple[str, ...] = ()
+    """Datasets, by name: `food11`."""
+    meanwhile: Meanwhile | None = None
+    """Runs on the host beside the notebook under `labctl lesson run`: what the class would do by hand."""
+    checks_after_down: tuple[LessonCheck, ...] = ()
+    """Asked on the host once the lab is down, beside those of `checks` that were answered before."""
+    seconds: float = NOTEBOOK_SECONDS
+    """Deadline of the notebook under `labctl lesson run`."""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job as a result names it."""
+
+    submission_id: str
+    status: str
+    started_at: float | None = None
+    """When Ray took it, seconds since the epoch, to the millisecond; None when Ray does not say."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as a result has it."""
+        told = {"submission_id": self.submission_id, "status": self.status}
+        return told if self.started_at is None else {**told, "started_at": round(self.started_at, 3)}
+
+
+@dataclass(frozen=True, repr=False)
+class LessonResult:
+    """What a student hands in of one lesson."""
+
+    lesson: int
+    name: str
+    title: str
+    student: str
+    lab: str
+    runtime: str
+    gpu: str
+    raylab_version: str
+    ray_version: str
+    """Empty when Ray could not be asked."""
+    at: float
+    """When it was checked: seconds since the epoch."""
+    checks: tuple[Check, ...]
+    measured: Mapping[str, Any]
+    jobs: tuple[JobRecord, ...]
+
+    def __repr__(self) -> str:
+        """Short: a notebook's last cell shows it below the table."""
+        return f"<lesson {self.lesson}: {'passed' if self.passed else 'not passed yet'}>"
+
+    @property
+    def passed(self) -> bool:
+        """Whether there are checks and every one passed."""
+        return bool(self.checks) and all(check.outcome == "passed" for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result with its digest, ready for `json.dumps`: a public contract."""
+        return signed(
+            {
+                "schema": RESULT_SCHEMA,
+                "lesson": self.lesson,
+                "name": self.name,
+                "title": self.title,
+                "student": self.student,
+                "lab": self.lab,
+                "runtime": self.runtime,
+                "gpu": self.gpu,
+                "versions": {"raylab": self.raylab_version, "ray": self.ray_version},
+                "at": round(self.at, 3),
+                "passed": self.passed,
+                "checks": [
+                    {"name": c.name, "passed": c.outcome == "passed", "detail": c.detail} for c in self.checks
+                ],
+                "measured": dict(self.measured),
+                "jobs": [job.to_json() for job in self.jobs],
+            }
+        )
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical JSON of a document without its `sha256`: keys sorted, no spaces, UTF-8."""
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def signed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with its digest as `sha256`."""
+    return {**document, "sha256": digest(document)}

@@ -1,0 +1,205 @@
+"""Results of lessons: judged from evidence, kept on the host and in the store, drawn as plain text."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.flows.doctor.model import Check
+from lab.flows.lessons.catalogue import numbers
+from lab.flows.lessons.evidence import folder
+from lab.flows.lessons.form import misfits, schema
+from lab.flows.lessons.model import Evidence, JobRecord, Lesson, LessonCheck, LessonResult, digest, failed
+from lab.host.files import write_private
+from lab.host.reading import parse_json, read_json
+from lab.store import MissingObjectError
+from lab.version import __version__
+
+if TYPE_CHECKING:
+    from lab.store import Store
+
+Document = dict[str, Any]
+
+
+def ask(check: LessonCheck, evidence: Evidence) -> Check:
+    """The answer of one check. What a student's notebook recorded may have any form: then it has failed."""
+    try:
+        return check(evidence)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
+        name = check.__name__.replace("_", " ")
+        return failed(name, f"what was recorded cannot be read ({type(error).__name__}: {error})")
+
+
+def judge(
+    lesson: Lesson, evidence: Evidence, *, at: float, more: Iterable[Check] = (), student: str = ""
+) -> LessonResult:
+    """Every check of `lesson` on `evidence`, and `more` that were answered elsewhere."""
+    status = evidence.status
+    return LessonResult(
+        lesson=lesson.number,
+        name=lesson.name,
+        title=lesson.title,
+        student=student,
+        lab=status.name,
+        runtime="compose" if status.runtime == "inside" else status.runtime,
+        gpu=status.gpu.vendor.value,
+        raylab_version=__version__,
+        ray_version=evidence.ray_version,
+        at=at,
+        checks=(*(ask(check, evidence) for check in lesson.checks), *more),
+        measured=evidence.records,
+        jobs=tuple(JobRecord(job.submission_id, job.status, job.started_at) for job in evidence.jobs),
+    )
+
+
+def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
+    """The checks that only the host can ask, once the lab is down: the lesson is not passed yet."""
+    hint = f"on the host: `labctl lesson check {lesson.number}`, `labctl down`, and the check again"
+    return tuple(
+        Check(ask(check, evidence).name, "skipped", "asked once the lab is down", hint)
+        for check in lesson.checks_after_down
+    )
+
+
+def file_name(lesson: int) -> str:
+    """What the result of a lesson is called on the host."""
+    return f"lesson-{lesson:02d}.json"
+
+
+def store_key(lesson: int) -> str:
+    """Where in the bucket the result of a lesson lies."""
+    return f"{folder(lesson)}/result.json"
+
+
+def keep_in_store(store: Store, result: LessonResult) -> None:
+    """Put the result into the store, unless an older one has passed and this has not. Raises StoreError."""
+    document = result.to_json()
+    if not _worse(document, _stored(store, result.lesson)):
+        store.put(store_key(result.lesson), dump(document).encode())
+
+
+def keep_on_host(place: Path, document: Document) -> Path:
+    """Write a result into the lab's folder of lessons, unless an older one has passed and this has not.
+
+    Returns the file. Raises SetupError.
+    """
+    number = int(document["lesson"])
+    path = place / file_name(number)
+    if not _worse(document, _filed(place, number)):
+        write_private(path, dump(document) + "\n")
+    return path
+
+
+def _worse(document: Document, kept: Document | None) -> bool:
+    return kept is not None and bool(kept["passed"]) and not document["passed"]
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """A document as a person can read it."""
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def on_host(place: Path) -> dict[int, Document]:
+    """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
+    found = {number: _filed(place, number) for number in numbers()}
+    return {number: document for number, document in found.items() if document is not None}
+
+
+def in_store(store: Store) -> dict[int, Document]:
+    """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
+    found = {number: _stored(store, number) for number in numbers()}
+    return {number: document for number, document in found.items() if document is not None}
+
+
+def keep_look(place: Path, document: Document) -> None:
+    """Keep what was found last while the lab was up, whatever it was. Raises SetupError."""
+    write_private(place / look_name(int(document["lesson"])), dump(document) + "\n")
+
+
+def last_look(place: Path, lesson: int) -> Document | None:
+    """What was found last while the lab was up."""
+    return _filed(place, lesson, look_name(lesson))
+
+
+def look_name(lesson: int) -> str:
+    """The file on the host with what was found last while the lab was up."""
+    return f"last-look-{lesson:02d}.json"
+
+
+def _filed(place: Path, lesson: int, name: str = "") -> Document | None:
+    try:
+        return _result(read_json(place / (name or file_name(lesson))), lesson)
+    except (OSError, ValueError):
+        return None
+
+
+def _stored(store: Store, lesson: int) -> Document | None:
+    try:
+        return _result(parse_json(store.get(store_key(lesson))), lesson)
+    except (MissingObjectError, ValueError):
+        return None
+
+
+def newest(*sources: Mapping[int, Document]) -> dict[int, Document]:
+    """Of each lesson its best result: one that passed before one that did not, then the newer."""
+    found: dict[int, Document] = {}
+    for source in sources:
+        for number, document in source.items():
+            other = found.get(number)
+            if other is None or _rank(document) > _rank(other):
+                found[number] = document
+    return dict(sorted(found.items()))
+
+
+def _rank(document: Document) -> tuple[bool, float]:
+    return bool(document["passed"]), float(document["at"])
+
+
+def _result(document: Any, lesson: int) -> Document | None:
+    """The document if it is an intact result of this lesson."""
+    if any(misfits(document, schema()["$defs"]["result"])):
+        return None
+    return (
+        document if document.get("lesson") == lesson and document.get("sha256") == digest(document) else None
+    )
+
+
+def table(lesson: Lesson, result: LessonResult) -> list[str]:
+    """The result as lines of plain text, as wide as its longest check."""
+    width = max((len(check.name) for check in result.checks), default=0)
+    lines = []
+    for check in result.checks:
+        good = check.outcome == "passed"
+        mark = "ok  " if good else "then" if check.outcome == "skipped" else "FAIL"
+        lines.append(f"  {mark}  {check.name:<{width}}  {check.detail}".rstrip())
+        if check.hint and not good:
+            lines.append(f"        {'':<{width}}  -> {check.hint}")
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.at))
+    done = sum(check.outcome == "passed" for check in result.checks)
+    verdict = "passed" if result.passed else "not passed yet"
+    return [
+        f"Lesson {lesson.number}, {lesson.title}: {verdict} ({done} of {len(result.checks)} checks), {when}",
+        *lines,
+    ]
+
+
+__all__ = [
+    "Document",
+    "ask",
+    "dump",
+    "file_name",
+    "in_store",
+    "judge",
+    "keep_in_store",
+    "keep_look",
+    "keep_on_host",
+    "last_look",
+    "newest",
+    "not_yet",
+    "on_host",
+    "store_key",
+    "table",
+]

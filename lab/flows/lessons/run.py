@@ -1,0 +1,286 @@
+"""The flow of `labctl lesson run` and `check`: a lab, its data, the notebook, and what the checks say."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.cluster.api import places
+from lab.errors import LabDownError, LabError, RefusedError
+from lab.flows.doctor.model import Check
+from lab.flows.lessons.evidence import gather
+from lab.flows.lessons.model import (
+    Beside,
+    Evidence,
+    JobRecord,
+    Lesson,
+    LessonResult,
+    NotebookOverError,
+    job_prefix,
+)
+from lab.flows.lessons.notebook import OnStep, Step, execute_notebook
+from lab.flows.lessons.results import (
+    Document,
+    ask,
+    in_store,
+    judge,
+    keep_in_store,
+    keep_look,
+    keep_on_host,
+    last_look,
+    newest,
+    on_host,
+)
+from lab.host.files import home
+from lab.host.interrupts import held_back
+from lab.runtime.base import OnProgress, ignore_progress
+from lab.topology import STORE, LabSpec, State
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+
+JOIN_SECONDS = 120.0
+"""How long what runs beside a notebook may go on once the notebook has come to its end."""
+
+GIVE_UP_SECONDS = 30.0
+"""The same when the notebook has failed: what was broken has to be mended."""
+
+LEAST_WORKERS = 2
+NEEDED_CPUS = 8
+"""Logical CPUs of each worker that the course's commands ask for."""
+
+
+GetData = Callable[[str, Callable[[str], None]], object]
+"""Gets the dataset of that name, unless it is there; the function is for what a person should know."""
+
+
+def place(lab: str) -> Path:
+    """The folder on this machine that keeps a lab's results."""
+    return home() / lab / "lessons"
+
+
+def results(lab: Lab) -> dict[int, Document]:
+    """The best result of each lesson, of those kept on this machine and, if the lab is up, in its store."""
+    collect(lab)
+    return on_host(place(lab.name))
+
+
+def collect(lab: Lab) -> str:
+    """Copy the results that notebooks left in the store to this machine, where they outlive the lab.
+
+    Returns why the store could not be asked, or nothing.
+    """
+    folder = place(lab.name)
+    try:
+        status = lab.status()
+        store = next((each for each in status.services if each.service == STORE), None)
+        if not status.up:
+            return f"lab {lab.name} is down"
+        if store is not None and store.state in (State.ABSENT, State.EXITED):
+            return f"{STORE} of lab {lab.name} is down"
+        kept = on_host(folder)
+        for number, document in newest(kept, in_store(lab.store)).items():
+            if document != kept.get(number):
+                keep_on_host(folder, document)
+    except LabError as error:
+        return error.message
+    except (OSError, ValueError) as error:  # `down` has to go on, whatever half-state the lab is in
+        return str(error)
+    return ""
+
+
+def run_lesson(
+    lab: Lab,
+    lesson: Lesson,
+    spec: Callable[[], LabSpec],
+    *,
+    get_data: GetData,
+    on_step: OnStep,
+    on_progress: OnProgress = ignore_progress,
+    clock: Callable[[], float] = time.time,
+) -> LessonResult:
+    """Do a lesson: boot the lab if it is down, get what the lesson needs, execute its notebook, check.
+
+    `spec` says what a lab that is down is started with. When a cell fails, or the notebook
+    is interrupted, the lesson's jobs are stopped. Raises LessonError when a cell fails, and what the parts
+    raise.
+    """
+    if not lab.status().up:
+        lab.up(spec(), on_progress)
+    check_lab(lab)
+    for dataset in lesson.needs:
+        get_data(dataset, lambda line: on_step(Step("note", line)))
+    beside = Companion(lab, lesson, on_step)
+    try:
+        execute_notebook(lab.runtime, lesson, on_step)
+    except BaseException:
+        beside.give_up()
+        stop_jobs(lab, lesson, on_step)
+        raise
+    beside.finish()
+    if not lesson.checks_after_down:
+        return check_lesson(lab, lesson, clock=clock)
+    first = check_lesson(lab, lesson, clock=clock)
+    if not all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)]):
+        return first
+    on_step(Step("note", f"taking lab {lab.name} down; its stored objects stay"))
+    lab.down(on_progress=on_progress)
+    return check_lesson(lab, lesson, clock=clock)
+
+
+def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
+    """Stop the lesson's jobs that have not ended: they would hold the GPUs against the next run.
+
+    What cannot be stopped is told.
+    """
+    try:
+        left = [job for job in lab.jobs.list() if not job.final]
+    except LabError as error:
+        on_step(
+            Step("note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}")
+        )
+        return
+    for job in left:
+        if not job.submission_id.startswith(job_prefix(lesson.number)):
+            continue
+        on_step(Step("note", f"stopping job {job.submission_id}"))
+        try:
+            lab.jobs.stop(job.submission_id)
+        except LabError as error:
+            on_step(Step("note", f"job {job.submission_id} is not stopped: {error.message}"))
+
+
+def check_lab(lab: Lab) -> None:
+    """Raises RefusedError unless the lab has what the commands in the notebooks ask for."""
+    fit = places({"CPU": NEEDED_CPUS, "GPU": 1}, lab.api.nodes(), LEAST_WORKERS)
+    if fit < LEAST_WORKERS:
+        raise RefusedError(
+            f"lessons need {LEAST_WORKERS} workers with {NEEDED_CPUS} CPUs and a GPU each; "
+            f"lab {lab.name} has {fit} of them",
+            "`labctl down`, then let `labctl lesson run` start the lab; or `labctl restart` what is down",
+        )
+
+
+def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.time) -> LessonResult:
+    """Ask the checks of a lesson, and keep the result on this machine and in the store.
+
+    Raises LabDownError when the lab is down and the checks need it, and what gathering raises.
+    """
+    status = lab.status()
+    if status.up:
+        evidence = replace(gather(lab, lesson), kept=lab.runtime.kept())
+        more = tuple(ask(check, evidence) for check in lesson.checks_after_down)
+        result = judge(lesson, evidence, at=clock(), more=more)
+        keep_in_store(lab.store, result)
+        collect(lab)
+        if lesson.checks_after_down:
+            keep_look(place(lab.name), result.to_json())
+    elif lesson.checks_after_down:
+        evidence = Evidence(lesson.number, status=status, kept=lab.runtime.kept())
+        result = _after_down(lab, lesson, evidence, clock())
+    else:
+        raise LabDownError(
+            f"lab {lab.name} is down, and the checks of lesson {lesson.number} look at it",
+            f"`labctl up`, or `labctl lesson run {lesson.number}`",
+        )
+    keep_on_host(place(lab.name), result.to_json())
+    return result
+
+
+def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
+    """What was answered while the lab was up, and what can be answered now."""
+    before = last_look(place(lab.name), lesson.number)
+    if before is None:
+        raise LabDownError(
+            f"lab {lab.name} is down, and what lesson {lesson.number} looks at before was not looked at",
+            f"`labctl up`, then `labctl lesson run {lesson.number}`",
+        )
+    answered = tuple(
+        Check(each["name"], "passed" if each["passed"] else "failed", each["detail"])
+        for each in before["checks"][: len(lesson.checks)]
+    )
+    return LessonResult(
+        lesson=lesson.number,
+        name=lesson.name,
+        title=lesson.title,
+        student="",
+        lab=before["lab"],
+        runtime=before["runtime"],
+        gpu=before["gpu"],
+        raylab_version=before["versions"]["raylab"],
+        ray_version=before["versions"]["ray"],
+        at=at,
+        checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
+        measured=before["measured"],
+        jobs=tuple(
+            JobRecord(job["submission_id"], job["status"], job.get("started_at")) for job in before["jobs"]
+        ),
+    )
+
+
+class Companion:
+    """Runs a lesson's `meanwhile` in a thread beside the notebook."""
+
+    def __init__(self, lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
+        """Starts at once, if the lesson has such a function."""
+        from lab.lab import Lab as OpenLab
+
+        self._on_step = on_step
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        if lesson.meanwhile is not None:
+            meanwhile, own = lesson.meanwhile, OpenLab(lab.runtime)
+            self._thread = threading.Thread(
+                target=self._run, args=(meanwhile, own), name=f"beside lesson {lesson.number}", daemon=True
+            )
+            self._thread.start()
+
+    def __call__(self, line: str) -> None:
+        """See Beside."""
+        if self._over.is_set():
+            raise NotebookOverError
+        self._on_step(Step("beside", line))
+
+    def sleep(self, seconds: float) -> None:
+        """See Beside."""
+        if self._over.wait(seconds):
+            raise NotebookOverError
+
+    def _run(self, meanwhile: Callable[[Lab, Beside], None], lab: Lab) -> None:
+        try:
+            meanwhile(lab, self)
+        except NotebookOverError:
+            pass
+        except LabError as error:
+            self._on_step(Step("beside", f"{error.message}{f' -> {error.hint}' if error.hint else ''}"))
+
+    def finish(self) -> None:
+        """The notebook has come to its end: wait for what still goes on, and then give it up."""
+        try:
+            if self._thread is not None:
+                self._thread.join(JOIN_SECONDS)
+        finally:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """The notebook is over: what goes on is told so with its next word, and may mend what it broke."""
+        self._over.set()
+        if self._thread is not None:
+            with held_back():
+                self._thread.join(GIVE_UP_SECONDS)
+
+
+__all__ = [
+    "OnStep",
+    "Step",
+    "check_lesson",
+    "collect",
+    "execute_notebook",
+    "results",
+    "run_lesson",
+    "stop_jobs",
+]

@@ -1,0 +1,113 @@
+"""From a fault to its receipt: the evidence is collected, judged, and kept in the object store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError
+from lab.evidence.ledger import Files, History
+from lab.flows.recovery.resubmit import joined
+from lab.flows.recovery.usage_samples import Samples
+from lab.flows.recovery.watch import Watch
+from lab.lab import Lab
+from lab.topology import ServiceStatus
+
+if TYPE_CHECKING:
+    from lab.evidence.receipt import Evidence, FaultRecord, Receipt
+
+RECEIPTS_PREFIX = ".raylab/receipts"
+"""Where in the bucket the receipts are kept."""
+
+
+def receipt_name(record: FaultRecord, job: str) -> str:
+    """The receipt's name in the store, without ending."""
+    return f"{RECEIPTS_PREFIX}/{job}-{int(record.at)}"
+
+
+def gather(
+    lab: Lab,
+    watch: Watch,
+    record: FaultRecord,
+    problems: Sequence[str] = (),
+    others: Sequence[FaultRecord] = (),
+    read: dict[str, Files] | None = None,
+    second: Watch | None = None,
+    control: History | None = None,
+) -> Evidence:
+    """The evidence on a fault that a watched job went through; what cannot be learned is a problem of it.
+
+    `others` are further faults of that job. `read` holds what has just been read of checkpoints, and takes up
+    what is read now; see `_stored`. `second` is what is known of the job that went on in place of the watched
+    one, if there is such, `control` that of the same job undisturbed.
+    """
+    from lab.evidence.receipt import Evidence, NodeRecord
+
+    last = second or watch
+    events = joined(watch, second) if second else tuple(watch.events)
+    found = [*last.problems, *problems]
+    stored = _stored(lab, History.of(events), record, found, {} if read is None else read)
+    services: tuple[ServiceStatus, ...] = ()
+    try:
+        services = lab.status().services
+    except LabError as error:
+        found.append(f"the services could not be looked at: {error.message}")
+    job = last.job
+    return Evidence(
+        submission_id=watch.submission_id,
+        job_status=job.status if job else "",
+        job_message=job.message if job else "",
+        fault=record,
+        events=events,
+        nodes=tuple(
+            NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason) for n in last.nodes
+        ),
+        stored=stored,
+        services=services,
+        problems=tuple(found),
+        resubmitted_as=second.submission_id if second else "",
+        others=tuple(others),
+        control=control,
+    )
+
+
+def keep(lab: Lab, receipt: Receipt) -> str:
+    """Keep a receipt in the object store; why it could not be, if so."""
+    name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
+    try:
+        lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
+    except LabError as error:
+        return f"the receipt could not be kept in the object store: {error.message}"
+    return ""
+
+
+def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
+    """Keep what services used beside the receipt; why it could not be, if so."""
+    try:
+        samples.keep(lab.store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
+    except LabError as error:
+        return f"what services used could not be kept in the object store: {error.message}"
+    return ""
+
+
+def _stored(
+    lab: Lab, history: History, record: FaultRecord, problems: list[str], read: dict[str, Files]
+) -> dict[str, Files]:
+    """What lies in the object store now: URI -> path -> SHA-256. `read` has what needs no second look.
+
+    Of every checkpoint that was loaded, and of those that were committed before the fault.
+    """
+    from lab.evidence.checkpoints import stored_manifest
+
+    runs = history.runs
+    uris = [load.uri for run in runs for attempt in run.attempts for load in attempt.loads]
+    uris += [c.uri for run in runs for c in run.checkpoints if c.at <= record.at]
+    for uri in dict.fromkeys(uris):
+        if uri in read:
+            continue
+        try:
+            read[uri] = stored_manifest(lab.store, uri)
+        except LabError as error:
+            problems.append(f"{uri} could not be read back: {error.message}")
+    return {uri: read[uri] for uri in uris if read.get(uri)}

@@ -1,0 +1,169 @@
+"""The control run: the very same job once more, undisturbed, and how far both ended the same."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.cluster.jobs import Job
+from lab.cluster.workloads import workload_folder
+from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
+from lab.evidence.ledger import History
+from lab.flows.recovery.patience import Patience
+from lab.flows.recovery.request import Moment, OnMoment
+from lab.flows.recovery.watch import Watch, follow_to_end, progress_name
+from lab.lab import Lab
+
+if TYPE_CHECKING:
+    from lab.evidence.receipt import Comparison, Curves
+
+CONTROL_OF = "raylab_control_of"
+"""Metadata of a control run: the submission id of the job that it repeats."""
+
+CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
+"""In a run's name: a date, a count of seconds, a random id. Ray's own names have a date."""
+
+OWN_NAME = "leave RunConfig(name=...) out, or make the name another one for every job"
+
+
+@dataclass(frozen=True)
+class Control:
+    """A job, its control run, and what the comparison says. `seconds` is how long the control run took."""
+
+    job: str
+    submission_id: str
+    comparison: Comparison
+    """Of the last reports: progress, metrics, SHA-256 of the weights."""
+    curves: Curves
+    """Of every epoch; `a` is the job, `b` the control run."""
+    seconds: float
+    history: History
+    """Of the control run."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for `json.dumps`."""
+        return {
+            "submission_id": self.submission_id,
+            "seconds": round(self.seconds, 3),
+            "weights": self.comparison.weights,
+            "detail": self.comparison.detail,
+            "curves": self.curves.to_json(),
+        }
+
+
+def run_control(
+    lab: Lab,
+    job_id: str,
+    on_moment: OnMoment,
+    *,
+    tolerance: float = 0.0,
+    timeout: float | None = None,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Control:
+    """Submit an ended job again, as it was, wait for its end, and compare both runs.
+
+    `tolerance` is the greatest relative difference of a metric that counts as equal; see `compare_curves`.
+    The control run is stopped when this is interrupted. Raises NotFoundError; RefusedError where the job
+    still runs, its files are gone, or its run has a fixed name: it would resume what has ended instead
+    of training; JobError when the control run fails; WaitTimeoutError after `timeout` seconds, or without one
+    when the run does not get on; StoreError.
+    """
+    job, history = lab.jobs.get(job_id), lab.history(job_id)
+    if not job.final:
+        raise RefusedError(f"job {job_id} is still {job.status}", "a control run needs the machine to itself")
+    refuse_fixed_names(job_id, history)
+    begin = clock()
+    name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
+    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, workload_folder(job.workload))
+    on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
+    try:
+        ended = _follow(lab, control, job_id, history, on_moment, timeout, clock, sleep)
+    except BaseException:
+        with contextlib.suppress(LabError):
+            lab.jobs.stop(control)
+        raise
+    if ended.status != "SUCCEEDED":
+        raise JobError(
+            f"the undisturbed run {control} ended {ended.status}: {ended.message}",
+            f"labctl job logs {control}",
+        )
+    from lab.evidence.receipt import compare_curves, compare_runs
+
+    repeated = lab.history(control)
+    comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated, tolerance)
+    result = Control(job_id, control, comparison, curves, clock() - begin, repeated)
+    on_moment(Moment("compared", None, f"{comparison.weights} weights; {curves.detail}"))
+    return result
+
+
+def control_of(jobs: tuple[Job, ...], job_id: str) -> Job | None:
+    """The newest control run of a job that succeeded, among these, newest first; None when there is none."""
+    found = (job for job in jobs if job.metadata.get(CONTROL_OF) == job_id and job.status == "SUCCEEDED")
+    return next(found, None)
+
+
+def _follow(
+    lab: Lab,
+    control: str,
+    job_id: str,
+    original: History,
+    on_moment: OnMoment,
+    timeout: float | None,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Job:
+    """The control run once it has ended; its epochs are told. Raises WaitTimeoutError, RefusedError."""
+    watch = Watch(lab, control, clock)
+    patience = Patience(watch, clock, timeout)
+    told: float | None = None
+
+    def look() -> None:
+        nonlocal told
+        _refuse_resumed(job_id, original, watch.history)
+        last = watch.run.last if watch.run else None
+        if last is not None and last.progress is not None and last.progress != told:
+            told = last.progress
+            on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {told}"))
+        patience.look()
+        why = patience.over
+        if why:
+            status = watch.job.status if watch.job else "unknown"
+            raise WaitTimeoutError(
+                f"the undisturbed run {control} has not ended in time; it is {status}; {why}: "
+                f"{patience.told()}",
+                f"labctl job logs {control}",
+            )
+
+    return follow_to_end(watch, sleep, look)
+
+
+def refuse_fixed_names(job_id: str, history: History) -> None:
+    """Raises RefusedError for a job with a run whose name would be that of the control run too."""
+    for run in history.runs:
+        if job_id not in run.name and not CHANGES.search(run.name):
+            raise RefusedError(
+                f"job {job_id} calls its run {run.name!r}: a control run would resume it, not train",
+                OWN_NAME,
+            )
+
+
+def _refuse_resumed(job_id: str, original: History, control: History) -> None:
+    """A run that begins with a checkpoint which the original did not begin with repeats nothing."""
+    given = {r.uri for run in original.runs if run.attempts for r in run.attempts[0].requests}
+    names = {run.name for run in original.runs}
+    for run in control.runs:
+        if run.name in names:
+            raise RefusedError(
+                f"the control run of job {job_id} has the same run name, {run.name!r}: it resumes a run that "
+                "has ended",
+                OWN_NAME,
+            )
+        asked = run.attempts[0].requests if run.attempts else ()
+        other = next((r.uri for r in asked if r.uri is not None and r.uri not in given), None)
+        if other is not None:
+            raise RefusedError(f"the control run of job {job_id} began with the checkpoint {other}", OWN_NAME)

@@ -1,0 +1,57 @@
+"""What is asked of the recovery flow, and what it answers: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.evidence.receipt import FaultRecord, Receipt
+
+
+@dataclass(frozen=True)
+class FaultRequest:
+    """What to break, and when. `duration` is in seconds, as are `after_seconds` and `timeout`."""
+
+    target: str = ""
+    """The service; empty: where rank 0 trains, or what the fault is about anyway (the store, the head)."""
+    kind: str = "kill"
+    job: str = ""
+    """Empty: the one job that runs."""
+    after_epoch: int | None = None
+    """Inject once a checkpoint of this epoch (or a later one) is complete; None: of any epoch."""
+    after_seconds: float | None = None
+    """Inject after this long instead."""
+    duration: float | None = None
+    """How long the fault lasts, as the parameter `for`; None: the fault's own default."""
+    timeout: float | None = None
+    """Deadline for the wait before the fault, and again for the first report after it; None: as long as the
+    job gets on, see lab.flows.recovery.patience."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    """What the fault is given, beside its duration; see lab.faults.base.FaultKind."""
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Every parameter that was given, the duration among them."""
+        return {**self.parameters, **({} if self.duration is None else {"for": self.duration})}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One line of the live timeline. `seconds` counts from the fault; None before it."""
+
+    key: str
+    seconds: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, and the receipt when the recovery was waited for."""
+
+    fault: FaultRecord
+    receipt: Receipt | None
+
+
+OnMoment = Callable[[Moment], None]

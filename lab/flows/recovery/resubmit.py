@@ -1,0 +1,87 @@
+"""A job that died with its head is submitted again, and resumes: what Ray itself does not do.
+
+Ray Train's controller and the job's entrypoint run on the head, unless the entrypoint was submitted with CPUs
+or GPUs of its own. When the head is killed they are gone, also where the cluster itself survives. The job is
+then submitted once more, as it was; its run gets the name of the one that was lost, so that Ray Train finds
+that one's checkpoints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from lab.cluster.workloads import workload_folder
+from lab.errors import LabError, WaitTimeoutError
+from lab.evidence.ledger import Event
+from lab.flows.recovery.patience import Patience
+from lab.flows.recovery.request import Moment, OnMoment
+from lab.flows.recovery.watch import Watch, follow_to_end
+from lab.lab import Lab
+
+RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
+"""Environment variable of a job: the name that its runs without a name get (see raylab_compat.resume)."""
+
+RESUMES = "raylab_resumes"
+"""Metadata of such a job: the submission id of the one it goes on with."""
+
+
+def resubmit(
+    lab: Lab,
+    watch: Watch,
+    on_moment: OnMoment,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Watch:
+    """Submit the watched job again, follow it to its end, and return what is known of it.
+
+    Raises RefusedError, ClusterError, WaitTimeoutError.
+    """
+    run = watch.run
+    job = lab.jobs.get(watch.submission_id)
+    if not job.final:  # for Ray it still runs, and what it held is held
+        with contextlib.suppress(LabError):
+            lab.jobs.stop(watch.submission_id)
+    again = lab.jobs.submit_again(
+        watch.submission_id,
+        {RESUMES: watch.submission_id},
+        workload_folder(job.workload),
+        environment={RESUME_VARIABLE: run.name} if run else {},
+    )
+    on_moment(
+        Moment(
+            "resubmitted", None, f"job {watch.submission_id} died with its head; submitted again as {again}"
+        )
+    )
+    second = Watch(lab, again, clock)
+    patience = Patience(second, clock)
+
+    def in_time() -> None:
+        patience.look()
+        why = patience.over
+        if why:
+            raise WaitTimeoutError(
+                f"job {again} has not ended after {patience.waited:.0f} s; {why}: {patience.told()}",
+                f"labctl job logs {again}",
+            )
+
+    follow_to_end(second, sleep, in_time)
+    return second
+
+
+def joined(first: Watch, second: Watch) -> tuple[Event, ...]:
+    """The events of both jobs as those of the first: its run goes on with the attempts of the second."""
+    attempts = max((e.attempt for e in first.events), default=0)
+    names = {run.name for run in first.history.runs}
+    later = [
+        replace(e, job=first.submission_id, attempt=e.attempt + attempts if e.attempt else 0)
+        for e in second.events
+        if e.run in names and e.event != "run_started"
+    ]
+    return (*first.events, *later)
+
+
+def died(watch: Watch) -> bool:
+    """Whether the job ended without success."""
+    return watch.job is not None and watch.job.final and watch.job.status != "SUCCEEDED"

@@ -1,0 +1,309 @@
+"""From evidence to what a report tells. Pure: asks nothing, imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lab.evidence.ledger import Number, Run, RunAttempt, number
+from lab.evidence.receipt.compare import by_epoch, metrics_of
+from lab.evidence.receipt.headline import headline
+from lab.faults.records import LoggedFault
+from lab.flows.recovery.lost import lost_without_fault
+from lab.flows.report import labels as words
+from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, Tale, Use
+from lab.topology import is_node
+
+FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
+"""Metrics that are shown before the others, in this order."""
+
+COUNTS = re.compile(r"^(current_)?epoch$|(^|_)(step|steps|iteration|iterations|rank|world_size)$")
+"""Metrics that count something and are no curve worth drawing."""
+
+MAX_METRICS = 8
+
+AROUND = 30.0
+"""Samples of resource use are shown from this long before the run to this long after, in seconds."""
+
+
+def tell(evidence: Evidence) -> Tale:
+    """What is known of the subject, put in order. What is missing is named, and never made up."""
+    receipt = evidence.subject.receipt
+    run = _run(evidence)
+    fault = receipt["fault"] if receipt else None
+    attempts = _attempts(receipt, run, evidence.services)
+    starts = [a["started_at"] for a in attempts if a["started_at"] is not None]
+    origin = float(fault["at"]) if fault else min(starts, default=0.0)
+    down = _down(receipt, origin) if receipt else None
+    bars = _bars(receipt, run, attempts, origin)
+    hit = {down.service} if down else set()
+    services = sorted({*evidence.workers, *(bar.service for bar in bars), *hit})
+    key = str((receipt or {}).get("epoch_key") or (run.progress_key if run else "") or "epoch")
+    verdict = str(receipt["verdict"]) if receipt else ""
+    lost = _lost(evidence)
+    head = headline(receipt) if receipt else _unjudged(evidence, lost)
+    title, meaning = words.HEADLINES.get(head, (verdict, ""))
+    job = (receipt or {}).get("job") or {}
+    return Tale(
+        title=title,
+        verdict=verdict,
+        headline=head,
+        reason=str((receipt or {}).get("reason") or "; ".join(_known(evidence, lost)) or meaning),
+        fault=fault,
+        job=evidence.subject.job,
+        status=str(job.get("status") or evidence.job.get("status") or ""),
+        command=evidence.job.get("workload") or evidence.job.get("entrypoint") or "",
+        origin=origin,
+        epoch_key=key,
+        moments=_moments(receipt) if receipt else (),
+        services=tuple(services),
+        bars=bars,
+        down=down,
+        metrics=_metrics(run, evidence),
+        fault_epoch=_fault_epoch(run, origin) if fault else None,
+        repeated=_repeated(run),
+        control_job=evidence.control_job,
+        curves=evidence.curves,
+        parts=_parts(receipt) if receipt else (),
+        ranks=_ranks(receipt, attempts, origin),
+        samples=_samples(evidence.samples, bars, origin),
+        attempts=tuple(_shifted(attempt, origin) for attempt in attempts),
+        checks=tuple((receipt or {}).get("checks") or ()),
+        checkpoint=(receipt or {}).get("checkpoint"),
+        lost=number((receipt or {}).get("lost_epochs")),
+        expected=str(((receipt or {}).get("expected") or {}).get("text") or ""),
+        environment=_environment(evidence),
+        missing=tuple(
+            _brief(text)
+            for text in (
+                *evidence.missing,
+                *((receipt or {}).get("problems") or ()),
+                *(lost if receipt else ()),
+            )
+        ),
+    )
+
+
+def _lost(evidence: Evidence) -> tuple[str, ...]:
+    """The attempts that no fault on record explains."""
+    if evidence.history is None:
+        return ()
+    fault = (evidence.subject.receipt or {}).get("fault")
+    judged = [LoggedFault(fault["kind"], fault["target"], fault["at"], fault["reverted_at"])] if fault else []
+    return lost_without_fault(evidence.history, (*evidence.faults, *judged))
+
+
+def _unjudged(evidence: Evidence, lost: tuple[str, ...]) -> str:
+    """The headline of a job without a receipt."""
+    if evidence.faults:
+        return "not judged"
+    return "attempt lost" if lost else "undisturbed"
+
+
+def _known(evidence: Evidence, lost: tuple[str, ...]) -> tuple[str, ...]:
+    """What is known of faults and losses of a job without a receipt."""
+    faults = (f"{fault.kind} of {fault.target} is on record" for fault in evidence.faults)
+    return (*faults, *lost)
+
+
+def _brief(text: str) -> str:
+    """A text of many lines, such as one with a traceback: its first line and its last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return text if len(lines) <= 2 else f"{lines[0]} … {lines[-1]}"
+
+
+def _run(evidence: Evidence) -> Run | None:
+    """The run that the receipt is about, else the job's last."""
+    runs = evidence.history.runs if evidence.history else ()
+    name = (evidence.subject.receipt or {}).get("run")
+    return next((run for run in reversed(runs) if run.name == name), runs[-1] if runs else None)
+
+
+def _attempts(
+    receipt: Mapping[str, Any] | None, run: Run | None, services: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    if receipt and receipt.get("attempts"):
+        return [dict(attempt) for attempt in receipt["attempts"]]
+    return [
+        {
+            "attempt": a.number,
+            "nodes": [services.get(a.nodes[rank], a.nodes[rank][:8]) for rank in sorted(a.nodes)],
+            "first_epoch": a.first.progress if a.first else None,
+            "last_epoch": a.furthest,
+            "started_at": a.started_at,
+            "ended_at": a.ended_at or (run.finished_at if run else None),
+        }
+        for a in (run.attempts if run else ())
+    ]
+
+
+def _shifted(attempt: Mapping[str, Any], origin: float) -> dict[str, Any]:
+    begin, end = attempt.get("started_at"), attempt.get("ended_at")
+    return {
+        **attempt,
+        "started_at": None if begin is None else begin - origin,
+        "ended_at": None if end is None else end - origin,
+    }
+
+
+def _down(receipt: Mapping[str, Any], origin: float) -> Down | None:
+    fault, timeline = receipt["fault"], receipt.get("timeline") or {}
+    if not is_node(str(fault["target"])):
+        return None
+    reverted = fault.get("reverted_at")
+    back = timeline.get("node_rejoined")
+    end = back if back is not None else None if reverted is None else reverted - origin
+    return Down(str(fault["target"]), 0.0, end, lost=timeline.get("node_dead") is not None)
+
+
+def _bars(
+    receipt: Mapping[str, Any] | None, run: Run | None, attempts: list[dict[str, Any]], origin: float
+) -> tuple[Bar, ...]:
+    """A bar for each rank of each attempt. A rank whose node was lost ends with the fault."""
+    told = {a.number: a for a in run.attempts} if run else {}
+    target = str(receipt["fault"]["target"]) if receipt else ""
+    lost = bool(receipt and (receipt.get("timeline") or {}).get("node_dead") is not None)
+    bars = []
+    for place, attempt in enumerate(attempts):
+        if attempt["started_at"] is None:
+            continue
+        begin = attempt["started_at"] - origin
+        known = told.get(attempt["attempt"])
+        following = next(
+            (a["started_at"] for a in attempts[place + 1 :] if a["started_at"] is not None), None
+        )
+        end = _ended(attempt, known, run, following, origin)
+        hit = begin <= 0 <= end
+        reports = tuple(r.at - origin for r in known.reports) if known else ()
+        for rank, service in enumerate(attempt["nodes"]):
+            over = 0.0 if lost and hit and service == target else end
+            bars.append(
+                Bar(service, attempt["attempt"], rank, begin, max(over, begin), reports if rank == 0 else ())
+            )
+    return tuple(bars)
+
+
+def _ended(
+    attempt: Mapping[str, Any],
+    known: RunAttempt | None,
+    run: Run | None,
+    following: float | None,
+    origin: float,
+) -> float:
+    signs: list[float | None] = [attempt["ended_at"], following]
+    if known is not None:
+        signs += [known.failure_detected_at, run.finished_at if run else None]
+    found = [at for at in signs if at is not None]
+    last = [r.at for r in known.reports] if known else []
+    return float(min(found) if found else max(last, default=attempt["started_at"])) - origin
+
+
+def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
+    """What happened, in the order of time; at the end what did not."""
+    fault = receipt["fault"]
+    reverted = fault.get("reverted_at")
+    times: dict[str, float | None] = {"fault": 0.0, **(receipt.get("timeline") or {})}
+    times["reverted"] = None if reverted is None else reverted - fault["at"]
+    order = list(words.MOMENTS)
+    keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
+    moments = [Moment(key, words.moment(key)[0], times[key], words.moment(key)[1]) for key in keys]
+    return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
+
+
+def _parts(receipt: Mapping[str, Any]) -> tuple[Part, ...]:
+    """The breakdown, where the receipt has one: part -> seconds."""
+    breakdown = receipt.get("breakdown")
+    if not isinstance(breakdown, Mapping):
+        return ()
+    order = list(words.PARTS)
+    found = [
+        Part(key, words.part(key)[0], float(value), words.part(key)[1])
+        for key, each in breakdown.items()
+        if (value := number(each)) is not None and value >= 0 and key in order
+    ]
+    return tuple(sorted(found, key=lambda part: order.index(part.key)))
+
+
+def _ranks(
+    receipt: Mapping[str, Any] | None, attempts: Iterable[Mapping[str, Any]], origin: float
+) -> tuple[tuple[float, int], ...]:
+    """How many ranks trained from when on; empty unless the number changed."""
+    rows = [(row["at"], row["ranks"]) for row in (receipt or {}).get("world_size") or ()]
+    rows = rows or [(a["started_at"], len(a["nodes"])) for a in attempts if a["started_at"] is not None]
+    changes = len({ranks for _, ranks in rows}) > 1
+    return tuple((at - origin, ranks) for at, ranks in sorted(rows)) if changes else ()
+
+
+def _metrics(run: Run | None, evidence: Evidence) -> tuple[Metric, ...]:
+    """Every numeric metric, attempt by attempt, those that people look for first."""
+    if run is None:
+        return ()
+    control_runs = evidence.control.runs if evidence.control else ()
+    control = by_epoch(control_runs[-1]) if control_runs else {}
+    names: dict[str, None] = {}
+    for attempt in run.attempts:
+        for report in attempt.reports:
+            names.update(dict.fromkeys(metrics_of(report)))
+    wanted = [name for name in names if name != run.progress_key and not COUNTS.search(name)]
+    order = sorted(
+        wanted, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), wanted.index(name))
+    )
+    metrics = []
+    for name in order[:MAX_METRICS]:
+        lines = [
+            Line(attempt.number, points)
+            for attempt in run.attempts
+            if (points := tuple(_points(attempt, name)))
+        ]
+        known = tuple((epoch, values[name]) for epoch, values in sorted(control.items()) if name in values)
+        if lines:
+            metrics.append(Metric(name, tuple(lines), known))
+    return tuple(metrics)
+
+
+def _points(attempt: RunAttempt, name: str) -> Iterable[tuple[Number, float]]:
+    for report in attempt.reports:
+        values = metrics_of(report)
+        if report.progress is not None and name in values:
+            yield report.progress, values[name]
+
+
+def _fault_epoch(run: Run | None, at: float) -> float | None:
+    before = [
+        float(report.progress)
+        for attempt in (run.attempts if run else ())
+        for report in attempt.reports
+        if report.progress is not None and report.at <= at
+    ]
+    return before[-1] if before else None
+
+
+def _repeated(run: Run | None) -> tuple[Number, Number] | None:
+    """The first and last epoch that more than one attempt reported."""
+    seen: set[Number] = set()
+    twice: set[Number] = set()
+    for attempt in run.attempts if run else ():
+        epochs = {r.progress for r in attempt.reports if r.progress is not None}
+        twice |= seen & epochs
+        seen |= epochs
+    return (min(twice), max(twice)) if twice else None
+
+
+def _samples(samples: Iterable[Use], bars: tuple[Bar, ...], origin: float) -> tuple[Use, ...]:
+    begin = min((bar.begin for bar in bars), default=-AROUND) - AROUND
+    end = max((bar.end for bar in bars), default=float("inf")) + AROUND
+    moved = (Use(s.at - origin, s.service, s.cpu_percent, s.memory_bytes, s.gpu_percent) for s in samples)
+    return tuple(sample for sample in moved if begin <= sample.at <= end)
+
+
+def _environment(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    machine = dict(evidence.machine)
+    rows = [("lab", evidence.lab), ("runtime", evidence.runtime), ("GPUs", evidence.gpus)]
+    rows += [(name, str(machine.pop(name, ""))) for name in ("python", "ray", "torch", "pytorch-lightning")]
+    cores, memory = number(machine.get("cores")), number(machine.get("memory_bytes"))
+    rows.append(("cores of the machine", "" if cores is None else str(cores)))
+    rows.append(("memory of the machine", "" if memory is None else f"{memory / 2**30:.1f} GiB"))
+    labels = {"python": "Python", "ray": "Ray", "torch": "PyTorch", "pytorch-lightning": "PyTorch Lightning"}
+    known = [(labels.get(name, name), value) for name, value in rows if value]
+    return (*known, *evidence.settings)

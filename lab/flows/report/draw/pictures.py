@@ -1,0 +1,45 @@
+"""Which pictures a tale has, in the order of the page, each with the words that stand for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lab.flows.report.draw import curves, recovery, usage, workers
+from lab.flows.report.draw.style import render, styled
+from lab.flows.report.model import Tale
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture in two forms. `alt` says in words what it shows, for those who do not see it."""
+
+    name: str
+    alt: str
+    svg: bytes
+    png: bytes
+
+
+def draw_pictures(tale: Tale) -> tuple[Picture, ...]:
+    """Every picture that this tale has enough evidence for."""
+    found = []
+    with styled():
+        for name, (draw, alt) in PICTURES.items():
+            drawn = draw(tale)
+            if drawn is not None:
+                found.append(Picture(name, alt(tale), render(drawn, "svg"), render(drawn, "png")))
+    return tuple(found)
+
+
+Drawing = tuple[Callable[[Tale], Any], Callable[[Tale], str]]
+
+PICTURES: dict[str, Drawing] = {
+    "timeline": (recovery.draw_timeline, recovery.alt_timeline),
+    "workers": (workers.draw, workers.alt),
+    "curves": (curves.draw, curves.alt),
+    "breakdown": (recovery.draw_breakdown, recovery.alt_breakdown),
+    "ranks": (workers.draw_ranks, workers.alt_ranks),
+    "usage": (usage.draw, usage.alt),
+}
+"""Name (also of the file) -> what draws it, or nothing where there is nothing to draw; and its words."""

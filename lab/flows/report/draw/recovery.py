@@ -1,0 +1,91 @@
+"""The recovery in seconds: what happened when, and where the time went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.flows.report import labels
+from lab.flows.report.draw.style import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
+from lab.flows.report.model import Tale
+
+OF_THE_FAULT = ("reverted", "node_rejoined")
+"""Moments that belong to the fault's length, not to the recovery."""
+
+
+def draw_timeline(tale: Tale) -> Any:
+    """A line for each moment, as long as it took; nothing where only the fault is known."""
+    known = [(m.key, m.label, m.seconds) for m in tale.moments if m.seconds is not None]
+    if len(known) < 2:
+        return None
+    drawn = figure(0.75 + 0.32 * len(known))
+    axes = drawn.add_subplot()
+    longest = max(*(seconds for _, _, seconds in known), 0.5)
+    for place, (key, _, seconds) in enumerate(known):
+        row = len(known) - 1 - place
+        if key == "fault":
+            axes.plot([0], [row], marker="X", markersize=9, color=FAULT, linestyle="none", zorder=6)
+            axes.annotate("0 s", (0, row), xytext=(9, 0), textcoords="offset points", va="center")
+            continue
+        own = key in OF_THE_FAULT
+        colour, marker = (QUIET, "s") if own else (COLOURS[0], "o")
+        weight = "bold" if key == "first_report" else "normal"
+        axes.plot([0, seconds], [row, row], color=colour, linewidth=2.6, linestyle=":" if own else "-")
+        axes.plot([seconds], [row], marker=marker, markersize=7, color=colour, linestyle="none", zorder=4)
+        axes.annotate(
+            labels.seconds(seconds), (seconds, row), xytext=(9, 0), textcoords="offset points",
+            va="center", fontweight=weight,
+        )  # fmt: skip
+    fault_line(axes)
+    axes.set_yticks(range(len(known)), [label for _, label, _ in reversed(known)])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    least = min(seconds for _, _, seconds in known)
+    axes.set_xlim(min(least, 0) - longest * 0.02, longest * 1.12)
+    axes.set_ylim(-0.6, len(known) - 0.4)
+    axes.set_xlabel("seconds after the fault")
+    return drawn
+
+
+def alt_timeline(tale: Tale) -> str:
+    """The moments in one sentence."""
+    told = [f"{m.label} after {labels.seconds(m.seconds)}" for m in tale.moments[1:] if m.seconds is not None]
+    return f"Timeline of the fault: {', '.join(told)}."
+
+
+def draw_breakdown(tale: Tale) -> Any:
+    """One bar from the fault to the next step of training, part after part; nothing without a breakdown."""
+    if not tale.parts:
+        return None
+    drawn = figure(1.75)
+    axes = drawn.add_subplot()
+    total = sum(part.seconds for part in tale.parts)
+    at = 0.0
+    for place, part in enumerate(tale.parts):
+        colour, hatch = of(COLOURS, place), of(HATCHES, place)
+        axes.barh(
+            0, part.seconds, left=at, height=0.62, color=colour, hatch=hatch, edgecolor="white",
+            linewidth=1.2, label=f"{part.label} {labels.seconds(part.seconds)}",
+        )  # fmt: skip
+        if part.seconds >= total * 0.07:
+            axes.text(
+                at + part.seconds / 2, 0, f"{part.seconds:.1f}", ha="center", va="center", fontsize=9,
+                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"},
+            )  # fmt: skip
+        at += part.seconds
+    axes.set_xlim(0, max(total, 0.1) * 1.01)
+    axes.set_ylim(-0.45, 0.45)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(f"seconds after the fault; together {labels.seconds(total)}")
+    drawn.legend(loc="outside upper left", ncols=4, handlelength=1.6, columnspacing=1.4)
+    return drawn
+
+
+def alt_breakdown(tale: Tale) -> str:
+    """The parts in one sentence."""
+    told = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in tale.parts)
+    return f"Where the time between the fault and the next report went: {told}."
+
+
+__all__ = ["alt_breakdown", "alt_timeline", "draw_breakdown", "draw_timeline"]

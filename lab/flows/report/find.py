@@ -1,0 +1,281 @@
+"""What a report is to be about, and everything that can be learned of it, from a file and from a lab."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.cluster.ray_settings import environment
+from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
+from lab.evidence.ledger import number
+from lab.faults.records import LoggedFault
+from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
+from lab.flows.recovery.control import control_of
+from lab.flows.recovery.lost import recorded_faults
+from lab.flows.recovery.usage_samples import key_of, read_samples
+from lab.flows.report.model import Evidence, Subject, Use
+from lab.host.reading import parse_json, read_bytes
+from lab.topology import GpuPlan, Vendor, is_worker
+
+if TYPE_CHECKING:
+    from lab.cluster.jobs import Job
+    from lab.evidence.ledger import Event, History
+    from lab.lab import Lab
+
+SCHEMA = re.compile(r"recovery-receipt/1\b")
+NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
+"""Of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
+
+MAX_SECONDS = 1e11
+"""Any point in time is less after 1970: this is in the year 5138."""
+
+LISTED = 5
+"""Receipts and jobs that an error names."""
+
+
+def find_subject(lab: Lab, what: str = "") -> Subject:
+    """What `what` names: a receipt in a file or in the store, or a job by its id; empty: the newest.
+
+    Raises NotFoundError that lists what there is, UsageError for a file that is no receipt, LabDownError,
+    StoreError.
+    """
+    if what and (os.path.isfile(what) or "/" in what.removeprefix(f"{RECEIPTS_PREFIX}/")):
+        receipt = read_receipt(Path(what))
+        return Subject(str(receipt["job"]["submission_id"]), receipt)
+    receipts = _receipts(lab)
+    wanted = what.removeprefix(f"{RECEIPTS_PREFIX}/").removesuffix(".json")
+    named = [name for name in receipts if not what or wanted in (name, NAME.sub(r"\g<job>", name))]
+    if named:
+        key = f"{RECEIPTS_PREFIX}/{named[-1]}.json"
+        receipt = parse_receipt(lab.store.get(key), key)
+        return Subject(str(receipt["job"]["submission_id"]), receipt, key)
+    jobs = [job.submission_id for job in lab.jobs.list()]
+    if what in jobs:
+        return Subject(what)
+    known = f"receipts: {_listed(reversed(receipts))}; jobs: {_listed(jobs)}"
+    if not what:
+        raise NotFoundError("there is no receipt in this lab's object store", f"name a job; {known}")
+    raise NotFoundError(f"there is no receipt, job or file {what!r}", known)
+
+
+def read_receipt(path: Path) -> dict[str, Any]:
+    """The receipt in a file. Raises NotFoundError, UsageError."""
+    try:
+        data = read_bytes(path)
+    except OSError as error:
+        raise NotFoundError(f"cannot read {path}: {error.strerror}") from error
+    return parse_receipt(data, str(path))
+
+
+def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
+    """A receipt from its JSON; of several documents, one a line (as `demo --json` prints them), the last.
+
+    Raises UsageError that says what is wrong with `where`.
+    """
+    document: Any = None
+    lines = [line for line in data.splitlines() if line.strip()]
+    for text in (data, lines[-1] if lines else b""):
+        try:
+            document = parse_json(text)
+            break
+        except ValueError:
+            continue
+    how = "save one with `labctl fault-inject ... --json > FILE`"
+    if not isinstance(document, dict):
+        raise UsageError(f"{where} is not a receipt: not JSON", how)
+    if not SCHEMA.fullmatch(str(document.get("schema"))):
+        raise UsageError(
+            f"{where} is not a receipt of the form recovery-receipt/1: its `schema` is "
+            f"{document.get('schema')!r}",
+            how,
+        )
+    try:
+        _check(document)
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise UsageError(f"{where} is a damaged receipt: {_what(error)}", how) from error
+    return document
+
+
+def _check(document: Mapping[str, Any]) -> None:
+    """Raises KeyError, TypeError, ValueError or AttributeError unless a report can be made of it."""
+    fault, job = document["fault"], document["job"]
+    _finite(fault["at"])
+    str(fault["kind"] + fault["target"] + job["submission_id"] + document["verdict"])
+    for value in (fault.get("reverted_at"), *document["timeline"].values()):
+        if value is not None:
+            _finite(value)
+    for attempt in document["attempts"]:
+        list(attempt["nodes"])
+        for key in ("attempt", "started_at", "ended_at"):
+            if attempt[key] is not None:
+                _finite(attempt[key])
+    for check in document["checks"]:
+        str(check["name"] + check["detail"])
+        bool(check["passed"])
+    for row in document.get("world_size") or ():
+        _finite(row["at"])
+        int(row["ranks"])
+
+
+def _finite(value: Any) -> None:
+    """Raises TypeError or ValueError for what is no number of seconds that a date could be made of."""
+    if not abs(float(value)) < MAX_SECONDS:
+        raise ValueError(f"{value} is no number of seconds")
+
+
+def _what(error: Exception) -> str:
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _receipts(lab: Lab) -> list[str]:
+    """Names of the receipts in the store, the oldest first."""
+    prefix = f"{RECEIPTS_PREFIX}/"
+    names = [entry.key.removeprefix(prefix) for entry in lab.store.list(prefix)]
+    found = [n.removesuffix(".json") for n in names if n.endswith(".json")]
+    matches = [match for name in found if (match := NAME.fullmatch(name))]
+    return [match[0] for match in sorted(matches, key=lambda m: int(m["at"]))]
+
+
+def _listed(names: Any) -> str:
+    found = list(names)
+    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+    return (", ".join(found[:LISTED]) + more) or "none"
+
+
+def read_evidence(lab: Lab, subject: Subject) -> Evidence:
+    """Everything that a lab knows about the subject. What cannot be learned is named in `missing`.
+
+    Raises LabDownError, StoreError and ClusterError for a job without a receipt: then all comes from the lab.
+    """
+    return _Reader(lab, subject).read()
+
+
+class _Reader:
+    """Asks one lab for one subject."""
+
+    def __init__(self, lab: Lab, subject: Subject) -> None:
+        self._lab, self._subject = lab, subject
+        self._missing: list[str] = []
+
+    def read(self) -> Evidence:
+        subject, lab = self._subject, self._lab
+        try:
+            if not lab.status().up:
+                return self._down("the lab is down")
+            history, events = self._ledger(subject.job)
+        except LabError as error:
+            if subject.receipt is None:
+                raise
+            return self._down(error.message)
+        found: dict[str, Any] = {"history": history, **self._cluster(), **self._control(history)}
+        found["faults"] = self._faults()
+        return Evidence(
+            subject,
+            lab=lab.name,
+            runtime=lab.runtime.kind,
+            samples=self._samples(),
+            machine=_machine(events),
+            **self._lab_itself(),
+            missing=tuple(self._missing),
+            **found,
+        )
+
+    def _down(self, why: str) -> Evidence:
+        if self._subject.receipt is None:
+            raise LabDownError(f"lab {self._lab.name} is not up", "start it with `labctl up`")
+        said = f"{why}: curves, control run, resource use and versions are missing; this is the receipt alone"
+        return Evidence(self._subject, missing=(said,))
+
+    def _ledger(self, job: str) -> tuple[History | None, tuple[Event, ...]]:
+        history = self._lab.history(job)
+        if not history.runs:
+            self._missing.append("this lab's object store has no ledger of the job: curves are missing")
+            return None, ()
+        return history, tuple(self._lab.ledger(job).events)
+
+    def _faults(self) -> tuple[LoggedFault, ...]:
+        try:
+            return recorded_faults(self._lab.store, self._subject.job)
+        except StoreError as error:
+            self._missing.append(f"the record of faults could not be read: {error.message}")
+            return ()
+
+    def _cluster(self) -> dict[str, Any]:
+        """Which node was which service, and what Ray says of the job."""
+        try:
+            nodes = self._lab.api.nodes()
+            jobs = {job.submission_id: job for job in self._lab.jobs.list()}
+        except LabError as error:
+            self._missing.append(f"Ray did not answer: {error.message}")
+            return {}
+        job = jobs.get(self._subject.job)
+        return {
+            "services": {node.node_id: node.service for node in nodes},
+            "workers": tuple(sorted({node.service for node in nodes if is_worker(node.service)})),
+            "job": _told(job) if job else {},
+        }
+
+    def _control(self, history: History | None) -> dict[str, Any]:
+        """The control run that the receipt names, or the newest one of the job."""
+        from lab.evidence.receipt import compare_curves
+
+        told = (self._subject.receipt or {}).get("control") or {}
+        named = str(told.get("submission_id") or "")
+        tolerance = number((told.get("curves") or {}).get("tolerance")) or 0.0
+        try:
+            newest = control_of(self._lab.jobs.list(), self._subject.job) if not named else None
+            job = named or (newest.submission_id if newest else "")
+            control = self._lab.history(job) if job else None
+        except LabError as error:
+            self._missing.append(f"the control run could not be read: {error.message}")
+            return {}
+        if control is None or not control.runs or history is None:
+            return {}
+        curves = compare_curves(history, control, tolerance)
+        return {"control_job": job, "control": control, "curves": curves}
+
+    def _samples(self) -> tuple[Use, ...]:
+        if not self._subject.key:
+            return ()
+        try:
+            if not self._lab.store.exists(key_of(self._subject.key)):
+                return ()
+            samples = read_samples(self._lab.store.get(key_of(self._subject.key)))
+        except StoreError as error:
+            self._missing.append(f"the samples of resource use could not be read: {error.message}")
+            return ()
+        if samples.problem:
+            self._missing.append(samples.problem)
+        return tuple(
+            Use(s.at, s.service, s.cpu_percent, s.memory_bytes, s.gpu_percent) for s in samples.samples
+        )
+
+    def _lab_itself(self) -> dict[str, Any]:
+        """Its GPUs and settings."""
+        try:
+            spec = self._lab.runtime.spec()
+        except LabError as error:
+            self._missing.append(f"the lab's settings could not be read: {error.message}")
+            return {}
+        each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
+        changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
+        return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
+
+
+def _gpus(plan: GpuPlan) -> str:
+    if plan.vendor in (Vendor.NONE, Vendor.SIMULATED):
+        return "simulated, one logical GPU per worker" if plan.vendor is Vendor.SIMULATED else "none"
+    names = dict.fromkeys(assignment.name or plan.vendor.value for assignment in plan.assignments)
+    return f"{len(plan.assignments)} × {', '.join(names)}"
+
+
+def _told(job: Job) -> dict[str, str]:
+    return {"status": job.status, "entrypoint": job.entrypoint, "workload": job.workload}
+
+
+def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:
+    started = [e.fields.get("environment") for e in events if e.event == "run_started"]
+    return next((found for found in reversed(started) if isinstance(found, dict)), {})

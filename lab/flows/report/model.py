@@ -1,0 +1,167 @@
+"""What a report is made of, as plain data. Times are seconds after `Tale.origin` unless it says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.evidence.ledger import History, Number
+from lab.evidence.receipt import Curves
+from lab.faults.records import LoggedFault
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a report is to be about: a receipt, or a job that nothing was done to."""
+
+    job: str
+    receipt: Mapping[str, Any] | None = None
+    """As it was kept or saved; None for a job without one."""
+    key: str = ""
+    """The receipt's key in the store, empty for a file."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A sample of one service. CPU in percent of one core, memory in bytes, GPU in percent of its time."""
+
+    at: float
+    """Seconds since the epoch."""
+    service: str
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    gpu_percent: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that was found about a subject; what was not is None or empty, and named in `missing`."""
+
+    subject: Subject
+    lab: str = ""
+    runtime: str = ""
+    history: History | None = None
+    faults: tuple[LoggedFault, ...] = ()
+    """Those on record for the job."""
+    control_job: str = ""
+    control: History | None = None
+    curves: Curves | None = None
+    services: Mapping[str, str] = field(default_factory=dict)
+    """Id of a node -> the service that it was."""
+    workers: tuple[str, ...] = ()
+    """Every worker service of the lab."""
+    job: Mapping[str, str] = field(default_factory=dict)
+    """What Ray says of the job: `status`, `entrypoint`, `workload`."""
+    samples: tuple[Use, ...] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """As the ledger has it: versions, cores, memory."""
+    gpus: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One rank of one attempt on a service, from its start to its end."""
+
+    service: str
+    attempt: int
+    rank: int
+    begin: float
+    end: float
+    reports: tuple[float, ...] = ()
+    """When rank 0 reported in it."""
+
+
+@dataclass(frozen=True)
+class Down:
+    """For how long the fault kept a service from training; `lost` when Ray gave its node up."""
+
+    service: str
+    begin: float
+    end: float | None
+    """None while it lasted to the end of what is known."""
+    lost: bool = True
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric as one attempt (or the control run) reported it: (epoch, value), in order."""
+
+    attempt: int
+    points: tuple[tuple[Number, float], ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric of a run, and of its control run where there is one."""
+
+    name: str
+    lines: tuple[Line, ...]
+    control: tuple[tuple[Number, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened, `seconds` after the fault; None: it did not, or is not known."""
+
+    key: str
+    label: str
+    seconds: float | None
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the time between the fault and the next step of training."""
+
+    key: str
+    label: str
+    seconds: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Tale:
+    """All that a report tells. Plain values: it can be drawn without a lab."""
+
+    title: str
+    verdict: str
+    """The receipt's, or empty for a job without one."""
+    headline: str
+    """The key of `title` in lab.flows.report.labels."""
+    reason: str
+    fault: Mapping[str, Any] | None
+    """The receipt's."""
+    job: str
+    status: str
+    command: str
+    origin: float
+    """Second zero, in seconds since the epoch: the fault, or the start of the run."""
+    epoch_key: str
+    moments: tuple[Moment, ...] = ()
+    services: tuple[str, ...] = ()
+    """The rows of the picture of who trained when."""
+    bars: tuple[Bar, ...] = ()
+    down: Down | None = None
+    metrics: tuple[Metric, ...] = ()
+    fault_epoch: float | None = None
+    """The last epoch that was reported before the fault."""
+    repeated: tuple[Number, Number] | None = None
+    """The first and the last of the epochs that were done twice."""
+    control_job: str = ""
+    curves: Curves | None = None
+    parts: tuple[Part, ...] = ()
+    ranks: tuple[tuple[float, int], ...] = ()
+    """How many ranks trained from when on; empty where that never changed."""
+    samples: tuple[Use, ...] = ()
+    """With `at` in seconds after `origin`."""
+    attempts: tuple[Mapping[str, Any], ...] = ()
+    """As a receipt has them, times in seconds after `origin`."""
+    checks: tuple[Mapping[str, Any], ...] = ()
+    checkpoint: Mapping[str, Any] | None = None
+    lost: Number | None = None
+    expected: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()

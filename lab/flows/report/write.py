@@ -1,0 +1,74 @@
+"""Writes a report into a folder: the page, and every picture as PNG beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UsageError
+from lab.flows.report.draw import draw_pictures
+from lab.flows.report.model import Tale
+from lab.flows.report.page import page, private
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files of a report."""
+
+    folder: Path
+    page: Path
+    pictures: tuple[Path, ...]
+    missing: tuple[str, ...]
+    """What the report could not tell."""
+
+
+def write_report(tale: Tale, folder: Path, hidden: Sequence[str] | None = None) -> Written:
+    """Draw and write everything into `folder`, which is made; files of an earlier report are replaced.
+
+    `hidden` are words that must not stand in it; by default the machine's name. Raises UsageError when the
+    folder cannot be written.
+    """
+    words = (socket.gethostname(),) if hidden is None else tuple(hidden)
+    tale = without(tale, tuple(word for word in words if len(word) > 3))
+    pictures = draw_pictures(tale)
+    files = {f"{picture.name}.png": picture.png for picture in pictures}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        (folder / PAGE).write_text(page(tale, pictures), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the report cannot be written into {folder}: {error.strerror}", "choose another --output"
+        ) from error
+    return Written(folder, folder / PAGE, tuple(folder / name for name in files), tale.missing)
+
+
+def without(tale: Tale, hidden: Sequence[str]) -> Tale:
+    """The tale without folders of the machine and without these words, wherever a text may hold them."""
+    cleaned = {
+        field.name: _clean(getattr(tale, field.name), hidden)
+        for field in dataclasses.fields(tale)
+        if field.name in TEXTS
+    }
+    return dataclasses.replace(tale, **cleaned)
+
+
+TEXTS = ("reason", "command", "moments", "checks", "environment", "missing", "checkpoint", "attempts")
+"""Fields that hold texts of Ray, of a script, or of an error."""
+
+
+def _clean(value: Any, hidden: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        return private(value, hidden)
+    if isinstance(value, Mapping):
+        return {key: _clean(each, hidden) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(_clean(each, hidden) for each in value)
+    return value

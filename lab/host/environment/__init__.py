@@ -1,0 +1,178 @@
+"""The Python environment that labctl runs in: `.venv` beside labctl.py, filled from requirements/*.txt.
+
+Requirements come in groups, each installed when it is first needed. A stamp `.venv/raylab-<group>.json` says
+what is installed; comparing it with the pinned file is all that happens on an ordinary call, so this module
+imports next to nothing. lab.host.environment.setup does the work when a stamp is missing or out of date.
+
+With LABCTL_NO_VENV=1, and in any other environment that lab is imported in, nothing is ever installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from lab.errors import SetupError
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
+NO_VENV = "LABCTL_NO_VENV"
+
+Say = Callable[[str], None]
+"""Takes one line about the progress, without newline."""
+
+BUILDS_ON: dict[str, tuple[str, ...]] = {
+    "cli": ("cli",),
+    "local": ("cli", "local"),
+    "report": ("cli", "report"),
+    "test": ("cli", "local", "report", "test"),
+}
+"""The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
+
+MODULES: dict[str, dict[str, str]] = {
+    "cli": {
+        "click": "click",
+        "minio": "minio",
+        "pynvml": "nvidia-ml-py",
+        "psutil": "psutil",
+        "python_on_whales": "python-on-whales",
+        "rich": "rich",
+        "yaml": "pyyaml",
+    },
+    "local": {
+        "flask": "flask",
+        "flask_cors": "flask-cors",
+        "ipywidgets": "ipywidgets",
+        "jupyterlab": "jupyterlab",
+        "moto": "moto[s3]",
+        "PIL": "pillow",
+        "pytorch_lightning": "pytorch-lightning",
+        "ray": "ray[default,train,tune]",
+        "sklearn": "scikit-learn",
+        "torch": "torch",
+        "xgboost": "xgboost",
+    },
+    "report": {
+        "matplotlib": "matplotlib",
+    },
+    "test": {
+        "jsonschema": "jsonschema",
+        "mypy": "mypy",
+        "pytest": "pytest",
+        "ruff": "ruff",
+    },
+}
+"""For each group: the modules that it provides, and the package that each comes from."""
+
+
+def ensure(group: str, on_line: Say | None = None, *, root: str = ROOT) -> bool:
+    """Install `group`, and what it builds on, unless it is installed; returns whether anything was.
+
+    `on_line` is given the progress as lines; without it, progress goes to stderr. Blocks for minutes.
+    Raises SetupError: a package is missing and may not be installed, or the installation failed.
+    """
+    if not in_venv(root):
+        _require_modules(group, root)
+        return False
+    if is_current(group, root):
+        return False
+    from lab.host.environment import setup
+
+    return setup.install(root, group, on_line)
+
+
+def interpreter(*, root: str = ROOT) -> str | None:
+    """The Python to hand over to, with the `cli` group installed; None when it is the running one.
+
+    Raises SetupError like `ensure`.
+    """
+    if os.environ.get(NO_VENV) == "1":
+        _require_modules("cli", root)
+        return None
+    if not is_current("cli", root):
+        from lab.host.environment import setup
+
+        setup.install(root, "cli", None)
+    return None if in_venv(root) else python_of(root)
+
+
+def hand_over(python: str, arguments: list[str]) -> int:
+    """Become `python ARGUMENTS`; where a process cannot be replaced, run it and return its exit code."""
+    if os.name == "posix":
+        os.execv(python, [python, *arguments])
+    import subprocess
+
+    process = subprocess.Popen([python, *arguments])
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the child got it too, and answers it
+
+
+def venv_of(root: str) -> str:
+    """The folder of the environment."""
+    return os.path.join(root, ".venv")
+
+
+def python_of(root: str) -> str:
+    """The environment's interpreter."""
+    parts = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+    return os.path.join(venv_of(root), *parts)
+
+
+def requirements_of(group: str, root: str) -> str:
+    """The pinned requirements of a group."""
+    return os.path.join(root, "requirements", f"{group}.txt")
+
+
+def stamp_of(group: str, root: str) -> str:
+    """The file that says what of this group is installed."""
+    return os.path.join(venv_of(root), f"raylab-{group}.json")
+
+
+def in_venv(root: str = ROOT) -> bool:
+    """Whether the running interpreter is the environment's, and labctl may install into it."""
+    return os.environ.get(NO_VENV) != "1" and os.path.realpath(sys.prefix) == os.path.realpath(venv_of(root))
+
+
+def is_current(group: str, root: str = ROOT) -> bool:
+    """Whether `group`, and what it builds on, is installed as pinned, for the Python that is there now."""
+    return all(_stamp(g, root) == expected_stamp(g, root) for g in BUILDS_ON[group])
+
+
+def expected_stamp(group: str, root: str) -> dict[str, object]:
+    """What the stamp of a group says once the group is installed; empty when the interpreter is gone."""
+    python = os.path.realpath(python_of(root))
+    if not os.access(python, os.X_OK):
+        return {}
+    try:
+        with open(requirements_of(group, root), "rb") as file:
+            pinned = file.read()
+    except OSError as error:
+        raise SetupError(
+            f"{requirements_of(group, root)} cannot be read: {error.strerror}", "the checkout is incomplete"
+        ) from None
+    return {"requirements_sha256": hashlib.sha256(pinned).hexdigest(), "python": python}
+
+
+def _stamp(group: str, root: str) -> object:
+    try:
+        with open(stamp_of(group, root), encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _require_modules(group: str, root: str) -> None:
+    from importlib.util import find_spec
+
+    for name in BUILDS_ON[group]:
+        missing = [package for module, package in MODULES[name].items() if find_spec(module) is None]
+        if missing:
+            raise SetupError(
+                f"{sys.executable} lacks {', '.join(missing)}; labctl installs only into its own .venv",
+                f"{sys.executable} -m pip install -r {requirements_of(name, root)}",
+            )

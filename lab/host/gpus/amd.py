@@ -1,0 +1,132 @@
+"""AMD's GPUs, read from the kernel's topology in sysfs: no ROCm installation is needed for that.
+
+`drm_render_minor` there is the one place that says which /dev/dri/renderD belongs to which GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lab.host.gpus.model import Detection, Gpu
+from lab.topology import Vendor
+
+MIN_MEMORY_BYTES = 1024**3
+"""A GPU with less is the processor's built-in one (its share of main memory is 512 MB as delivered)."""
+
+KFD = "/dev/kfd"
+
+
+@dataclass(frozen=True)
+class _KfdNode:
+    folder: Path
+    properties: dict[str, int] = field(default_factory=dict)
+
+
+def amd_gpus(
+    root: Path = Path("/"),
+    accessible: Callable[[Path], bool] = lambda path: os.access(path, os.R_OK | os.W_OK),
+    group: Callable[[Path], int] = lambda path: path.stat().st_gid,
+) -> Detection:
+    """AMD's GPUs, in HIP's order.
+
+    `root` is where sys and dev lie; `accessible` says whether this user may open a file, `group` which group
+    owns it (OSError: none can be told). The topology's processor nodes have `simd_count` 0; a node that a
+    container may not see cannot be read.
+    """
+    topology = root / "sys/class/kfd/kfd/topology/nodes"
+    if not topology.is_dir():
+        return Detection(
+            problem="AMD's kernel driver (amdgpu with KFD) is not loaded",
+            hint="load it with `modprobe amdgpu`, or install the ROCm kernel driver",
+        )
+    gpus: list[Gpu] = []
+    problems: list[tuple[str, str]] = []
+    nodes = [node for node in _kfd_nodes(topology) if node.properties.get("simd_count", 0) > 0]
+    for index, node in enumerate(nodes):
+        gpu = _amd_gpu(node, index)
+        absent = next((n for n in gpu.device_nodes if not (root / n.lstrip("/")).exists()), None)
+        refused = next((n for n in gpu.device_nodes if not accessible(root / n.lstrip("/"))), None)
+        if 0 < gpu.memory_bytes < MIN_MEMORY_BYTES:
+            size = gpu.memory_bytes // 1024**2
+            problems.append(
+                (
+                    f"GPU {index} ({gpu.name}) is left out: built into the processor, {size} MiB",
+                    "use a separate GPU",
+                )
+            )
+        elif absent:
+            problems.append(
+                (
+                    f"GPU {index} ({gpu.name}) is left out: {absent} is missing",
+                    "load the kernel driver with `sudo modprobe amdgpu`; a container or virtual"
+                    " machine must be started with them",
+                )
+            )
+        elif refused:
+            problems.append(
+                (
+                    f"GPU {index} ({gpu.name}) is left out: this user may not open {refused}",
+                    "join the groups that own it (`render` and `video`), then log in again",
+                )
+            )
+        else:
+            gpus.append(replace(gpu, groups=_groups(root, gpu.device_nodes, group)))
+    if not nodes:
+        problems.append(("AMD's kernel driver is loaded but sees no GPU", "look at the kernel's log: dmesg"))
+    hint = problems[0][1] if problems else ""
+    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
+
+
+def _kfd_nodes(topology: Path) -> Iterator[_KfdNode]:
+    folders = [folder for folder in topology.iterdir() if folder.name.isdigit()]
+    for folder in sorted(folders, key=lambda folder: int(folder.name)):
+        with suppress(OSError):
+            yield _KfdNode(folder, _numbers(folder / "properties"))
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """The `name value` lines of a topology file. Raises OSError."""
+    pairs = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _amd_gpu(node: _KfdNode, index: int) -> Gpu:
+    unique = node.properties.get("unique_id", 0)
+    minor = node.properties.get("drm_render_minor", 0)
+    return Gpu(
+        vendor=Vendor.AMD,
+        uuid=f"GPU-{unique:016x}" if unique else "",
+        index=index,
+        name=_gfx(node.properties.get("gfx_target_version", 0)),
+        memory_bytes=_amd_memory(node.folder),
+        device_nodes=(KFD, f"/dev/dri/renderD{minor}") if minor else (KFD,),
+        render_minor=minor or None,
+    )
+
+
+def _groups(root: Path, nodes: tuple[str, ...], group: Callable[[Path], int]) -> tuple[int, ...]:
+    owners: list[int] = []
+    for node in nodes:
+        with suppress(OSError):
+            owners.append(group(root / node.lstrip("/")))
+    return tuple(owners)
+
+
+def _gfx(version: int) -> str:
+    """LLVM's name of the chip: 90010 is gfx90a. Two decimal digits each for minor and stepping."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else "AMD GPU"
+
+
+def _amd_memory(folder: Path) -> int:
+    """Bytes in the frame buffer banks (heap types 1 and 2, public and private)."""
+    total = 0
+    for bank in folder.glob("mem_banks/*/properties"):
+        with suppress(OSError):
+            numbers = _numbers(bank)
+            if numbers.get("heap_type") in (1, 2):
+                total += numbers.get("size_in_bytes", 0)
+    return total

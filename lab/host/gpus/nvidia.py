@@ -1,0 +1,140 @@
+"""NVIDIA's GPUs, asked for through NVML (the package nvidia-ml-py and the driver's libnvidia-ml)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from lab.host.gpus.model import Detection, Gpu
+from lab.topology import Vendor
+
+
+def nvidia_gpus(load: Callable[[], Any] | None = None) -> Detection:
+    """NVIDIA's GPUs; one in MIG mode contributes its slices. `load` returns the NVML bindings."""
+    try:
+        nvml = (load or _load_pynvml)()
+    except ImportError:
+        return Detection(
+            problem="the Python package nvidia-ml-py is missing", hint="pip install nvidia-ml-py"
+        )
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return _no_nvml(nvml, error)
+    try:
+        return _nvml_gpus(nvml)
+    except nvml.NVMLError as error:
+        return Detection(problem=f"NVIDIA's driver reports: {error}", hint="look at the output of nvidia-smi")
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def _load_pynvml() -> Any:
+    import pynvml
+
+    return pynvml
+
+
+def _no_nvml(nvml: Any, error: Exception) -> Detection:
+    causes = (
+        (
+            nvml.NVMLError_LibraryNotFound,
+            "NVIDIA's driver is not installed (its library libnvidia-ml is missing)",
+            "install the NVIDIA driver, then see that nvidia-smi lists the GPUs",
+        ),
+        (
+            nvml.NVMLError_DriverNotLoaded,
+            "NVIDIA's driver is installed but not loaded",
+            "load it with `modprobe nvidia`, or reboot after installing it",
+        ),
+        (
+            nvml.NVMLError_LibRmVersionMismatch,
+            "NVIDIA's driver was updated while the old one is still loaded",
+            "reboot this machine",
+        ),
+        (
+            nvml.NVMLError_NoPermission,
+            "this user may not open NVIDIA's device files",
+            "look at the owner and mode of /dev/nvidia*",
+        ),
+    )
+    for kind, problem, hint in causes:
+        if isinstance(error, kind):
+            return Detection(problem=problem, hint=hint)
+    return Detection(problem=f"NVIDIA's driver reports: {error}", hint="look at the output of nvidia-smi")
+
+
+def _nvml_gpus(nvml: Any) -> Detection:
+    gpus: list[Gpu] = []
+    problems: list[tuple[str, str]] = []
+    count = nvml.nvmlDeviceGetCount()
+    for index in range(count):
+        try:
+            device = nvml.nvmlDeviceGetHandleByIndex(index)
+            if _mig_enabled(nvml, device):
+                slices = list(_mig_slices(nvml, device, index))
+                gpus += slices
+                if not slices:
+                    name = _text(nvml.nvmlDeviceGetName(device))
+                    problems.append(
+                        (
+                            f"GPU {index} ({name}) is in MIG mode and has no slice",
+                            f"make slices: nvidia-smi mig -i {index} -cgi PROFILE -C",
+                        )
+                    )
+            else:
+                gpus.append(_nvml_gpu(nvml, device, index, _nvidia_nodes(nvml, device)))
+        except nvml.NVMLError as error:
+            problems.append((f"GPU {index} is left out: {error}", "look at the output of nvidia-smi"))
+    if not count:
+        problems.append(("NVIDIA's driver is loaded but sees no GPU", "look at the output of nvidia-smi"))
+    hint = problems[0][1] if problems else ""
+    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
+
+
+def _mig_enabled(nvml: Any, device: Any) -> bool:
+    try:
+        current, _pending = nvml.nvmlDeviceGetMigMode(device)
+    except nvml.NVMLError_NotSupported:
+        return False
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _mig_slices(nvml: Any, device: Any, index: int) -> Iterator[Gpu]:
+    nodes = _nvidia_nodes(nvml, device)
+    for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(device)):
+        with suppress(nvml.NVMLError_NotFound):
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, position)
+            yield _nvml_gpu(nvml, part, index, nodes)
+
+
+def _nvml_gpu(nvml: Any, device: Any, index: int, nodes: tuple[str, ...]) -> Gpu:
+    return Gpu(
+        vendor=Vendor.NVIDIA,
+        uuid=_text(nvml.nvmlDeviceGetUUID(device)),
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(device)),
+        memory_bytes=_nvml_memory(nvml, device),
+        device_nodes=nodes,
+    )
+
+
+def _nvml_memory(nvml: Any, device: Any) -> int:
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(device).total)
+    except nvml.NVMLError_NotSupported:  # GPUs that share the machine's memory
+        return 0
+
+
+def _nvidia_nodes(nvml: Any, device: Any) -> tuple[str, ...]:
+    try:
+        minor = nvml.nvmlDeviceGetMinorNumber(device)
+    except nvml.NVMLError_NotSupported:  # WSL2, where all GPUs lie behind /dev/dxg
+        return ()
+    return (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

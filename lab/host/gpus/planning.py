@@ -1,0 +1,131 @@
+"""Which worker gets which GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.errors import GpuError, UsageError
+from lab.host.gpus.amd import amd_gpus
+from lab.host.gpus.choosing import choose
+from lab.host.gpus.model import BRANDS, Detection, Detector, Gpu, count
+from lab.host.gpus.nvidia import nvidia_gpus
+from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+
+AUTO = "auto"
+CHOICES = ("nvidia", "amd", "simulated", "none", AUTO)
+"""What `--gpu` takes."""
+
+
+def plan(
+    choice: str,
+    workers: int,
+    *,
+    chosen: Sequence[str] = (),
+    share: bool = False,
+    nvidia: Detector = nvidia_gpus,
+    amd: Detector = amd_gpus,
+) -> GpuPlan:
+    """One GPU for each of `workers` workers, as `choice` (one of CHOICES) asks.
+
+    `chosen` names the GPUs (see lab.host.gpus.choosing), in the workers' order. With `share`, several workers
+    get one GPU where there are fewer GPUs than workers. `auto` takes the first vendor with a GPU for every
+    worker, else simulated ones, and fails only when `chosen` does.
+    Raises UsageError for what makes no sense; GpuError when GPUs that were asked for are missing or too few.
+    """
+    if choice not in CHOICES:
+        raise UsageError(f"--gpu {choice}: unknown", f"known: {', '.join(CHOICES)}")
+    if choice in (Vendor.SIMULATED.value, Vendor.NONE.value) and (chosen or share):
+        option = "--gpus" if chosen else "--share-gpu"
+        raise UsageError(
+            f"{option} makes no sense with --gpu {choice}", "it is about real GPUs: --gpu nvidia or --gpu amd"
+        )
+    detectors = {Vendor.NVIDIA: nvidia, Vendor.AMD: amd}
+    if chosen:
+        wanted = [vendor for vendor in detectors if choice in (AUTO, vendor.value)]
+        vendor, gpus = choose(chosen, workers, {each: detectors[each]() for each in wanted}, share=share)
+        return _assigned(vendor, gpus, workers, "chosen with --gpus")
+    if choice == AUTO:
+        return _auto(workers, detectors[Vendor.NVIDIA], detectors[Vendor.AMD], share=share)
+    vendor = Vendor(choice)
+    if vendor is Vendor.NONE:
+        return GpuPlan(vendor, reason="asked for: no GPUs")
+    if vendor is Vendor.SIMULATED:
+        return _simulated(workers, "asked for: one logical GPU per worker, no device behind it")
+    found = detectors[vendor]()
+    if not found.gpus or (len(found.gpus) < workers and not share):
+        raise _too_few(vendor, found, workers)
+    return _pinned(vendor, found, workers, "asked for")
+
+
+def sharing_note(made: GpuPlan) -> str:
+    """What it means that workers of this plan share a GPU; empty when none do."""
+    if not made.shared:
+        return ""
+    sharing = []
+    for device in made.devices:
+        services = [a.service for a in made.assignments if a.gpu == device]
+        if len(services) > 1:
+            sharing.append(f"{', '.join(services)} share GPU {device}")
+    return (
+        f"{'; '.join(sharing)}: its memory is shared without a limit, one job can take it all; NCCL refuses"
+        ' two ranks of a job on one GPU ("Duplicate GPU detected"), so such training uses Gloo'
+    )
+
+
+def _auto(workers: int, nvidia: Detector, amd: Detector, *, share: bool) -> GpuPlan:
+    missing = []
+    fewer: list[tuple[Vendor, Detection]] = []
+    for vendor, detect in ((Vendor.NVIDIA, nvidia), (Vendor.AMD, amd)):
+        found = detect()
+        if len(found.gpus) >= workers:
+            return _pinned(vendor, found, workers, "auto")
+        if found.gpus:
+            fewer.append((vendor, found))
+            missing.append(
+                f"{count(vendor, len(found.gpus))} for {workers} workers"
+                f" (`--gpu {vendor.value} --workers {len(found.gpus)}` uses what there is,"
+                " --share-gpu lets workers share)"
+            )
+        else:
+            missing.append(
+                f"no {BRANDS[vendor]} GPU ({found.problem})" if found.problem else f"no {BRANDS[vendor]} GPU"
+            )
+    if share and fewer:
+        return _pinned(*fewer[0], workers, "auto")
+    return _simulated(workers, f"auto: {'; '.join(missing)}")
+
+
+def _pinned(vendor: Vendor, found: Detection, workers: int, why: str) -> GpuPlan:
+    # Larger ones first: beside a card for training there is often a small one for the screen.
+    best = sorted(found.gpus, key=lambda gpu: -gpu.memory_bytes)[:workers]
+    best.sort(key=found.gpus.index)
+    return _assigned(vendor, best, workers, f"{why}: {count(vendor, len(found.gpus))} found")
+
+
+def _assigned(vendor: Vendor, gpus: Sequence[Gpu], workers: int, reason: str) -> GpuPlan:
+    """The workers take these in turn; where there are fewer, they share."""
+    assignments = tuple(_assignment(worker(i), gpus[i % len(gpus)]) for i in range(workers))
+    return GpuPlan(vendor, assignments, reason)
+
+
+def _assignment(service: str, gpu: Gpu) -> GpuAssignment:
+    if gpu.vendor is Vendor.NVIDIA:  # a container's device files are the business of NVIDIA's toolkit
+        return GpuAssignment(service, gpu.uuid, gpu.label)
+    return GpuAssignment(service, str(gpu.index), gpu.label, gpu.device_nodes, gpu.groups)
+
+
+def _simulated(workers: int, reason: str) -> GpuPlan:
+    return GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(worker(i)) for i in range(workers)), reason)
+
+
+def _too_few(vendor: Vendor, found: Detection, workers: int) -> GpuError:
+    other = "or use --gpu simulated, which needs none"
+    if not found.gpus:
+        cause = found.problem or f"this machine has no {BRANDS[vendor]} GPU"
+        return GpuError(f"--gpu {vendor.value}: {cause}", f"{found.hint}; {other}" if found.hint else other)
+    detail = f"; {found.problem}" if found.problem else ""
+    return GpuError(
+        f"--gpu {vendor.value}: {count(vendor, len(found.gpus))} for {workers} workers{detail}",
+        f"start as many workers as there are GPUs: --workers {len(found.gpus)}; let workers share them:"
+        f" --share-gpu; {other}",
+    )

@@ -1,0 +1,5 @@
+"""What a notebook imports, `from lab.lessons import Session`; the rest is in lab/flows/lessons."""
+
+from lab.flows.lessons import Session
+
+__all__ = ["Session"]

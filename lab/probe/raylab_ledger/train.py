@@ -1,0 +1,297 @@
+"""The ledger's seam into Ray Train: RAY_TRAIN_CALLBACKS=raylab_ledger.train.Ledger,...
+
+Ray Train V2 (pinned: ray 2.60) makes the callbacks named in that variable in the driver, pickles them to
+its controller and from there to every worker, whatever the user's script does. They record what happened;
+they change nothing. The classes used here are internal to Ray, so this is the one module that knows them.
+
+Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
+
+| event | written by | says |
+| --- | --- | --- |
+| run_started | controller | the plan: workers and their resources, what is kept, train_loop_config, storage |
+| attempt_started | controller | rank, node and process of every worker |
+| training_started | controller | the training function was started on every rank |
+| failure_detected | controller | Ray Train noticed a failure, what it decided |
+| resized | controller | an elastic run ends this attempt to go on with another number of ranks |
+| attempt_ended | controller | the worker group was shut down or aborted |
+| checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
+| run_finished | controller | error or none |
+| rank_ready | rank | its process has its Train context; when Ray began to start that process |
+| function_started | rank | the training function begins, its imports are done |
+| get_checkpoint | rank | the script asked for a checkpoint, which one it was given |
+| checkpoint_loaded | rank | files were read from it, with their SHA-256 |
+| checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
+| report | rank | `ray.train.report` returned: metrics, and the checkpoint's URI if there was one |
+| fit_ended | rank | a fit of Lightning, Keras or XGBoost returned, and whether it stopped early (early.py) |
+| fault_armed | rank | it was told to fail on purpose at an epoch (armed.py) |
+| fault_fired | rank | it did so: the epoch, and for NaN the parameter |
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.train import Checkpoint
+from ray.train.v2._internal.execution import context as train_context
+from ray.train.v2._internal.execution.callback import (
+    ControllerCallback,
+    ReportCallback,
+    WorkerCallback,
+    WorkerGroupCallback,
+)
+from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
+
+from raylab_faults.armed import Armed
+from raylab_ledger.early import watch_fits
+from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
+from raylab_ledger.versions import environment
+
+FLUSH_SECONDS = 2.0
+"""How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
+
+
+def submission_id() -> str:
+    """The job's submission id, or `interactive-<Ray job id>` for a driver that was not submitted.
+
+    Ray's own configuration of the job has it in every process of the cluster: a run may be started in one
+    that is not the entrypoint, as under Ray Tune. A driver that uses Ray's client is no such process.
+    """
+    from ray._private.worker import global_worker
+
+    core = getattr(global_worker, "core_worker", None)
+    submitted = core.get_job_config().metadata.get("job_submission_id") if core else None
+    return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
+
+
+def quietly(method: Callable[..., Any]) -> Callable[..., None]:
+    """A recording that fails is printed, never raised: the user's training comes first."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> None:
+        try:
+            method(*args, **kwargs)
+        except Exception as error:
+            print(f"raylab: {method.__name__} could not be recorded: {error!r}", flush=True)
+
+    return call
+
+
+def uri_of(checkpoint: Checkpoint | None) -> str | None:
+    """`scheme://bucket/path` of a checkpoint; a local path stays as it is."""
+    if checkpoint is None:
+        return None
+    kind = checkpoint.filesystem.type_name
+    kind = "s3" if "s3" in kind else kind
+    return str(checkpoint.path) if kind == "local" else f"{kind}://{checkpoint.path}"
+
+
+class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCallback):
+    """Records a run's attempts, checkpoints and reports. One copy per process; only plain data travel."""
+
+    def __init__(self) -> None:
+        self.job = submission_id()
+        self.run = ""
+        self.attempt = 0
+        self._ranks = 0  # of the attempt that trains
+        self._recorder: Recorder | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_recorder": None}
+
+    def _record(self, event: str, **fields: Any) -> None:
+        if self._recorder is not None:
+            self._recorder.record(event, run=self.run, attempt=self.attempt, **fields)
+
+    def _flush(self) -> None:
+        if self._recorder is not None:
+            self._recorder.flush(FLUSH_SECONDS)
+
+    # In the controller
+
+    @quietly
+    def after_controller_start(self, train_run_context: Any) -> None:
+        run = train_run_context.run_config
+        scaling, kept = train_run_context.scaling_config, run.checkpoint_config
+        self.run = str(run.name)
+        self._recorder = open_recorder(self.job, "controller", {"pid": os.getpid()})
+        self._record(
+            "run_started",
+            run_id=train_run_context.run_id,
+            node_id=ray.get_runtime_context().get_node_id(),
+            storage_path=str(run.storage_path),
+            num_workers=scaling.num_workers,
+            resources_per_worker=dict(scaling._resources_per_worker_not_none),
+            max_failures=run.failure_config.max_failures if run.failure_config else 0,
+            num_to_keep=kept.num_to_keep if kept else None,
+            checkpoint_score_attribute=kept.checkpoint_score_attribute if kept else None,
+            config=plain(train_run_context.train_loop_config or {}),
+            environment=environment(),
+        )
+
+    @quietly
+    def before_worker_group_start(self, worker_group_context: Any) -> None:
+        self.attempt += 1
+        self._record("attempt_scheduled", num_workers=worker_group_context.num_workers)
+
+    @quietly
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self._ranks = len(worker_group.get_workers())
+        self._record(
+            "attempt_started",
+            workers=[
+                {
+                    "rank": worker.distributed_context.world_rank,
+                    "node_id": worker.metadata.node_id,
+                    "pid": worker.metadata.pid,
+                }
+                for worker in worker_group.get_workers()
+            ],
+        )
+
+    @quietly
+    def after_worker_group_training_start(self, worker_group: Any) -> None:
+        self._record("training_started")
+
+    @quietly
+    def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
+        if training_report.checkpoint is not None:
+            self._record(
+                "checkpoint_committed",
+                uri=uri_of(training_report.checkpoint),
+                metrics=plain(training_report.metrics),
+            )
+
+    @quietly
+    def before_controller_execute_resize_decision(self, resize_decision: Any) -> None:
+        if self._ranks:  # Ray calls every start of an attempt a resize
+            self._record("resized", ranks=self._ranks, to=resize_decision.num_workers)
+
+    @quietly
+    def before_controller_execute_failure_decision(self, failure_decision: Any) -> None:
+        self._ranks = 0
+        self._record("failure_detected", decision=failure_decision.name)
+
+    @quietly
+    def before_worker_group_shutdown(self, worker_group: Any) -> None:
+        self._ranks = 0
+        self._record("attempt_ended")
+
+    @quietly
+    def before_worker_group_abort(self, worker_group_context: Any) -> None:
+        self._record("attempt_ended", aborted=True)
+
+    @quietly
+    def after_controller_finish(self, result: Any) -> None:
+        self._record("run_finished", error=repr(result.error)[:500] if result.error else None)
+        self._flush()
+
+    # In every worker
+
+    @quietly
+    def after_init_train_context(self) -> None:
+        context = train_context.get_train_context()
+        runtime = ray.get_runtime_context()
+        common = {"rank": context.get_world_rank(), "node_id": runtime.get_node_id(), "pid": os.getpid()}
+        self._recorder = open_recorder(self.job, f"rank{common['rank']}", common)
+        if self._recorder is not None:
+            watch_worker(self._record, self._flush)
+            watch_start(context.execution_context.training_thread_runner, self._record)
+            self._record("rank_ready", launched_at=launched_at())
+
+    @quietly
+    def before_worker_shutdown(self) -> None:
+        self._flush()
+
+
+def launched_at() -> float | None:
+    """When Ray began to start this process (seconds since the epoch); None where it does not say so."""
+    milliseconds = argument("--worker-launch-time-ms", sys.argv)
+    return int(milliseconds) / 1000 if milliseconds.isdigit() else None
+
+
+def argument(name: str, argv: Sequence[str]) -> str:
+    """The value of Ray's argument `--name=value` or `--name value` of this worker process, or nothing."""
+    for position, word in enumerate(argv):
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+        if word == name and position + 1 < len(argv):
+            return argv[position + 1]
+    return ""
+
+
+def watch_start(runner: Any, record: Callable[..., None]) -> None:
+    """Record when the training function of this process begins: it is unpickled, with all its imports."""
+    run = runner.run
+
+    @functools.wraps(run)
+    def watched_run(target: Callable[[], Any]) -> None:
+        record("function_started")
+        run(target)
+
+    runner.run = watched_run
+
+
+def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None:
+    """Record what the training function of this process saves, reports, asks for and loads, and how it ends.
+
+    The methods wrapped here lie below the public functions, so it makes no difference how a script
+    imported those. A worker process serves one attempt, so nothing needs to be undone.
+    """
+    saved = threading.local()
+    armed = Armed(record, flush)
+    watch_fits(record)
+
+    upload = train_context.TrainContext._upload_checkpoint
+
+    @functools.wraps(upload)
+    def watched_upload(
+        self: Any, checkpoint_dir_name: str, metrics: Any, checkpoint: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        local = checkpoint is not None and checkpoint.filesystem.type_name == "local"
+        files = try_manifest(checkpoint.path) if local else None
+        report = upload(self, checkpoint_dir_name, metrics, checkpoint, *args, **kwargs)
+        if report.checkpoint is not None:
+            saved.uri = uri_of(report.checkpoint)
+            record("checkpoint_saved", uri=saved.uri, files=files, metrics=plain(metrics))
+            flush()
+        return report
+
+    train_context.TrainContext._upload_checkpoint = watched_upload
+
+    report = DistributedTrainFnUtils.report
+
+    @functools.wraps(report)
+    def watched_report(self: Any, metrics: Any, *args: Any, **kwargs: Any) -> None:
+        saved.uri = None
+        armed.before_report(metrics)
+        report(self, metrics, *args, **kwargs)
+        record("report", metrics=plain(metrics), checkpoint=saved.uri)
+        armed.after_report(metrics)
+
+    DistributedTrainFnUtils.report = watched_report
+
+    get_checkpoint = DistributedTrainFnUtils.get_checkpoint
+
+    @functools.wraps(get_checkpoint)
+    def watched_get_checkpoint(self: Any) -> Any:
+        checkpoint = get_checkpoint(self)
+        record("get_checkpoint", uri=uri_of(checkpoint))
+        return checkpoint
+
+    DistributedTrainFnUtils.get_checkpoint = watched_get_checkpoint
+
+    to_directory = Checkpoint.to_directory
+
+    @functools.wraps(to_directory)
+    def watched_to_directory(self: Any, *args: Any, **kwargs: Any) -> str:
+        folder = to_directory(self, *args, **kwargs)
+        record("checkpoint_loaded", uri=uri_of(self), files=try_manifest(folder))
+        return str(folder)
+
+    Checkpoint.to_directory = watched_to_directory

@@ -1,0 +1,89 @@
+"""`pip` in a job's runtime environment, without a copy of everything that is installed.
+
+Where Ray (2.60) itself runs in a virtual environment it copies all of that for each list of packages, on each
+node: 2 GB and a minute or more. Here the job gets a new environment that sees what is installed, as Ray does
+it outside of virtual environments; only what is missing is installed into it. Nodes that share a host share
+the folder of such environments, and the second would find the first one's: each node gets one of its own.
+With stock Ray (RAYLAB_LEAN_PIP=0) it copies; the folders stay apart, or nodes of one host would break one
+another's jobs, which machines of their own could not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from raylab_compat.import_hooks import after_import
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+SERVICE_VARIABLE = "RAYLAB_SERVICE_NAME"
+"""Environment variable that says which node this is."""
+
+LEAN_VARIABLE = "RAYLAB_LEAN_PIP"
+"""Environment variable of the nodes: `0` lets Ray copy."""
+
+SEES = "raylab.pth"
+"""File in the new environment that names the packages installed outside of it."""
+
+
+def command(folder: str) -> list[str]:
+    """Makes an empty environment with pip, and fetches nothing."""
+    cache = os.path.join(os.path.dirname(folder), "virtualenv_app_data")
+    options = ["--app-data", cache, "--reset-app-data", "--no-periodic-update", "--no-download"]
+    return [sys.executable, "-m", "virtualenv", *options, folder]
+
+
+def see_installed(folder: str) -> None:
+    """Let the environment in `folder` see the packages of the one that runs; its own come first."""
+    from sysconfig import get_path, get_paths
+
+    installed = dict.fromkeys((get_path("purelib"), get_path("platlib")))
+    into = get_paths(vars={"base": folder, "platbase": folder})["purelib"]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in installed]
+    with open(os.path.join(into, SEES), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
+def make_without_copying(virtualenv_utils: ModuleType) -> None:
+    """Let Ray make environments so, where it runs in a virtual environment."""
+    ray: Any = virtualenv_utils
+    make = ray.create_or_get_virtualenv
+
+    async def create_or_get_virtualenv(path: str, cwd: str, logger: Any) -> None:
+        if not ray.is_in_virtualenv() or os.name == "nt":
+            await make(path, cwd, logger)
+            return
+        folder = ray.get_virtualenv_path(path)
+        logger.info("Creating %s, which sees what is installed in %s", folder, sys.prefix)
+        await ray.check_output_cmd(command(folder), logger=logger, cwd=cwd, env={"HOME": path})
+        see_installed(folder)
+
+    ray.create_or_get_virtualenv = create_or_get_virtualenv
+
+
+def apart(plugin: Any) -> None:
+    """Let this plugin of Ray's keep its environments in a folder of this node's own."""
+    init = plugin.__init__
+
+    def init_apart(self: Any, resources_dir: str) -> None:
+        init(self, os.path.join(resources_dir, os.environ.get(SERVICE_VARIABLE, "")))
+
+    plugin.__init__ = init_apart
+
+
+RAY = "ray._private.runtime_env"
+APART = {
+    f"{RAY}.pip": lambda module: apart(module.PipPlugin),
+    f"{RAY}.uv": lambda module: apart(module.UvPlugin),
+}
+LEAN_AND_APART = {f"{RAY}.virtualenv_utils": make_without_copying, **APART}
+
+
+def install() -> None:
+    """Let this process do so, if it makes environments: the agent of a node does."""
+    if os.environ.get(SERVICE_VARIABLE):
+        after_import(APART if os.environ.get(LEAN_VARIABLE) == "0" else LEAN_AND_APART)

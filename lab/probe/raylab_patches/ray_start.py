@@ -1,0 +1,74 @@
+"""`ray start`, kept on the loopback address, with a folder for runtime environments of its own.
+
+On Linux Ray replaces 127.0.0.1 by the host's outward address and then listens on every interface
+(ray 2.60, `ray._private.services.resolve_ip_for_localhost`); a lab of plain processes must not be reachable
+from the network. The variable `LOOPBACK` keeps Ray's own processes, drivers and workers on 127.0.0.1, but
+makes `ray start --address` refuse a second node, as on macOS. This module is that command without the
+refusal.
+
+Nodes of one host share a session folder. When a job's first task comes to a node, Ray unpacks the job's
+working directory there anew and deletes what was in its place (`overwrite=True` in its runtime_env plugin):
+the folder in which the job's driver, and its workers on other nodes, run. So every node gets its own.
+
+`ray start --head` refuses an address for which a process of the host was started: a raylet that has outlived
+its head is one. A lab's ports are its own, and who listens on one is found out before, so it does not look.
+
+All of this holds with stock Ray too: it is about several nodes on one host, and about who can reach them, not
+about how Ray trains or recovers.
+
+Ray's processes are forked from the node's fork server (raylab_forks), where RAYLAB_FORK_FOLDER says where it
+listens; not with stock Ray. A node in a container makes its own; the nodes of one host share one, which
+labctl starts.
+
+    python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
+    python -m raylab_patches.ray_start ray start --head ...
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Environment of every process of a loopback cluster, the clients' included."""
+
+
+def on_loopback() -> bool:
+    """Whether this node belongs to a cluster of plain processes."""
+    return all(os.environ.get(name) == value for name, value in LOOPBACK.items())
+
+
+def main() -> None:
+    folder = fork_folder()
+    if folder and not on_loopback():
+        from raylab_forks import server
+
+        server.start_beside(folder)
+
+    from ray._private import ray_constants, services
+    from ray.scripts import scripts
+
+    from raylab_forks import commands
+    from raylab_patches import redis_password
+
+    if on_loopback():
+        ray_constants.ENABLE_RAY_CLUSTER = True
+        ray_constants.DEFAULT_RUNTIME_ENV_DIR_NAME = f"runtime_resources_{os.getpid()}"
+        services.resolve_ip_for_localhost = lambda host: host
+        services.find_bootstrap_address = lambda temp_dir: None
+    if folder:
+        commands.install(services, folder)
+    if sys.argv[1:2] == ["ray"]:
+        del sys.argv[1]
+    sys.argv = redis_password.prepare(sys.argv, services)
+    scripts.main()
+
+
+def fork_folder() -> str:
+    """Where the fork server of this node listens; empty where there is none."""
+    on = os.environ.get("RAYLAB_FORK_SERVER", "1") != "0" and sys.platform == "linux"
+    return os.environ.get("RAYLAB_FORK_FOLDER", "") if on else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""Breaking a lab from a program, see docs/python.md. What `inject` does is in lab/flows/recovery."""
+
+from lab.flows.recovery import FaultRequest, Moment, OnMoment, Outcome, inject
+
+__all__ = ["FaultRequest", "Moment", "OnMoment", "Outcome", "inject"]

@@ -1,0 +1,87 @@
+"""What a runtime keeps of a lab between two commands: its state file, and whether it fits what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
+from lab.host.reading import parse_json, read_bytes
+from lab.topology import LabSpec
+
+T = TypeVar("T")
+
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
+_HINT = "`labctl down` stops what it finds and removes it; stored objects are kept"
+
+COMPOSE_FILE = "compose.json"
+"""State of a lab that was started in containers and not taken down since, in the lab's folder."""
+
+
+def load(path: Path, decode: Callable[[Any], T]) -> T | None:
+    """The state in a file, or None when there is none. Raises StateError when it cannot be read."""
+    try:
+        data = read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StateError(f"the state file {path} cannot be read ({error.strerror})", _HINT) from error
+    try:
+        return decode(parse_json(data))
+    except (*_DAMAGE, UsageError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise StateError(f"the state file {path} is damaged ({why})", _HINT) from error
+
+
+def find(
+    path: Path, load: Callable[[], T | None], lab: str, running: Callable[[], Iterable[str]]
+) -> tuple[T | None, tuple[str, ...]]:
+    """The state of a lab that `load` reads from `path`, and notes about it.
+
+    None where there is no state, or a damaged one, and nothing of the lab runs either: then it is down.
+    `running` looks for services that run, and is asked only where there is no state.
+
+    Raises StateError when there are some: nobody knows their ports and settings any more.
+    """
+    problem = ""
+    try:
+        current = load()
+    except StateError as error:
+        current, problem = None, error.message
+    if current is not None:
+        return current, ()
+    services = sorted(running())
+    if services:
+        raise StateError(
+            f"{problem or f'the state file {path} is missing'}, but lab {lab} runs: {', '.join(services)}",
+            f"`labctl down --name {lab}` stops them and keeps the stored objects; then `labctl up` again",
+        )
+    return None, (f"{problem}; nothing of the lab runs, `labctl up` starts it anew",) if problem else ()
+
+
+def check_same(
+    current: LabSpec,
+    ports: Mapping[str, int],
+    asked: LabSpec,
+    runs_none: Callable[[str], UnsupportedError],
+) -> None:
+    """Raises RefusedError when a lab that is up is not what is asked for.
+
+    Of a port that it does not have, `runs_none` makes the error.
+    """
+    name = current.name
+    if unlike := current.unlike(asked):
+        raise RefusedError(
+            f"lab {name} is up with other settings ({current.settings}), not with {unlike}",
+            f"keep them: what is not said stays; or `labctl down` first, to start it with {asked.settings}",
+        )
+    for port, wanted in asked.ports:
+        used = ports.get(port)
+        if used is None:
+            raise runs_none(port)
+        if used != wanted:
+            raise RefusedError(
+                f"lab {name} is up with {port} on port {used}, not on {wanted}",
+                f"keep it, or `labctl down` first to start it with --port {port}={wanted}",
+            )

@@ -1,0 +1,26 @@
+"""The one door to the object store, whichever S3 server stands behind it.
+
+Whatever goes wrong comes out as a StoreError that names the endpoint, the cause and what to do.
+"""
+
+from lab.store.base import (
+    AccessDeniedError,
+    MissingObjectError,
+    NoAdminApiError,
+    Store,
+    StoredObject,
+    UnreachableStoreError,
+)
+from lab.store.fake import FakeObjectStore
+from lab.store.s3 import ObjectStore
+
+__all__ = [
+    "AccessDeniedError",
+    "FakeObjectStore",
+    "MissingObjectError",
+    "NoAdminApiError",
+    "ObjectStore",
+    "Store",
+    "StoredObject",
+    "UnreachableStoreError",
+]

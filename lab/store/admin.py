@@ -1,0 +1,114 @@
+"""MinIO's admin API, through `minio`: users and policies, for MinIO and the servers that keep its protocol.
+
+What is sent here was compared with the protocol in a test that opens the encrypted bodies; it was not run
+against a real MinIO (docs/store.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from lab.errors import StoreError
+from lab.host.reading import parse_json
+from lab.store.base import NoAdminApiError
+from lab.store.s3 import LOG_HINT, cause, first_line, make_pool
+from lab.topology import REGION, Credentials
+
+NOT_THERE = ("404", "405", "501")
+"""HTTP statuses of a server that does not know the admin API."""
+
+
+class MinioAdministration:
+    """The users and policies of the store at `endpoint_url`, as its root key sees them."""
+
+    def __init__(
+        self, endpoint_url: str, root: Credentials, region: str = REGION, *, http: Any = None
+    ) -> None:
+        """`http` is the urllib3 pool to use. Nothing is asked of the server yet."""
+        self.endpoint_url = endpoint_url
+        self._root, self._region, self._given_http = root, region, http
+
+    def put_policy(self, name: str, policy: Mapping[str, Any]) -> None:
+        """See lab.store.setup.Admin."""
+        with self._explain(f"make the policy {name}"):
+            self._client.policy_add(name, policy=dict(policy))
+
+    def put_user(self, key: Credentials, policy: str) -> None:
+        """See lab.store.setup.Admin. MinIO gives a user that there is the new secret and enables it."""
+        with self._explain("make the training key"):
+            self._client.user_add(key.access_key, key.secret_key)
+            self._client.policy_set(policy, user=key.access_key)
+
+    def users_with(self, policy: str) -> tuple[str, ...]:
+        """See lab.store.setup.Admin."""
+        with self._explain("list the users"):
+            users = parse_json(self._client.user_list() or "{}")
+        return tuple(
+            sorted(
+                name
+                for name, user in users.items()
+                if policy in str((user or {}).get("policyName", "")).split(",")
+            )
+        )
+
+    def remove_user(self, access_key: str) -> None:
+        """See lab.store.setup.Admin."""
+        with self._explain("remove a former training key"):
+            self._client.user_remove(access_key)
+
+    def set_user_enabled(self, access_key: str, enabled: bool) -> None:
+        """Let the store accept what a user signs, or refuse it; the user keeps key and policy.
+
+        The lab's stand-in server knows this command too. Raises StoreError.
+        """
+        with self._explain(f"{'enable' if enabled else 'disable'} the training key"):
+            act = self._client.user_enable if enabled else self._client.user_disable
+            act(access_key)
+
+    @cached_property
+    def _client(self) -> Any:
+        from minio.credentials.providers import StaticProvider
+        from minio.minioadmin import MinioAdmin
+
+        parts = urlsplit(self.endpoint_url)
+        return MinioAdmin(
+            endpoint=parts.netloc,
+            credentials=StaticProvider(self._root.access_key, self._root.secret_key),
+            region=self._region,
+            secure=parts.scheme == "https",
+            http_client=self._given_http or make_pool(),
+        )
+
+    @contextlib.contextmanager
+    def _explain(self, what: str) -> Iterator[None]:
+        from minio.error import MinioAdminException
+        from urllib3.exceptions import HTTPError
+
+        where = f"the object store at {self.endpoint_url}"
+        try:
+            yield
+        except MinioAdminException as error:
+            status, body = str(error._code), str(error._body)
+            if not body.lstrip().startswith("{") and (status in NOT_THERE or body.lstrip().startswith("<")):
+                raise NoAdminApiError(
+                    f"{where} has no admin API of MinIO's kind (HTTP {status})",
+                    "make the training key by hand with the rights that docs/store.md names",
+                ) from error
+            raise StoreError(f"{where} did not {what}: {_reason(status, body)}", LOG_HINT) from error
+        except (HTTPError, OSError) as error:
+            raise StoreError(f"{where} did not {what}: {cause(error)}", LOG_HINT) from error
+        except ValueError as error:
+            raise StoreError(
+                f"{where} answered what cannot be read, asked to {what}: {first_line(error)}", LOG_HINT
+            ) from error
+
+
+def _reason(status: str, body: str) -> str:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        document = parse_json(body)
+        return f"{document['Code']}: {document['Message']}"
+    return f"HTTP {status}"

@@ -1,0 +1,105 @@
+"""Whether an S3 server does what Ray Train (through pyarrow) and labctl ask of it.
+
+Each question makes real requests below one prefix of its own, which is removed at the end; other objects are
+neither read nor changed. `essential` ones must pass for Ray and the lab to work; the others are used by
+people and tools around them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.errors import StoreError
+from lab.store.client import Client
+from lab.store.conformance.bench import Bench, DeviationError, SkippedError
+from lab.store.conformance.questions import QUESTIONS, Question
+
+__all__ = ["FOLDER", "QUESTIONS", "Finding", "Question", "examine"]
+
+FOLDER = ".raylab/conformance"
+"""Below it each run has a folder with a random name."""
+
+OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question. `detail` gives the reason, `hint` says what to do."""
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped", "warning"]
+    detail: str
+    hint: str = ""
+
+
+def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS) -> Iterator[Finding]:
+    """Ask everything, one finding after the other; a last one says whether the run's objects are gone.
+
+    Nothing is raised: a server that is not reached, refuses the key or has no such bucket is a failed
+    finding, and the rest is skipped.
+    """
+    bench = Bench(client, bucket, f"{FOLDER}/{secrets.token_hex(8)}")
+    reached = _reach(bench)
+    yield reached
+    if reached.outcome != "passed":
+        yield from (Finding(q.name, "skipped", "the bucket cannot be used") for q in questions)
+        return
+    try:
+        for question in questions:
+            yield _answer(bench, question)
+    finally:
+        left = _clean_up(bench)
+    yield left
+
+
+def _reach(bench: Bench) -> Finding:
+    name = "bucket"
+    try:
+        answer = bench.client.ask("GET", bench.bucket, [("list-type", "2"), ("max-keys", "1")])
+    except StoreError as error:
+        return Finding(name, "failed", error.message, error.hint)
+    if answer.status == 200 and "ListBucketResult" in answer.text:
+        server = answer.headers.get("server", "a server that does not say which")
+        return Finding(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
+    hints = {
+        "NoSuchBucket": "make the bucket, or name another with --bucket",
+        "InvalidAccessKeyId": "give the store's key with --s3-credentials",
+        "SignatureDoesNotMatch": "give the store's key with --s3-credentials; AWS_REGION must be the store's",
+        "AccessDenied": "give the key the rights of docs/store.md, or name another bucket with --bucket",
+        "RequestTimeTooSkewed": "set the clocks of this machine and of the store",
+    }
+    code = answer.code or "no S3 answer"
+    detail = (
+        f"{bench.client.endpoint_url} answers HTTP {answer.status} ({code}) for the bucket {bench.bucket}"
+    )
+    return Finding(name, "failed", detail, hints.get(code, "check the address: is it an S3 server?"))
+
+
+def _answer(bench: Bench, question: Question) -> Finding:
+    try:
+        return Finding(question.name, "passed", question.ask(bench))
+    except SkippedError as error:
+        return Finding(question.name, "skipped", str(error))
+    except DeviationError as error:
+        outcome: Literal["failed", "warning"] = "failed" if question.essential else "warning"
+        return Finding(question.name, outcome, f"{error} (needed for: {question.why})", OTHER_STORE)
+    except StoreError as error:
+        return Finding(question.name, "failed", error.message, error.hint)
+
+
+def _clean_up(bench: Bench) -> Finding:
+    name = "cleaned up"
+    try:
+        for _ in range(10):
+            names = bench.keys()
+            if not names:
+                return Finding(name, "passed", f"nothing is left below {bench.prefix}")
+            for each in names:
+                bench.object("DELETE", each)
+        raise DeviationError("the objects stay in the listing")
+    except (DeviationError, StoreError) as error:
+        detail = f"objects below s3://{bench.bucket}/{bench.prefix} may be left: {error}"
+        return Finding(name, "warning", detail, "delete them by hand")

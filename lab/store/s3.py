@@ -1,0 +1,223 @@
+"""A real S3 server, through `minio`: the one module that imports it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from lab.errors import StoreError
+from lab.host.reading import parse_json
+from lab.store.base import (
+    PIECE,
+    AccessDeniedError,
+    MissingObjectError,
+    Store,
+    StoredObject,
+    UnreachableStoreError,
+)
+from lab.topology import BUCKET, REGION, Credentials
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 20.0
+RETRIES = 2
+NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
+LOG_HINT = "see the store's log: labctl logs minio"
+
+
+class ObjectStore(Store):
+    """A bucket of a real S3 server."""
+
+    def __init__(
+        self,
+        endpoint_url: str,
+        credentials: Credentials,
+        region: str = REGION,
+        bucket: str = BUCKET,
+        *,
+        http: Any = None,
+    ) -> None:
+        """`endpoint_url` is http(s)://host:port. Nothing is asked of the server yet.
+
+        `http` is the urllib3 pool to use; by default one that soon gives up where nobody answers.
+        """
+        self.endpoint_url, self.region, self.bucket = endpoint_url, region, bucket
+        self._credentials, self._given_http = credentials, http
+
+    def in_bucket(self, name: str) -> ObjectStore:
+        return ObjectStore(self.endpoint_url, self._credentials, self.region, name, http=self._http)
+
+    def ensure_bucket(self, name: str = "") -> bool:
+        with self._explain(ignore=("BucketAlreadyOwnedByYou", "BucketAlreadyExists")):
+            # asked first: some servers answer 200 for a bucket that there is
+            if (name or self.bucket) not in {each.name for each in self._client.list_buckets()}:
+                self._client.make_bucket(name or self.bucket)
+                return True
+        return False
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._explain(key):
+            self._client.put_object(self.bucket, key, io.BytesIO(data), len(data))
+
+    def read(self, key: str) -> Iterator[bytes]:
+        with self._explain(key):
+            response = self._client.get_object(self.bucket, key)
+            try:
+                yield from response.stream(PIECE)
+            finally:
+                response.close()
+                response.release_conn()
+
+    def list(self, prefix: str = "", recursive: bool = True) -> tuple[StoredObject, ...]:
+        with self._explain():
+            return tuple(
+                StoredObject(
+                    key=entry.object_name or "",
+                    size=entry.size or 0,
+                    modified=entry.last_modified.timestamp() if entry.last_modified else 0.0,
+                    etag=(entry.etag or "").strip('"'),
+                )
+                for entry in self._client.list_objects(self.bucket, prefix, recursive=recursive)
+            )
+
+    def exists(self, key: str) -> bool:
+        with self._explain():  # a listing, since the answer to HEAD cannot say what is wrong
+            entries = self._client.list_objects(self.bucket, key, recursive=True)
+            first = next(iter(entries), None)
+        return first is not None and first.object_name == key
+
+    def delete(self, keys: Iterable[str]) -> None:
+        from minio.deleteobjects import DeleteObject
+
+        with self._explain():
+            failed = list(self._client.remove_objects(self.bucket, (DeleteObject(key) for key in keys)))
+        if failed:
+            raise StoreError(
+                f"{self.endpoint_url} did not delete {len(failed)} objects, "
+                f"among them s3://{self.bucket}/{failed[0].name}: {failed[0].code}: {failed[0].message}",
+                LOG_HINT,
+            )
+
+    def ping(self) -> str:
+        with self._explain():
+            self._client.list_buckets()
+            health = self._http.request("GET", f"{self.endpoint_url.rstrip('/')}/raylab/health")
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            answer = parse_json(health.data)
+            return f"{answer['server']} {answer['version']}"
+        return str(health.headers.get("Server") or "an S3 server that does not say which")
+
+    @cached_property
+    def _http(self) -> Any:
+        return make_pool() if self._given_http is None else self._given_http
+
+    @cached_property
+    def _client(self) -> Any:
+        from minio import Minio
+
+        parts = urlsplit(self.endpoint_url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+            raise StoreError(
+                f"{self.endpoint_url!r} is no address of an object store", "use http://host:port"
+            )
+        return Minio(
+            parts.netloc,
+            access_key=self._credentials.access_key,
+            secret_key=self._credentials.secret_key,
+            secure=parts.scheme == "https",
+            region=self.region,
+            http_client=self._http,
+        )
+
+    @contextlib.contextmanager
+    def _explain(self, key: str = "", *, ignore: tuple[str, ...] = ()) -> Iterator[None]:
+        from minio.error import MinioException, S3Error
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except S3Error as error:
+            if error.code not in ignore:
+                raise self._refusal(error, key) from error
+        except MinioException as error:
+            raise StoreError(
+                f"what answers at {self.endpoint_url} is no object store: {first_line(error)}",
+                "check the address; another program may hold that port",
+            ) from error
+        except ValueError as error:  # minio checks names before it asks
+            raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
+        except (HTTPError, OSError) as error:
+            raise UnreachableStoreError(
+                f"the object store at {self.endpoint_url} cannot be reached: {cause(error)}",
+                "see whether the lab is up: labctl status",
+            ) from error
+
+    def _refusal(self, error: Any, key: str) -> StoreError:
+        where, code = f"the object store at {self.endpoint_url}", str(error.code)
+        if code in ("NoSuchKey", "NoSuchObject"):
+            return MissingObjectError(f"s3://{self.bucket}/{key} is not in {where}")
+        if code == "NoSuchBucket":
+            return StoreError(f"{where} has no bucket {self.bucket!r}", "labctl up makes it")
+        if code == "InvalidAccessKeyId":
+            return StoreError(
+                f"{where} does not know the access key {_masked(self._credentials.access_key)}",
+                "the key of a lab is in its state; another store may answer at that address",
+            )
+        if code == "SignatureDoesNotMatch":
+            return StoreError(
+                f"{where} refuses the secret key for {_masked(self._credentials.access_key)}",
+                "the key of a lab is in its state; another store may answer at that address",
+            )
+        if code == "AccessDenied":
+            return AccessDeniedError(f"{where} denies access: {error.message}", "check the rights of the key")
+        if code in NOT_READY or getattr(error.response, "status", None) == 503:
+            return UnreachableStoreError(f"{where} is not ready: {code}: {error.message}", LOG_HINT)
+        if "StorageFull" in code or getattr(error.response, "status", None) == 507:
+            return StoreError(
+                f"{where} cannot store anything more: {error.message}", "make room on the disk it writes to"
+            )
+        if code == "RequestTimeTooSkewed":
+            return StoreError(f"{where} has another time of day than this machine", "set the clocks right")
+        return StoreError(
+            f"{where} answers {code}: {error.message}", "see the store's log: labctl logs minio"
+        )
+
+
+def _masked(access_key: str) -> str:
+    """Enough of an access key to tell it from another; some servers let in whoever knows all of it."""
+    return f"{access_key[:4]}..."
+
+
+def make_pool() -> Any:
+    """A urllib3 pool that soon gives up where nobody answers."""
+    import urllib3
+
+    return urllib3.PoolManager(
+        timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+        retries=urllib3.Retry(total=RETRIES, read=1, redirect=0, status=0, backoff_factor=0.2),
+    )
+
+
+def cause(error: Exception) -> str:
+    """Why there is no connection, without urllib3's wrapping."""
+    from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NameResolutionError, ReadTimeoutError
+
+    inner: BaseException = error
+    if isinstance(inner, MaxRetryError) and inner.reason is not None:
+        inner = inner.reason
+    if isinstance(inner, ConnectTimeoutError) and "timed out" in str(inner):
+        return f"no answer within {CONNECT_SECONDS:g} s"
+    if isinstance(inner, ReadTimeoutError):
+        return f"it does not go on after {READ_SECONDS:g} s"
+    if isinstance(inner, NameResolutionError):
+        return "the host name is unknown"
+    cause = inner.__cause__ or inner.__context__ or inner
+    return str(getattr(cause, "strerror", None) or first_line(inner))
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line of at most 200 characters."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

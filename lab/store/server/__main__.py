@@ -1,0 +1,166 @@
+"""The object store of a lab of plain processes where no `minio` binary is at hand: moto's S3, made to last.
+
+    python -m lab.store.server --port 9000 --root DIR --credentials FILE
+        [--root-user-file FILE --root-password-file FILE] [--bucket NAME] [--host ADDRESS [--any-host]]
+
+`--credentials` is JSON with `access_key` and `secret_key`. With a root key that key reaches only the bucket;
+without one it is the only key and may do everything. Only loopback addresses are served, unless `--any-host`
+says that something else, such as a container's network, decides who reaches the server. `/raylab/health`
+answers without a signature. SIGTERM ends it between two changes; SIGKILL at any time loses nothing that was
+acknowledged. Uploads in parts that were not completed end with the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import ipaddress
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError, PortTakenError, UsageError
+from lab.host.reading import SMALL, read_json, read_text
+from lab.store.server.keys import Key, Keyring
+from lab.topology import BUCKET, Credentials
+
+STOP_SECONDS = 5.0
+"""How long an end on request waits for the change that is being made."""
+
+
+def read_credentials(path: Path) -> Credentials:
+    """The key in a credentials file. Raises UsageError."""
+    try:
+        content = read_json(path, SMALL)
+        access_key, secret_key = content["access_key"], content["secret_key"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} is no credentials file: {error!r}", 'it needs {"access_key": ..., "secret_key": ...}'
+        ) from error
+    if not (isinstance(access_key, str) and isinstance(secret_key, str) and access_key and secret_key):
+        raise UsageError(f"{path} holds an empty key", "give both halves of the key as text")
+    return Credentials(access_key, secret_key)
+
+
+def read_keys(args: argparse.Namespace) -> Keyring:
+    """Every key of the command line. Raises UsageError."""
+    training = read_credentials(args.credentials)
+    if args.root_user_file is None and args.root_password_file is None:
+        return Keyring(Key(training))
+    if args.root_user_file is None or args.root_password_file is None:
+        raise UsageError("--root-user-file and --root-password-file belong together", "give both, or neither")
+    root = Credentials(_secret(args.root_user_file), _secret(args.root_password_file))
+    if root.access_key == training.access_key:
+        raise UsageError("the root key and the key in --credentials have the same name", "make another one")
+    return Keyring(Key(root), Key(training, args.bucket))
+
+
+def _secret(path: Path) -> str:
+    try:
+        text = read_text(path, SMALL).strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "it needs one line of text") from error
+    if not text:
+        raise UsageError(f"{path} is empty", "it needs one line of text")
+    return text
+
+
+def check_loopback(host: str) -> None:
+    """Raises UsageError unless `host` can be reached from this machine only."""
+    if host != "localhost":
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(host).is_loopback:
+                return
+        raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1, or add --any-host")
+
+
+def make_server(host: str, port: int, root: Path, keys: Keyring, access_log: bool) -> Any:
+    """A server that listens already, and its application. Raises LabError."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import ThreadedWSGIServer
+
+    from lab.store.server.app import S3App
+    from lab.store.server.disk import Disk
+
+    class Handler(MotoRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            if access_log:
+                super().log_request(code, size)
+
+        def log(self, type: str, message: str, *args: Any) -> None:
+            text = message % args if args else message
+            _log(text.strip().splitlines()[-1] if text.strip() else type)
+
+    disk = Disk(root, _log)
+    tempfile.tempdir = str(disk.tmp)  # the parts of unfinished uploads lie on the store's disk
+    app = S3App(disk, keys, _log)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
+            server = ThreadedWSGIServer(host, port, app, handler=Handler)
+    except SystemExit as error:  # werkzeug's answer to a port in use
+        raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
+    return server, app
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
+    made = argparse.ArgumentParser(prog="s3server", description="An S3 server for a lab on one machine.")
+    made.add_argument("--host", default="127.0.0.1")
+    made.add_argument("--any-host", action="store_true", help="serve an address that is not loopback")
+    made.add_argument("--port", type=int, required=True)
+    made.add_argument("--root", type=Path, required=True, help="folder that holds the objects")
+    made.add_argument("--credentials", type=Path, required=True, help="JSON file with the key of users")
+    made.add_argument("--root-user-file", type=Path, help="file with the root key's name")
+    made.add_argument("--root-password-file", type=Path, help="file with the root key's secret")
+    made.add_argument("--bucket", default=BUCKET, help="what the users' key may reach beside a root key")
+    made.add_argument("--access-log", action="store_true", help="log every request, not only errors")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
+    args = parser().parse_args(argv)
+    from lab.store.server.moto import VERSION
+
+    try:
+        if not args.any_host:
+            check_loopback(args.host)
+        _allow_many_files()
+        server, app = make_server(args.host, args.port, args.root, read_keys(args), args.access_log)
+    except LabError as error:
+        _log(f"{error.message} ({error.hint})" if error.hint else error.message)
+        return error.exit_code
+
+    def end(*_: Any) -> None:
+        threading.Thread(target=server.shutdown, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    _log(f"serving {args.root} on http://{args.host}:{server.server_port} (moto {VERSION})")
+    server.serve_forever(poll_interval=0.2)
+    app.lock.acquire(timeout=STOP_SECONDS)
+    _log("ended on request")
+    return 0
+
+
+def _allow_many_files() -> None:
+    """Every part of an unfinished upload is an open file."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _log(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,229 @@
+"""moto's S3 as a WSGI application that keeps its objects on disk and answers only signed requests.
+
+A change is first made in moto, then on disk, and only then acknowledged. moto's models are not made for
+threads, so one request at a time goes through them; bodies are received and objects are sent outside of that.
+
+What could not survive a restart (tags, policies, versions, locks) is refused, not forgotten.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
+from typing import IO, Any
+from urllib.parse import parse_qs, unquote
+from xml.parsers.expat import ExpatError
+from xml.sax.saxutils import escape
+
+from werkzeug.http import parse_range_header
+from werkzeug.wrappers import Request, Response
+
+from lab.store.server.admin import STATUS_PATH, set_user_status
+from lab.store.server.auth import authenticate, is_of_signature, open_body
+from lab.store.server.disk import Disk, StorageError
+from lab.store.server.keys import COPY_SOURCE, Keyring, as_header, check_allowed, copied_from, only_bucket
+from lab.store.server.metrics import METRICS_PATH, Usage, answer, check_token
+from lab.store.server.moto import VERSION, Environ, MotoStore
+from lab.store.server.refusal import RefusalError
+
+SERVER = f"raylab-standin (moto {VERSION})"
+HEALTH_PATH = "/raylab/health"
+IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
+"""Whom moto takes every verified request to come from."""
+
+KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
+"""Query parameters a change may have: the others name settings that this store would not keep."""
+
+LOST_HEADERS = ("HTTP_X_AMZ_TAGGING", "HTTP_X_AMZ_OBJECT_LOCK_", "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION")
+
+
+class S3App:
+    """The WSGI application. One process can hold one: moto's state is global to the process."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        keys: Keyring,
+        log: Callable[[str], None],
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        """Starts with what `disk` holds. `log` gets one line per error."""
+        self._keys, self._log, self._now = keys, log, now
+        self.lock = threading.Lock()
+        """Held while a change is made: who holds it can end the process between two changes."""
+        self._disk, self._moto = disk, MotoStore(disk)
+
+    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
+        request = Request(environ)
+        if environ.get("PATH_INFO") == HEALTH_PATH and request.method in ("GET", "HEAD"):
+            health = json.dumps({"server": "moto", "version": VERSION})
+            headers = {"Server": SERVER}
+            return Response(health, headers=headers, mimetype="application/json")(environ, start_response)
+        try:
+            response = self._metrics(request) or self._answer(request)
+        except RefusalError as error:
+            response = self._refusal(request, error)
+        except StorageError as error:
+            response = self._refusal(request, RefusalError(507, "StorageFull", str(error)))
+        except ConnectionError:  # the client went away
+            raise
+        except OSError as error:
+            response = self._refusal(request, _os_refusal(request.method, error))
+        except ExpatError:
+            response = self._refusal(request, RefusalError(400, "MalformedXML", "the body is no XML"))
+        except NotImplementedError as error:
+            response = self._refusal(request, RefusalError(501, "NotImplemented", str(error)))
+        except Exception as error:  # moto raises whatever comes; the client needs an S3 answer
+            message = f"{type(error).__name__}: {error}"
+            response = self._refusal(request, RefusalError(500, "InternalError", message))
+        response.headers["Server"] = SERVER
+        return response(environ, start_response)
+
+    def _metrics(self, request: Request) -> Response | None:
+        if request.environ.get("PATH_INFO") != METRICS_PATH or request.method != "GET":
+            return None
+        check_token(self._keys, request.headers.get("Authorization", ""))
+        with self.lock:
+            buckets, objects, size = self._moto.size()
+        return answer(Usage(buckets, objects, size, shutil.disk_usage(self._disk.tmp).free))
+
+    def _answer(self, request: Request) -> Response:
+        raw_path = str(request.environ.get("RAW_URI", "/")).split("?", 1)[0]
+        if not raw_path.startswith("/") or raw_path.startswith("//"):
+            raise RefusalError(400, "InvalidURI", "the request's path must start with one slash")
+        signature = authenticate(request.environ, raw_path, self._keys, self._now())
+        bucket, _, key = unquote(raw_path)[1:].partition("/")
+        query = parse_qs(request.query_string.decode("latin-1"), keep_blank_values=True)
+        if raw_path == STATUS_PATH and request.method == "PUT":
+            presigned = not request.headers.get("Authorization")
+            return set_user_status(self._keys, signature.key, query, presigned=presigned)
+        plain = {name for name in query if not is_of_signature(name)}
+        source = copied_from(request.environ)
+        check_allowed(signature.key, request.method, bucket, key, plain, source[0])
+        body = open_body(signature, request.environ, request.get_data(cache=False, parse_form_data=False))
+        environ = _for_moto(request.environ, body)
+        if source[0]:
+            environ[COPY_SOURCE] = as_header(*source)
+
+        if request.method in ("GET", "HEAD", "OPTIONS"):
+            whole_object = all(name.startswith("response-") or name == "x-id" for name in plain)
+            if key and request.method == "GET" and whole_object:
+                return self._send_object(request, environ, bucket, key)
+            if key and "partNumber" in plain and "uploadId" not in plain:
+                raise RefusalError(501, "NotImplemented", "this store keeps no parts of an object")
+            with self.lock:
+                response = self._moto.ask(environ)
+            if (
+                not bucket
+                and signature.key.bucket
+                and request.method == "GET"
+                and response.status_code == 200
+            ):
+                response.set_data(only_bucket(response.get_data(), signature.key.bucket))
+            return response
+        _check_keepable(request.environ, bucket, plain)
+        if request.method == "POST" and not key and "delete" not in plain:
+            raise RefusalError(501, "NotImplemented", "this store takes no uploads by HTML form")
+        upload = query.get("uploadId", [""])[0]
+        with self.lock:
+            if request.method in ("PUT", "DELETE") and upload and not self._moto.has_upload(bucket, upload):
+                raise RefusalError(404, "NoSuchUpload", "this upload was completed, aborted, or never begun")
+            response = self._moto.ask(environ)
+            if response.status_code < 300:
+                self._moto.save(bucket, key, everything="delete" in plain)
+        return response
+
+    def _send_object(self, request: Request, environ: Environ, bucket: str, key: str) -> Response:
+        """moto decides and makes the headers; the data are sent from the file, all or the range asked for."""
+        whole = {name: value for name, value in environ.items() if name != "HTTP_RANGE"}
+        with self.lock:
+            buffer = self._moto.find(bucket, key)
+            if buffer is None:
+                return self._moto.ask(environ)
+            buffer.muted = True
+            try:
+                response = self._moto.ask(whole)
+            finally:
+                buffer.muted = False
+            if response.status_code != 200:
+                return response
+            stream = buffer.stored.open()
+        size = buffer.stored.record.size
+        start, end, status = 0, size, 200
+        wanted = parse_range_header(request.headers.get("Range"))
+        if wanted is not None and wanted.units == "bytes" and len(wanted.ranges) == 1:
+            part = wanted.range_for_length(size)
+            if part is None:
+                stream.close()
+                raise RefusalError(416, "InvalidRange", "the object ends before the range begins")
+            (start, end), status = part, 206
+        stream.seek(start, io.SEEK_CUR)
+        data = Response(_pieces(stream, end - start), status)
+        data.headers = response.headers
+        data.content_length = end - start
+        if status == 206:
+            data.headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+            for name in [n for n, _ in data.headers if n.lower().startswith("x-amz-checksum-")]:
+                del data.headers[name]  # it is the whole object's
+        return data
+
+    def _refusal(self, request: Request, error: RefusalError) -> Response:
+        self._log(f"{request.method} {request.path}: {error.status} {error.code}: {error.message}")
+        while request.stream.read(1 << 16):  # a client that is still sending would not read the answer
+            pass
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
+            f"<Resource>{escape(request.path)}</Resource><RequestId>0</RequestId></Error>"
+        )
+        return Response(text, error.status, mimetype="application/xml")
+
+
+def _for_moto(environ: Environ, body: bytes) -> Environ:
+    """The verified request without what only the signature needed; moto gets one identity and one region."""
+    kept = {name: v for name, v in environ.items() if not name.startswith("HTTP_X_MOTO_")}
+    for name in ("HTTP_TRANSFER_ENCODING", "wsgi.input_terminated", "HTTP_CONTENT_MD5"):
+        kept.pop(name, None)
+    query = environ.get("QUERY_STRING", "")
+    query = "&".join(part for part in query.split("&") if not is_of_signature(part.partition("=")[0]))
+    path = str(environ.get("RAW_URI", "/")).split("?", 1)[0]
+    if "form" in environ.get("CONTENT_TYPE", ""):  # moto would parse it, and then find no body
+        kept["CONTENT_TYPE"] = "binary/octet-stream"
+    kept.update(
+        {
+            "QUERY_STRING": query,
+            "RAW_URI": f"{path}?{query}" if query else path,
+            "HTTP_AUTHORIZATION": IDENTITY,
+            "HTTP_HOST": "localhost",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+        }
+    )
+    return kept
+
+
+def _pieces(stream: IO[bytes], left: int) -> Iterator[bytes]:
+    with stream:
+        while left > 0 and (data := stream.read(min(left, 1 << 18))):
+            left -= len(data)
+            yield data
+
+
+def _os_refusal(method: str, error: OSError) -> RefusalError:
+    if method in ("PUT", "POST", "DELETE") and error.errno is not None:
+        return RefusalError(507, "StorageFull", str(StorageError(error)))
+    return RefusalError(500, "InternalError", f"{error.strerror or error}")
+
+
+def _check_keepable(environ: Environ, bucket: str, query: set[str]) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
+        raise RefusalError(400, "InvalidBucketName", f"not a bucket's name: {bucket}")
+    lost = sorted(query - KEPT_SUBRESOURCES)
+    lost += [n[5:].replace("_", "-").lower() for n in environ if n.startswith(LOST_HEADERS)]
+    if lost:
+        raise RefusalError(501, "NotImplemented", f"this store does not keep: {', '.join(lost)}")

@@ -1,0 +1,108 @@
+"""The keys of the stand-in S3 server, and what each may do.
+
+The root key may do everything. A key with a bucket is what MinIO's policy makes of the lab's training key: it
+reads, writes, lists and deletes in its bucket, and sees no other. It cannot make or remove a bucket.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from lab.store.server.refusal import RefusalError
+from lab.topology import Credentials
+
+COPY_SOURCE = "HTTP_X_AMZ_COPY_SOURCE"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that the server accepts."""
+
+    credentials: Credentials
+    bucket: str = ""
+    """The one bucket it may use; empty when it may do everything."""
+
+
+class Keyring:
+    """Every key that the server accepts."""
+
+    def __init__(self, *keys: Key) -> None:
+        self._keys = keys
+        self._disabled: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def find(self, access_key: str) -> Key | None:
+        """The key of this name, unless it is disabled. Takes the same time for every name that is none."""
+        found = None
+        for key in self._keys:
+            if hmac.compare_digest(access_key.encode(), key.credentials.access_key.encode()):
+                found = key
+        return None if found is None or found.credentials.access_key in self._disabled else found
+
+    def get(self, access_key: str) -> Key:
+        """`find`, of a key that must be there. Raises RefusalError."""
+        key = self.find(access_key)
+        if key is None:
+            raise RefusalError(403, "InvalidAccessKeyId", "this store knows no such access key")
+        return key
+
+    def set_enabled(self, access_key: str, enabled: bool) -> bool:
+        """Refuse a key that is kept to a bucket, or accept it again; whether there is such a key.
+
+        Lasts until the process ends.
+        """
+        names = {key.credentials.access_key for key in self._keys if key.bucket}
+        if access_key not in names:
+            return False
+        self._disabled = self._disabled - {access_key} if enabled else self._disabled | {access_key}
+        return True
+
+
+def check_allowed(key: Key, method: str, bucket: str, name: str, query: set[str], source: str) -> None:
+    """Raises RefusalError when `key` may not do this.
+
+    `bucket` and `name` (of the object) are empty where the request names none, `source` is the bucket that is
+    copied from.
+    """
+    if not key.bucket or (not bucket and method in ("GET", "HEAD")):
+        return
+    on_bucket = not name and (method in ("GET", "HEAD") or (method == "POST" and "delete" in query))
+    if bucket != key.bucket or source not in ("", key.bucket) or not (name or on_bucket):
+        raise RefusalError(403, "AccessDenied", "Access Denied.")
+
+
+def copied_from(environ: Mapping[str, Any]) -> tuple[str, str]:
+    """Bucket and object that a request copies from; empty when it copies nothing. Raises RefusalError."""
+    header = str(environ.get(COPY_SOURCE, ""))
+    if not header:
+        return "", ""
+    bucket, slash, name = unquote(header.partition("?")[0]).removeprefix("/").partition("/")
+    if not (slash and name and re.fullmatch(r"[A-Za-z0-9.-]+", bucket)):
+        raise RefusalError(400, "InvalidArgument", "the copy source must be BUCKET/KEY")
+    return bucket, name
+
+
+def as_header(bucket: str, name: str) -> str:
+    """A copy source that can be read in one way only."""
+    return f"/{bucket}/{quote(name)}"
+
+
+def only_bucket(listing: bytes, bucket: str) -> bytes:
+    """The list of buckets without all others."""
+    root = ET.fromstring(listing)
+    namespace = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
+    for buckets in root.iter(f"{namespace}Buckets"):
+        for each in list(buckets):
+            if each.findtext(f"{namespace}Name") != bucket:
+                buckets.remove(each)
+    return bytes(
+        ET.tostring(root, encoding="utf-8", xml_declaration=True, default_namespace=namespace[1:-1] or None)
+    )

@@ -1,0 +1,233 @@
+"""moto's S3 models over the files of `s3_disk`: the one module that knows moto's inside (pinned: 5.2.5).
+
+moto holds the list of what there is, in memory; the data stay in the files. What the disk refuses is undone
+in moto, from the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from werkzeug.wrappers import Response
+
+from lab.store.server.disk import BucketRecord, Disk, DiskBuffer, ObjectRecord, StorageError, StoredObject
+
+VERSION = version("moto")
+
+PART_MEMORY = 1 << 20
+"""Bytes of one part of an unfinished upload that stay in memory; larger parts go to a temporary file."""
+
+PIECE = 1 << 20
+
+Environ = dict[str, Any]
+Wsgi = Callable[[Environ, Any], Iterable[bytes]]
+
+
+class MotoStore:
+    """moto's S3. Not thread-safe, and one per process: moto's state is global."""
+
+    def __init__(self, disk: Disk) -> None:
+        """Starts with what `disk` holds."""
+        self._disk = disk
+        self._backend, self._app = _fresh_moto()
+        for record in disk.buckets():
+            bucket = self._backend.create_bucket(record.name, record.region)
+            bucket.creation_date = datetime.fromisoformat(record.created)
+            for stored in disk.objects(record.name):
+                self._restore(bucket, stored)
+        _forget_models()
+
+    def ask(self, environ: Environ) -> Response:
+        """moto's whole answer to one request, which it takes for authorised."""
+        return Response.from_app(self._app, environ, buffered=True)
+
+    def find(self, bucket: str, key: str) -> DiskBuffer | None:
+        """The data of an object, or None when it is not there."""
+        held = self._backend.buckets.get(bucket)
+        known = held.keys.get(key) if held is not None else None
+        return None if known is None else known._value_buffer
+
+    def size(self) -> tuple[int, int, int]:
+        """How many buckets and objects there are, and the bytes of all objects."""
+        sizes = [key.contentsize for bucket in self._backend.buckets.values() for key in bucket.keys.values()]
+        return len(self._backend.buckets), len(sizes), sum(sizes)
+
+    def has_upload(self, bucket: str, upload: str) -> bool:
+        """Whether an upload in parts has begun and is neither complete nor aborted."""
+        held = self._backend.buckets.get(bucket)
+        return held is not None and upload in held.multiparts
+
+    def save(self, name: str, key: str, *, everything: bool) -> None:
+        """Bring the disk to what moto holds: of one key, of all deleted keys of a bucket, or of the bucket.
+
+        Raises StorageError; then moto is brought back to what the disk holds.
+        """
+        bucket = self._backend.buckets.get(name)
+        if bucket is None:
+            self._disk.delete_bucket(name)
+        elif key:
+            self._save_key(bucket, key)
+        elif everything:
+            stale = [s.record.key for s in self._disk.objects(name) if s.record.key not in bucket.keys]
+            failures = [error for error in (self._try_save_key(bucket, key) for key in stale) if error]
+            if failures:
+                raise failures[0]
+        else:
+            try:
+                self._disk.create_bucket(
+                    BucketRecord(name, bucket.region_name, bucket.creation_date.isoformat())
+                )
+            except StorageError:
+                if not bucket.keys:
+                    self._backend.delete_bucket(name)
+                raise
+        _forget_models()
+
+    def _try_save_key(self, bucket: Any, name: str) -> StorageError | None:
+        try:
+            self._save_key(bucket, name)
+        except StorageError as error:
+            return error
+        return None
+
+    def _save_key(self, bucket: Any, name: str) -> None:
+        key = bucket.keys.get(name)
+        if key is not None and isinstance(key._value_buffer, DiskBuffer):
+            return
+        try:
+            if key is None:
+                self._disk.delete(bucket.name, name)
+                return
+            size, data = _contents(key)
+            stored = self._disk.write(bucket.name, _record(key, size), data)
+        except StorageError:
+            self._undo(bucket, name, key)
+            raise
+        key._value_buffer.close()
+        key._value_buffer = DiskBuffer(stored)
+        key.contentsize = size
+        if _is_new_upload(key):  # the upload stays known by its id: completing it twice is no error
+            for part in key.multipart.completed.values():
+                part.dispose()
+            key.multipart.completed = {}
+
+    def _undo(self, bucket: Any, name: str, key: Any) -> None:
+        """An upload whose object could not be stored can be completed again."""
+        if key is not None:
+            if _is_new_upload(key):
+                key.multipart.parts, key.multipart.completed = key.multipart.completed, {}
+                bucket.multiparts[key.multipart.id] = key.multipart
+            key.multipart = None
+            bucket.keys.pop(name)
+        stored = self._disk.load(bucket.name, name)
+        if stored is not None:
+            self._restore(bucket, stored)
+
+    def _restore(self, bucket: Any, stored: StoredObject) -> None:
+        from moto.s3.models import FakeKey
+
+        record = stored.record
+        key: Any = FakeKey(
+            record.key,
+            b"",
+            account_id=bucket.account_id,
+            region_name=bucket.region_name,
+            storage=record.storage_class,
+            etag=record.etag,
+            version_id="null",
+            bucket_name=bucket.name,
+            checksum_value=record.checksum_value,
+        )
+        key.checksum_algorithm = record.checksum_algorithm
+        key.last_modified = datetime.fromisoformat(record.modified)
+        key.set_metadata(dict(record.metadata))
+        key._value_buffer.close()
+        key._value_buffer = DiskBuffer(stored)
+        key.contentsize = record.size
+        bucket.keys.setlist(record.key, [key])
+
+
+def _fresh_moto() -> tuple[Any, Wsgi]:
+    """moto's S3 backend, empty, and its WSGI application, for S3 alone."""
+    os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
+    os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(PART_MEMORY)
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.moto_server.werkzeug_app import create_backend_app
+    from moto.s3.models import FakeMultipart, s3_backends
+
+    s3_backends.reset()
+    s3_backends.bucket_accounts.clear()
+    FakeMultipart.complete = _complete
+    app = create_backend_app("s3")
+    app.url_map.merge_slashes = False
+    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app
+
+
+def _complete(self: Any, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, None]:
+    """moto's FakeMultipart.complete without the data, of which that makes several copies in memory."""
+    from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
+    from moto.settings import S3_UPLOAD_PART_MIN_SIZE
+    from moto.utilities.utils import md5_hash
+
+    digest = md5_hash()
+    completed: dict[int, Any] = {}
+    last: Any = None
+    for number, etag in body:
+        part = self.parts.get(number)
+        if part is None or part.etag.strip('"') != etag.strip('"'):
+            raise InvalidPart()
+        if last is not None and last.contentsize < S3_UPLOAD_PART_MIN_SIZE:
+            raise EntityTooSmall()
+        digest.update(bytes.fromhex(part.etag.strip('"')))
+        completed[number] = last = part
+    if not completed:
+        raise MalformedXML()
+    self.completed = completed
+    self.parts = {number: part for number, part in self.parts.items() if number not in completed}
+    return b"", f"{digest.hexdigest()}-{len(completed)}", None
+
+
+def _contents(key: Any) -> tuple[int, Iterator[bytes]]:
+    """Size and data of an object that moto just made: its own, or those of the parts it was made of."""
+    parts = [key]
+    if _is_new_upload(key):
+        parts = list(key.multipart.completed.values())
+    return sum(part.contentsize for part in parts), _pieces(parts)
+
+
+def _is_new_upload(key: Any) -> bool:
+    """Whether an object's data are still the parts it was uploaded in."""
+    return bool(getattr(key.multipart, "completed", None))
+
+
+def _pieces(parts: list[Any]) -> Iterator[bytes]:
+    for part in parts:
+        part._value_buffer.seek(0)
+        while piece := part._value_buffer.read(PIECE):
+            yield piece
+
+
+def _record(key: Any, size: int) -> ObjectRecord:
+    return ObjectRecord(
+        key=key.name,
+        size=size,
+        etag=key.etag.strip('"'),
+        modified=key.last_modified.isoformat(),
+        metadata={str(name): str(value) for name, value in key.metadata.items()},
+        storage_class=key.storage_class or "STANDARD",
+        checksum_algorithm=key.checksum_algorithm,
+        checksum_value=key.checksum_value,
+    )
+
+
+def _forget_models() -> None:
+    """moto remembers every model it ever made, for its own test fixtures; that would be a leak here."""
+    from moto.s3 import models
+
+    kinds: tuple[Any, ...] = (models.FakeKey, models.FakeMultipart, models.FakeBucket, models.FakeAcl)
+    for kind in kinds:
+        kind.instances_tracked.clear()

@@ -1,0 +1,85 @@
+"""Jobs of an earlier cluster, told by their ledgers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.cluster.earlier import MOST, earlier_job, earlier_jobs
+from lab.errors import NotFoundError
+from lab.store import FakeObjectStore
+from lab.topology import LEDGER_PREFIX
+from tests.unit.flows.recovery.world import World
+
+
+def put(
+    store: FakeObjectStore, job: str, stream: str, number: int, at: float, *names: str, **end: object
+) -> None:
+    """One object of a ledger with these events; `end` is in the last one."""
+    common = {"schema": "ledger/1", "at": at, "job": job, "run": "r"}
+    lines = [json.dumps({**common, "event": n, **(end if n == names[-1] else {})}) for n in names]
+    key = f"{LEDGER_PREFIX}/{job}/{stream}-{number:06d}.jsonl"
+    store.buckets["ray"][key] = ("\n".join(lines).encode(), at)
+
+
+@pytest.fixture
+def store() -> FakeObjectStore:
+    store = FakeObjectStore()
+    put(store, "good", "controller-1-aa", 0, 100.0, "run_started")
+    put(store, "good", "rank0-2-bb", 0, 130.0, "report")
+    put(store, "good", "controller-1-aa", 1, 150.0, "run_finished", error=None)
+    put(store, "bad", "controller-1-cc", 0, 200.0, "run_started", "run_finished", error="ValueError('x')")
+    put(store, "lost", "controller-1-dd", 0, 300.0, "run_started")
+    put(store, "interactive-01000000", "controller-1-ee", 0, 400.0, "run_started")
+    put(store, "known", "controller-1-ff", 0, 500.0, "run_started")
+    return store
+
+
+def test_jobs_that_ray_does_not_know_are_told_with_their_end(store: FakeObjectStore) -> None:
+    found = earlier_jobs(store, {"known"})
+
+    assert [(job.submission_id, job.message) for job in found] == [
+        ("lost", "its ledger does not say how it ended"),
+        ("bad", "its training failed: ValueError('x')"),
+        ("good", "its training finished"),
+    ]
+    assert [job.started_at for job in found] == [300.0, 200.0, 100.0]
+    assert [job.ended_at for job in found] == [None, 200.0, 150.0]
+    assert all(job.earlier and job.final and job.status == "EARLIER" for job in found)
+
+
+def test_one_run_that_ended_of_two_is_no_end_of_the_job(store: FakeObjectStore) -> None:
+    put(store, "good", "controller-9-zz", 0, 160.0, "run_started")
+
+    found = earlier_job(store, "good")
+
+    assert found is not None
+    assert (found.message, found.ended_at) == ("its ledger does not say how it ended", None)
+
+
+def test_only_the_newest_are_read(store: FakeObjectStore) -> None:
+    for number in range(MOST + 5):
+        put(store, f"j{number}", "controller-1-aa", 0, 1000.0 + number, "run_started")
+
+    found = earlier_jobs(store, set())
+
+    assert [job.submission_id for job in found] == [f"j{n}" for n in range(MOST + 4, 4, -1)]
+
+
+def test_a_job_that_nobody_knows_has_no_ledger(store: FakeObjectStore) -> None:
+    assert earlier_job(store, "goo") is None
+    assert earlier_job(store, "interactive-01000000") is None
+
+
+def test_a_lab_knows_its_earlier_jobs_and_their_checkpoints() -> None:
+    world = World()
+    world.write("run_started", "old")
+    world.jobs.put("RUNNING", "new")
+
+    assert world.lab.job("old").earlier
+    assert not world.lab.job("new").earlier
+    assert world.lab.checkpoints("old") == ()
+    assert [job.submission_id for job in world.lab.earlier_jobs(world.jobs.list())] == ["old"]
+    with pytest.raises(NotFoundError, match="no job 'other'"):
+        world.lab.job("other")

@@ -1,0 +1,438 @@
+"""Jobs against a scripted Jobs API: submit, list, follow, wait, stop, and what is refused beforehand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import jobs as jobs_module
+from lab.cluster.api import RayApi, Reply
+from lab.cluster.jobs import Jobs
+from lab.cluster.submission import Submission, package
+from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
+
+
+class Turns:
+    """Answers to give in turn; the last one stays."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def next(self) -> Any:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class FakeApi(RayApi):
+    """A Jobs API with one answer, or Turns, per `METHOD /path`; a tuple is (status, answer)."""
+
+    def __init__(self, routes: dict[str, Any]) -> None:
+        super().__init__("http://127.0.0.1:1", "")
+        self.routes = routes
+        self.asked: list[tuple[str, Any]] = []
+
+    def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+        key = f"{method} {path}"
+        self.asked.append((key, body))
+        answer = self.routes.get(key, (404, "not there"))
+        if isinstance(answer, Turns):
+            answer = answer.next()
+        status, document = answer if isinstance(answer, tuple) else (200, answer)
+        return Reply(
+            status, document.encode() if isinstance(document, str) else json.dumps(document).encode()
+        )
+
+    def bodies(self, key: str) -> list[Any]:
+        return [body for asked, body in self.asked if asked == key]
+
+
+class Clock:
+    """Time that passes only in sleep."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def job(submission_id: str = "j1", status: str = "RUNNING", **changes: Any) -> dict[str, Any]:
+    return {
+        "submission_id": submission_id,
+        "status": status,
+        "entrypoint": "python train.py",
+        "start_time": 1000,
+        "metadata": {},
+        **changes,
+    }
+
+
+def jobs_with(routes: dict[str, Any]) -> tuple[Jobs, FakeApi, Clock]:
+    api, clock = FakeApi(routes), Clock()
+    return Jobs(api, clock=clock, sleep=clock.sleep), api, clock
+
+
+def test_a_submission_is_quoted_and_remembers_what_it_asks_for() -> None:
+    jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "raysubmit_1"}})
+
+    found = jobs.submit(
+        Submission(
+            ("python", "my train.py"), num_cpus=0.5, num_gpus=1, metadata={"raylab_workload": "digits"}
+        )
+    )
+
+    assert found == "raysubmit_1"
+    assert api.bodies("POST /api/jobs/") == [
+        {
+            "entrypoint": "python 'my train.py'",
+            "runtime_env": {},
+            "metadata": {"raylab_cpus": "0.5", "raylab_gpus": "1", "raylab_workload": "digits"},
+            "entrypoint_num_cpus": 0.5,
+            "entrypoint_num_gpus": 1,
+        }
+    ]
+
+
+def test_what_is_not_asked_for_is_not_sent() -> None:
+    jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "mine"}})
+
+    jobs.submit(Submission(("true",), submission_id="mine"))
+
+    assert set(api.bodies("POST /api/jobs/")[0]) == {"entrypoint", "runtime_env", "metadata", "submission_id"}
+
+
+def test_a_refusal_gives_the_last_line_of_rays_reason() -> None:
+    jobs, _, _ = jobs_with({"POST /api/jobs/": (500, "Traceback ...\n  File\nValueError: j1 exists\n\n")})
+
+    with pytest.raises(UsageError, match="Ray refused the job: ValueError: j1 exists"):
+        jobs.submit(Submission(("true",)))
+
+
+def test_a_working_directory_is_uploaded_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()")
+
+    class Packages(FakeApi):
+        stored = False
+
+        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+            if path.startswith("/api/packages/gcs/_ray_pkg_"):
+                self.asked.append((method, body))
+                there, self.stored = self.stored, self.stored or method == "PUT"
+                return Reply(200 if there or method == "PUT" else 404, b"")
+            return super().request(method, path, body=body, timeout=timeout)
+
+    api = Packages({"POST /api/jobs/": {"submission_id": "j"}})
+    for _ in range(2):
+        Jobs(api).submit(Submission(("true",), working_dir=tmp_path, runtime_env={"env_vars": {"A": "1"}}))
+
+    assert [method for method, _ in api.asked if method in ("GET", "PUT")] == ["GET", "PUT", "GET"]
+    environments = [body["runtime_env"] for body in api.bodies("POST /api/jobs/")]
+    assert environments[0] == environments[1]
+    assert environments[0]["env_vars"] == {"A": "1"}
+    assert environments[0]["working_dir"].startswith("gcs://_ray_pkg_")
+
+
+def test_a_working_directory_that_ray_does_not_take_is_an_error(tmp_path: Path) -> None:
+    class NoPackages(FakeApi):
+        def request(self, method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+            return Reply(500 if method == "PUT" else 404, b"no room")
+
+    with pytest.raises(ClusterError, match=r"did not take the working directory .*: no room"):
+        Jobs(NoPackages({})).submit(Submission(("true",), working_dir=tmp_path))
+
+
+def test_jobs_are_listed_newest_first_without_drivers_that_were_not_submitted() -> None:
+    rows = [job("old", start_time=1), job("new", start_time=9000), job(""), job("waiting", start_time=None)]
+    jobs, _, _ = jobs_with({"GET /api/jobs/": rows})
+
+    assert [j.submission_id for j in jobs.list()] == ["new", "old", "waiting"]
+
+
+def test_a_job_is_read_in_seconds_with_what_it_asked_for() -> None:
+    row = job(
+        status="FAILED",
+        end_time=3500,
+        message="exit 1",
+        driver_node_id="n",
+        driver_exit_code=1,
+        metadata={"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_workload": "digits"},
+    )
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": row})
+
+    found = jobs.get("j1")
+
+    assert (found.started_at, found.ended_at, found.exit_code, found.node_id) == (1.0, 3.5, 1, "n")
+    assert (found.num_cpus, found.num_gpus, found.workload, found.final) == (2.0, 0.5, "digits", True)
+
+
+def test_an_unknown_job_names_the_latest_ones() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/": [job(f"j{i}", start_time=i) for i in range(1, 8)]})
+
+    with pytest.raises(NotFoundError, match="no job 'nope'") as caught:
+        jobs.get("nope")
+    assert caught.value.hint == "latest jobs: j7, j6, j5, j4, j3"
+
+
+def test_a_driver_that_was_not_submitted_is_no_job() -> None:
+    routes = {"GET /api/jobs/01000000": job("") | {"submission_id": None}, "GET /api/jobs/": []}
+    jobs, _, _ = jobs_with(routes)
+
+    with pytest.raises(NotFoundError) as caught:
+        jobs.get("01000000")
+    assert caught.value.hint == "latest jobs: none"
+
+
+def test_a_job_id_cannot_reach_another_path() -> None:
+    jobs, api, _ = jobs_with({"GET /api/jobs/": []})
+
+    with pytest.raises(NotFoundError):
+        jobs.get("../../api/version?x")
+    assert api.asked[0][0] == "GET /api/jobs/..%2F..%2Fapi%2Fversion%3Fx"
+
+
+def test_a_broken_answer_for_a_job_is_a_cluster_error() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": (500, "")})
+
+    with pytest.raises(ClusterError, match="no reason given"):
+        jobs.get("j1")
+
+
+def test_logs_are_empty_while_there_is_no_driver() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": (500, "no driver")})
+
+    assert jobs.logs("j1") == ""
+
+
+def test_following_yields_whole_lines_and_the_rest_at_the_end() -> None:
+    states = Turns(job(), job(), job(), job(), job(status="SUCCEEDED"))
+    logs = Turns({"logs": "one\ntw"}, {"logs": "one\ntwo\nthr"}, {"logs": "one\ntwo\nthree"})
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
+
+    assert list(jobs.follow("j1")) == ["one", "two", "three"]
+    assert clock.now == 2 * jobs_module.POLL_SECONDS
+
+
+def test_who_follows_a_job_sees_it_at_every_look_also_while_it_prints_nothing() -> None:
+    states = Turns(job(), job(), job(), job(), job(status="SUCCEEDED"))
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": {"logs": ""}})
+    seen: list[str] = []
+
+    assert list(jobs.follow("j1", lambda found: seen.append(found.status))) == []
+    assert seen == ["RUNNING", "RUNNING", "SUCCEEDED"]
+
+
+def test_everything_has_drivers_that_were_not_submitted_and_the_list_has_not() -> None:
+    notebook = {**job("j0"), "type": "DRIVER", "submission_id": None, "job_id": "04000000"}
+    trained = {**job("interactive-looking"), "job_id": "05000000"}
+    jobs, _, _ = jobs_with({"GET /api/jobs/": [notebook, trained, {**job("j2"), "job_id": None}]})
+
+    assert {(j.submission_id, j.driver_id) for j in jobs.everything()} == {
+        ("interactive-04000000", "04000000"),
+        ("interactive-looking", "05000000"),
+        ("j2", ""),
+    }
+    assert {j.submission_id for j in jobs.list()} == {"interactive-looking", "j2"}
+
+
+@pytest.mark.parametrize("rows", [[{"submission_id": "a"}], [3], 3, None])
+def test_a_list_of_an_unknown_shape_is_a_cluster_error(rows: Any) -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/": rows})
+    with pytest.raises(ClusterError, match="list of jobs has an unknown shape"):
+        jobs.list()
+
+
+def test_following_shows_no_line_twice_when_the_log_is_gone_for_a_moment() -> None:
+    states = Turns(job(), job(), job(), job(), job(status="FAILED"))
+    logs = Turns({"logs": "one\n"}, (500, "gone"), {"logs": "one\ntwo\n"})
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
+
+    assert list(jobs.follow("j1")) == ["one", "two"]
+
+
+def test_waiting_ends_with_the_job() -> None:
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": Turns(job(), job(), job(status="SUCCEEDED"))})
+
+    assert jobs.wait("j1", 60).status == "SUCCEEDED"
+    assert clock.now == 2 * jobs_module.POLL_SECONDS
+
+
+def test_waiting_too_long_shows_the_last_ten_lines() -> None:
+    text = "".join(f"line {i}\n" for i in range(20))
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": {"logs": text}})
+
+    with pytest.raises(WaitTimeoutError, match="j1 is still RUNNING after 5 s") as caught:
+        jobs.wait("j1", 5)
+    assert clock.now >= 5
+    assert "line 10\n" in caught.value.message
+    assert "line 9\n" not in caught.value.message
+
+
+def test_waiting_bears_a_dashboard_that_is_silent_for_a_while_but_not_for_good() -> None:
+    jobs, api, clock = jobs_with({})
+    answers = [ClusterError("silent"), ClusterError("silent"), job(status="SUCCEEDED")]
+
+    def request(method: str, path: str, *, body: Any = None, timeout: float = 0) -> Reply:
+        answer = answers.pop(0) if answers else ClusterError("silent for good")
+        if isinstance(answer, ClusterError):
+            raise answer
+        return Reply(200, json.dumps(answer).encode())
+
+    api.request = request  # type: ignore[method-assign]
+
+    assert jobs.wait("j1", 100).status == "SUCCEEDED"
+    with pytest.raises(ClusterError, match="for good"):
+        jobs.wait("j1", 100)
+    assert clock.now <= jobs_module.SILENCE_SECONDS + 2
+
+
+def test_stopping_waits_for_the_end_and_leaves_an_ended_job_alone() -> None:
+    stop = "POST /api/jobs/j1/stop"
+    routes = {"GET /api/jobs/j1": Turns(job(), job(), job(status="STOPPED")), stop: {"stopped": True}}
+    jobs, api, _ = jobs_with(routes)
+    assert jobs.stop("j1").status == "STOPPED"
+    assert len(api.bodies(stop)) == 1
+
+    assert jobs.stop("j1").status == "STOPPED"
+    assert len(api.bodies(stop)) == 1
+
+
+def test_a_job_that_cannot_be_stopped_is_an_error() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": job(), "POST /api/jobs/j1/stop": (500, "agent is gone")})
+
+    with pytest.raises(ClusterError, match="could not stop job j1: agent is gone"):
+        jobs.stop("j1")
+
+
+WAITING = (*[job(status="PENDING")] * 7, job(status="FAILED"))
+HELPER = {
+    "POST /api/jobs/j1/stop": {"stopped": True},
+    "POST /api/jobs/": {"submission_id": "helper"},
+    "DELETE /api/jobs/helper": {"deleted": True},
+}
+
+
+def test_a_job_that_waits_for_resources_gives_up_its_place_when_it_is_stopped() -> None:
+    done = job("helper", status="SUCCEEDED")
+    jobs, api, clock = jobs_with(
+        {**HELPER, "GET /api/jobs/j1": Turns(*WAITING), "GET /api/jobs/helper": done}
+    )
+    assert jobs.stop("j1").status == "FAILED"
+    assert clock.now == jobs_module.START_GRACE_SECONDS
+    assert [body["entrypoint"].split()[-1] for body in api.bodies("POST /api/jobs/")] == ["j1"]
+    assert len(api.bodies("DELETE /api/jobs/helper")) == 1
+
+
+def test_a_job_that_starts_while_it_is_stopped_needs_no_help() -> None:
+    turns = Turns(job(status="PENDING"), job(status="PENDING"), job(), job(status="STOPPED"))
+    jobs, api, _ = jobs_with({**HELPER, "GET /api/jobs/j1": turns})
+    assert jobs.stop("j1").status == "STOPPED"
+    assert api.bodies("POST /api/jobs/") == []
+
+
+def test_a_waiting_job_whose_place_cannot_be_given_up_is_an_error() -> None:
+    failed = job("helper", status="FAILED", message="no such actor")
+    waiting = job(status="PENDING")
+    jobs, _, _ = jobs_with({**HELPER, "GET /api/jobs/j1": waiting, "GET /api/jobs/helper": failed})
+    with pytest.raises(ClusterError, match="could not stop job j1: no such actor"):
+        jobs.stop("j1")
+
+
+GROUPS = "GET /api/v0/placement_groups?detail=1&limit=10000"
+
+
+def groups(*rows: tuple[str, str, str]) -> dict[str, Any]:
+    keys = ("placement_group_id", "creator_job_id", "state")
+    return {"data": {"result": {"result": [dict(zip(keys, row, strict=True)) for row in rows]}}}
+
+
+OTHERS = (("aa", "07", "CREATED"), ("bb", "02", "REMOVED"))
+
+
+def test_what_ray_gives_back_by_itself_after_a_stop_is_only_waited_for() -> None:
+    turns = Turns(job(job_id="02"), job(status="STOPPED", job_id="02"))
+    reserved = Turns(groups(*OTHERS, ("cc", "02", "CREATED")), groups(*OTHERS))
+    jobs, api, clock = jobs_with({**HELPER, "GET /api/jobs/j1": turns, GROUPS: reserved})
+    assert jobs.stop("j1").status == "STOPPED"
+    assert clock.now == jobs_module.POLL_SECONDS
+    assert api.bodies("POST /api/jobs/") == []
+
+
+@pytest.mark.parametrize("state", ["PENDING", "CREATED"])
+def test_what_ray_forgets_to_give_back_is_given_back_also_for_a_job_that_ended_before(state: str) -> None:
+    done = job("helper", status="SUCCEEDED")
+    ended = job(status="STOPPED", job_id="02")
+    left = groups(*OTHERS, ("cc", "02", state))
+    jobs, api, clock = jobs_with(
+        {**HELPER, "GET /api/jobs/j1": ended, "GET /api/jobs/helper": done, GROUPS: left}
+    )
+    assert jobs.stop("j1").status == "STOPPED"
+    assert clock.now >= jobs_module.RELEASE_SECONDS
+    assert [body["entrypoint"].split()[-1] for body in api.bodies("POST /api/jobs/")] == ["cc"]
+    assert len(api.bodies("DELETE /api/jobs/helper")) == 1
+
+
+def test_what_cannot_be_given_back_is_an_error_with_the_way_out() -> None:
+    failed = job("helper", status="FAILED")
+    ended = job(status="STOPPED", job_id="02")
+    left = groups(("cc", "02", "CREATED"))
+    jobs, _, _ = jobs_with(
+        {**HELPER, "GET /api/jobs/j1": ended, "GET /api/jobs/helper": failed, GROUPS: left}
+    )
+    with pytest.raises(ClusterError, match="j1 has ended, but Ray still reserves") as caught:
+        jobs.stop("j1")
+    assert "labctl restart ray-head" in caught.value.hint
+
+
+# The working directory
+
+
+SENT = "gcs://_ray_pkg_0123456789abcdef.zip"
+PACKAGE = "GET /api/packages/gcs/_ray_pkg_0123456789abcdef.zip"
+
+
+def ran(**changes: Any) -> dict[str, Any]:
+    """A job that has ended, as the Jobs API shows it."""
+    env = {"working_dir": SENT, "env_vars": {"SEED": "7"}}
+    metadata = {"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_workload": "digits", "job_name": "first"}
+    return job(status="SUCCEEDED", runtime_env=env, metadata=metadata, **changes)
+
+
+def test_a_job_is_submitted_again_as_it_was_with_metadata_of_its_own() -> None:
+    api_routes = {"GET /api/jobs/j1": ran(), PACKAGE: "", "POST /api/jobs/": {"submission_id": "j2"}}
+    jobs, api, _ = jobs_with(api_routes)
+    assert jobs.submit_again("j1", {"job_name": "second", "more": "x"}) == "j2"
+    (body,) = api.bodies("POST /api/jobs/")
+    assert body["entrypoint"] == ran()["entrypoint"]
+    assert body["runtime_env"] == ran()["runtime_env"]
+    assert (body["entrypoint_num_cpus"], body["entrypoint_num_gpus"]) == (2.0, 0.5)
+    assert body["metadata"] == {**ran()["metadata"], "job_name": "second", "more": "x"}
+
+
+def test_files_that_ray_has_forgotten_are_sent_again_only_when_they_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "j2"}})
+    sent = jobs.submit_again  # the name of the package depends on its content
+    name = f"_ray_pkg_{hashlib.sha256(package(tmp_path)).hexdigest()[:16]}.zip"
+    row = ran() | {"runtime_env": {"working_dir": f"gcs://{name}"}}
+    api.routes |= {"GET /api/jobs/j1": row, f"PUT /api/packages/gcs/{name}": ""}
+    assert sent("j1", {}, tmp_path) == "j2"
+
+    (tmp_path / "train.py").write_text("print(2)\n")
+    other = f"_ray_pkg_{hashlib.sha256(package(tmp_path)).hexdigest()[:16]}.zip"
+    api.routes |= {f"PUT /api/packages/gcs/{other}": ""}
+    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+        sent("j1", {}, tmp_path)
+    with pytest.raises(RefusedError, match="Ray no longer keeps its files"):
+        sent("j1", {})
+    assert len(api.bodies("POST /api/jobs/")) == 1
+
+
+def test_a_job_that_ray_does_not_take_again_is_an_error() -> None:
+    jobs, _, _ = jobs_with({"GET /api/jobs/j1": ran(), PACKAGE: "", "POST /api/jobs/": (500, "x\nno room")})
+    with pytest.raises(ClusterError, match="refused to run job j1 again: no room"):
+        jobs.submit_again("j1", {})

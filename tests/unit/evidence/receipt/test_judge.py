@@ -1,0 +1,298 @@
+"""What the receipt says, for many stories of a job that lost a node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import lab.evidence.receipt
+from lab.evidence.ledger import Event, History, manifest_sha256, parse_events
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, compare_runs, judge
+from tests.unit.data.stories import (
+    CHECKS,
+    FAULT,
+    MIDWAY,
+    NODES,
+    PAUSED,
+    ROWS,
+    SERVICES,
+    Row,
+    Story,
+    content,
+    event,
+    evidence,
+    report,
+    saved_by,
+    uri,
+)
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_verdict_and_the_checks_of_a_story(row: Row) -> None:
+    receipt = judge(row.evidence)
+    assert (receipt.verdict.value, not_passed(receipt)) == (row.verdict, row.not_passed), receipt
+    said = [receipt.reason, *(c.detail for c in receipt.checks)]
+    assert any(row.says in text for text in said), said
+
+
+def test_every_verdict_has_a_story_and_every_check_one_that_passes_and_one_that_fails() -> None:
+    assert {row.verdict for row in ROWS} == {v.value for v in Verdict if v is not Verdict.AS_EXPECTED}
+    for check in CHECKS:
+        known = [c for row in ROWS for c in judge(row.evidence).checks if c.name == check]
+        assert {(c.passed, c.known) for c in known} >= {(True, True), (False, False)}, check
+        if check != FAULT:  # a fault that hit nothing leaves nothing to judge
+            assert any(not c.passed and c.known for c in known), check
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_receipt_has_the_seven_checks_in_order_and_follows_its_schema(row: Row) -> None:
+    document = judge(row.evidence).to_json()
+    assert tuple(c["name"] for c in document["checks"]) == CHECKS
+    jsonschema.validate(json.loads(json.dumps(document)), schema())
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.verdict != "recovered"], ids=lambda row: row.name)
+def test_events_that_are_missing_never_make_a_recovery(row: Row) -> None:
+    for name in {e.event for e in row.evidence.events}:
+        events = tuple(e for e in row.evidence.events if e.event != name)
+        assert judge(replace(row.evidence, events=events)).verdict is not Verdict.RECOVERED, name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run_started",
+        "attempt_started",
+        "report",
+        "checkpoint_saved",
+        "checkpoint_committed",
+        "checkpoint_loaded",
+        "run_finished",
+    ],
+)
+def test_a_recovery_is_not_verified_without_the_events_that_prove_it(name: str) -> None:
+    assert judge(evidence(Story(without=(name,)))).verdict is Verdict.NOT_VERIFIED
+
+
+@pytest.mark.parametrize("cut", range(len(Story().events())))
+def test_a_ledger_that_breaks_off_never_makes_a_recovery(cut: int) -> None:
+    events = sorted(Story().events(), key=lambda e: e.at)[:cut]
+    assert judge(evidence(events=tuple(events))).verdict is not Verdict.RECOVERED
+
+
+def test_of_two_runs_that_were_hit_the_worse_one_counts() -> None:
+    good, bad = Story(run="good"), Story(run="bad", second=(1, 2, 3, 4, 5))
+    receipt = judge(evidence(events=(*good.events(), *bad.events())))
+    assert (receipt.verdict, receipt.run) == (Verdict.RESTARTED, "bad")
+
+
+def test_a_run_that_was_over_before_the_fault_does_not_count() -> None:
+    earlier = tuple(replace(e, at=e.at - 100) for e in Story(run="earlier", second=(1, 2)).events())
+    receipt = judge(evidence(events=(*earlier, *Story().events())))
+    assert (receipt.verdict, receipt.run) == (Verdict.RECOVERED, "run")
+
+
+@pytest.mark.parametrize(
+    ("story", "lost"),
+    [
+        (Story(), 0),
+        (Story(second=(3, 4, 5), loads=(2,)), 1),
+        (Story(second=(1, 2, 3, 4, 5)), 3),
+        (Story(second=(5,)), 0),
+        (Story((10, 20, 30), (20, 30), key="step"), 2),
+        (Story(more=(saved_by(0, 4, content(4), epoch=4),)), 1),
+        (Story(more=(report(8.5, 1, 4),)), 0),
+        (Story(second=()), None),
+        (Story(takes_over=False), None),
+    ],
+    ids=[
+        "nothing",
+        "one",
+        "everything",
+        "skipped",
+        "steps",
+        "saved, not committed",
+        "reported when over",
+        "silent",
+        "none",
+    ],
+)
+def test_what_was_lost_is_counted_in_reports(story: Story, lost: int | None) -> None:
+    assert judge(evidence(story)).lost_epochs == lost
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({}, (0.7, 1, 1.7, 3.2, 4.1, 5.5)),
+        ({"nodes": NODES[:3]}, (0.7, 1, 1.7, 3.2, 4.1, None)),
+        (PAUSED, (None, 1, 1.7, 3.2, 4.1, None)),
+        ({"events": ()}, (0.7, None, None, None, None, 5.5)),
+        ({"events": MIDWAY.events()}, (0.7, None, None, None, None, 5.5)),
+    ],
+)
+def test_the_timeline_counts_from_the_fault_and_leaves_out_what_did_not_happen(
+    other: dict[str, Any], expected: tuple[float | None, ...]
+) -> None:
+    timeline = judge(evidence(**other)).to_json()["timeline"]
+    keys = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
+    assert timeline == dict(zip(keys, expected, strict=True))
+
+
+def test_the_checkpoint_is_shown_with_what_was_loaded_instead() -> None:
+    proof = judge(evidence(Story(second=(3, 4, 5), loads=(2,)))).checkpoint
+    assert proof is not None
+    assert (proof.uri, proof.epoch) == (uri(3), 3)
+    assert (proof.saved_sha256, proof.loaded_sha256) == tuple(manifest_sha256(content(n)) for n in (3, 2))
+
+
+def test_moving_to_the_restarted_node_is_said() -> None:
+    moved = judge(evidence(Story(nodes=(("a",), ("a2",))))).checks[2]
+    assert (moved.passed, moved.detail) == (
+        True,
+        "attempt 2 ran on ray-worker-0, where ray-worker-0 is the restarted one (new node a2)",
+    )
+
+
+def test_the_json_is_the_public_contract() -> None:
+    golden = DATA / "receipt_recovered.json"
+    assert judge(evidence(stored={uri(3): content(3)})).to_json() == json.loads(golden.read_text())
+
+
+def test_the_schema_names_the_verdicts_and_refuses_what_it_does_not_know() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    assert set(schema()["properties"]["verdict"]["enum"]) == {v.value for v in Verdict}
+    document = judge(evidence()).to_json()
+    for broken in ({**document, "extra": 1}, {k: v for k, v in document.items() if k != "checks"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, schema())
+
+
+def schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(
+        (Path(lab.evidence.receipt.__file__).parent / "schema.json").read_text()
+    )
+    return loaded
+
+
+def not_passed(receipt: Receipt) -> set[str]:
+    return {c.name for c in receipt.checks if not c.passed}
+
+
+# The ledgers of a real job whose node was killed, and of one that was left alone
+
+
+def real(name: str) -> tuple[Event, ...]:
+    return parse_events((DATA / f"{name}.jsonl").read_bytes().splitlines())
+
+
+def real_evidence(events: Iterable[Event]) -> Evidence:
+    """The fault and the node's death as Ray recorded them. Its return is made up: that node stayed away."""
+    lost, other = (
+        next(
+            n
+            for a in History.of(real("ledger_kill")).runs[0].attempts
+            if a.number == i
+            for n in a.nodes.values()
+        )
+        for i in (1, 2)
+    )
+    at = 1795210474.613
+    return Evidence(
+        submission_id="k3",
+        job_status="SUCCEEDED",
+        fault=FaultRecord("kill", "ray-worker-0", lost, at, reverted_at=at + 3),
+        events=tuple(events),
+        nodes=(
+            NodeRecord("ray-worker-0", lost, False, 1795210430.919, 1795210475.483, "health check failed"),
+            NodeRecord("ray-worker-1", other, True, 1795210192.492),
+            NodeRecord("ray-worker-0", "new", True, at + 4),
+        ),
+        services=SERVICES,
+    )
+
+
+def test_a_real_kill_is_judged_recovered() -> None:
+    receipt = judge(real_evidence(real("ledger_kill")))
+    assert (receipt.verdict, not_passed(receipt), receipt.lost_epochs) == (Verdict.RECOVERED, set(), 0)
+    assert receipt.checkpoint is not None
+    assert receipt.checkpoint.epoch == 6
+    assert receipt.checkpoint.saved_sha256 == receipt.checkpoint.loaded_sha256
+    assert receipt.to_json()["timeline"]["first_report"] == 12.339
+    assert [(a.nodes, a.first_epoch, a.last_epoch) for a in receipt.attempts] == [
+        (("ray-worker-0",), 1, 6),
+        (("ray-worker-1",), 7, 20),
+    ]
+
+
+def test_the_same_kill_is_exposed_when_the_epochs_begin_anew() -> None:
+    events = [
+        replace(
+            e,
+            fields={
+                **e.fields,
+                "metrics": {**e.fields["metrics"], "epoch": e.fields["metrics"]["epoch"] - 6},
+            },
+        )
+        if e.attempt == 2 and "metrics" in e.fields
+        else e
+        for e in real("ledger_kill")
+    ]
+    receipt = judge(real_evidence(events))
+    assert receipt.verdict is Verdict.RESTARTED
+    assert "although there was a checkpoint of epoch 6" in receipt.reason
+
+
+def test_an_undisturbed_real_run_is_not_a_recovery() -> None:
+    events = [replace(e, job="k3") for e in real("ledger_undisturbed")]
+    assert judge(real_evidence(events)).verdict is Verdict.NOT_VERIFIED
+
+
+def test_the_real_recovered_run_ended_with_the_weights_of_the_undisturbed_one() -> None:
+    comparison = compare_runs(History.of(real("ledger_kill")), History.of(real("ledger_undisturbed")))
+    assert (comparison.progress, comparison.metrics, comparison.weights) == ("equal", "equal", "equal")
+    assert comparison.identical
+    assert "epoch 20" in comparison.detail
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ({"epoch": 5, "val_a": 1, "weights_sha256": "w"}, {"epoch": 5, "val_a": 1},
+         ("equal", "equal", "unknown")),
+        ({"epoch": 5, "val_loss": 0.5}, {"epoch": 4, "val_loss": 0.4}, ("different", "different", "unknown")),
+        ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 1}, ("equal", "unknown", "unknown")),
+        ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 2}, ("equal", "different", "unknown")),
+        ({"weights_sha256": "v"}, {"weights_sha256": "w"}, ("unknown", "unknown", "different")),
+        ({"weights_sha256": "w"}, {"weights_sha256": "w"}, ("unknown", "unknown", "equal")),
+        ({"epoch": 5, "loss": 1}, {"epoch": 5, "loss": 2}, ("equal", "unknown", "unknown")),
+        ({"epoch": 5}, None, ("unknown", "unknown", "unknown")),
+    ],
+)  # fmt: skip
+def test_two_runs_are_compared_by_their_last_reports(
+    a: dict[str, Any], b: dict[str, Any] | None, expected: tuple[str, str, str]
+) -> None:
+    def history(metrics: dict[str, Any] | None) -> History:
+        early = event("report", 1, 1, 0, metrics={"epoch": 1, "val_loss": 9, "weights_sha256": "early"})
+        return History.of(() if metrics is None else (early, event("report", 2, 1, 0, metrics=metrics)))
+
+    comparison = compare_runs(history(a), history(b))
+    assert (comparison.progress, comparison.metrics, comparison.weights) == expected
+    assert not comparison.identical
+
+
+def test_what_differs_is_shown_with_both_values() -> None:
+    one, two = (
+        History.of([event("report", 1, 1, 0, metrics={"epoch": n, "val_loss": 1 / n})]) for n in (3, 4)
+    )
+    assert compare_runs(one, two).detail == (
+        "epoch 3 and 4, val_loss 0.3333 and 0.25, weights_sha256 unknown and unknown"
+    )

@@ -1,0 +1,379 @@
+"""What the receipt says after faults that are not the loss of a node."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import lab.evidence.receipt
+from lab.evidence.ledger import Event
+from lab.evidence.receipt import CheckResult, Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
+from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.outcomes import EVERY_NAME, QUESTIONS
+from tests.unit.data.stories import (
+    AT,
+    HEAD,
+    NODES,
+    UNHURT,
+    Story,
+    content,
+    event,
+    evidence,
+    uri,
+)
+
+STORED = {uri(n): content(n) for n in range(1, 6)}
+WITH_PIDS = tuple(
+    event("attempt_started", at, n, workers=[{"rank": 0, "node_id": node, "pid": pid}])
+    for at, n, node, pid in ((1.0, 1, "a", 11), (8.7, 2, "b", 22))
+)
+
+
+def fault(kind: str, expected: Expected, target: str = "minio", **more: Any) -> FaultRecord:
+    given: dict[str, Any] = {"node_id": "", "reverted_at": 12.0, **more}
+    return FaultRecord(kind, target, at=AT, expected=expected, **given)
+
+
+def located(story: Story) -> tuple[Event, ...]:
+    """The story's events, with the processes of its ranks."""
+    return (*(e for e in story.events() if e.event != "attempt_started"), *WITH_PIDS)
+
+
+def outcome(receipt: Receipt) -> tuple[str, tuple[str, ...]]:
+    return receipt.verdict.value, tuple(c.name for c in receipt.checks if not c.passed)
+
+
+def check(receipt: Receipt, name: str) -> CheckResult:
+    return next(c for c in receipt.checks if c.name == name)
+
+
+# A training process
+
+
+def rank_lost(story: Story | None = None, events: tuple[Event, ...] | None = None) -> Evidence:
+    found = events if events is not None else located(story or Story())
+    record = fault("rank-kill", Expected.RANK_LOST, "ray-worker-0", node_id="a")
+    return evidence(events=found, fault=record, nodes=UNHURT, stored=STORED)
+
+
+def test_a_rank_that_was_killed_and_replaced_is_recovered_from() -> None:
+    receipt = judge(rank_lost())
+    assert outcome(receipt) == ("recovered", ())
+    assert "attempt 2 ran in 1 new process on ray-worker-1" in check(receipt, "new processes").detail
+
+
+def test_ranks_may_start_again_on_the_node_they_were_on() -> None:
+    again = tuple(
+        replace(e, fields={"workers": [{"rank": 0, "node_id": "a", "pid": 33}]})
+        if e.event == "attempt_started" and e.attempt == 2
+        else e
+        for e in located(Story())
+    )
+    assert judge(rank_lost(events=again)).verdict is Verdict.RECOVERED
+
+
+def test_the_same_process_is_no_new_one() -> None:
+    same = tuple(
+        replace(e, fields={"workers": [{"rank": 0, "node_id": "a", "pid": 11}]})
+        if e.event == "attempt_started" and e.attempt == 2
+        else e
+        for e in located(Story())
+    )
+    assert outcome(judge(rank_lost(events=same))) == ("failed", ("new processes",))
+
+
+def test_without_the_processes_it_is_not_known_that_they_are_new() -> None:
+    assert outcome(judge(rank_lost(events=Story().events())))[0] == "not-verified"
+
+
+def test_a_rank_fault_that_nobody_noticed_is_not_verified() -> None:
+    calm = located(Story(takes_over=False, first=(1, 2, 3, 4, 5)))
+    receipt = judge(rank_lost(events=calm))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "went on undisturbed" in receipt.reason
+
+
+# A checkpoint
+
+REFUSED = event("checkpoint_refused", 8.3, 2, uri=uri(3), reason="its size changed", instead=uri(2))
+
+
+def damaged(*, said: bool = True, loads: int = 2, first: int = 3) -> Evidence:
+    story = Story(second=tuple(range(first, 6)), loads=(loads,), more=(REFUSED,) if said else ())
+    record = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=(uri(3),))
+    return evidence(events=located(story), fault=record, nodes=UNHURT, stored=STORED)
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it() -> None:
+    receipt = judge(damaged())
+    assert outcome(receipt) == ("recovered", ())
+    assert "checkpoint_3 was refused" in check(receipt, "newest intact checkpoint").detail
+    assert check(receipt, "little lost").detail.startswith("1 epoch repeated")
+
+
+def test_a_damaged_checkpoint_must_be_named() -> None:
+    assert outcome(judge(damaged(said=False))) == ("failed", ("newest intact checkpoint",))
+
+
+def test_to_load_the_damaged_checkpoint_is_a_failure() -> None:
+    receipt = judge(damaged(loads=3, first=4))
+    assert receipt.verdict is Verdict.FAILED
+    assert "newest intact checkpoint" in outcome(receipt)[1]
+
+
+def test_to_go_back_further_than_needed_is_a_failure() -> None:
+    assert judge(damaged(loads=1, first=2)).verdict is Verdict.FAILED
+
+
+def killed_later(*refused: Event, damaged: tuple[str, ...] = (uri(3),)) -> Receipt:
+    """A rank is killed after checkpoint 3 was damaged, passed over and put back, before another is saved."""
+    told = Story(first=(1, 2, 3), second=(3, 4, 5), loads=(2,), more=refused)
+    before = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=damaged, reverted_at=6.9)
+    kill = fault("rank-kill", Expected.RANK_LOST, "ray-worker-0", node_id="a")
+    earlier = replace(before, at=6.4)
+    return judge(evidence(events=located(told), fault=kill, nodes=UNHURT, stored=STORED, others=(earlier,)))
+
+
+def test_a_checkpoint_that_was_refused_is_not_the_newest_once_it_is_put_back() -> None:
+    receipt = killed_later(replace(REFUSED, at=6.6, attempt=1))
+    assert outcome(receipt) == ("recovered", ())
+
+
+@pytest.mark.parametrize(
+    ("refused", "damaged"),
+    [
+        ((), (uri(3),)),  # put back in time, so nobody refused it
+        ((replace(REFUSED, at=25.0),), (uri(3),)),  # refused later
+        ((replace(REFUSED, at=6.6, attempt=1),), (uri(1),)),  # refused, although nobody had damaged it
+    ],
+)
+def test_a_checkpoint_that_was_put_back_is_the_newest_otherwise(
+    refused: tuple[Event, ...], damaged: tuple[str, ...]
+) -> None:
+    assert "not the newest" in check(killed_later(*refused, damaged=damaged), "right checkpoint").detail
+
+
+# The store
+
+
+def store(
+    story: Story | None = None,
+    *,
+    refusals: int = 9,
+    status: str = "SUCCEEDED",
+    message: str = "",
+    **more: Any,
+) -> Evidence:
+    calm = story or Story(takes_over=False, first=(1, 2, 3, 4, 5))
+    record = fault("s3-down", Expected.STORE_AWAY, reverted_at=9.0, store_refusals=refusals)
+    given: dict[str, Any] = {"stored": STORED, **more}
+    return evidence(
+        events=calm.events(), fault=record, nodes=UNHURT, job_status=status, job_message=message, **given
+    )
+
+
+def test_training_that_waited_for_the_store_did_as_expected() -> None:
+    receipt = judge(store())
+    assert outcome(receipt) == ("as-expected", ())
+    assert receipt.survived
+    assert "epoch 5 came 3.1 s after the fault" in receipt.reason
+
+
+def test_training_that_resumed_after_the_store_was_away_is_recovered() -> None:
+    assert outcome(judge(store(Story()))) == ("recovered", ())
+
+
+def test_a_job_that_fails_and_names_the_store_did_as_expected() -> None:
+    failed = Story(takes_over=False, error="OSError")
+    receipt = judge(store(failed, status="FAILED", message="OSError: AWS Error: no connection to S3"))
+    assert outcome(receipt) == ("as-expected", ())
+    assert "a new run could resume from epoch 3" in check(receipt, "went on").detail
+
+
+def test_a_job_that_resumes_and_then_fails_has_not_recovered() -> None:
+    receipt = judge(store(Story(), status="FAILED", message="OSError: AWS Error: no connection to S3"))
+    assert receipt.attempts[-1].first_epoch
+    assert receipt.verdict is not Verdict.RECOVERED
+    assert "the job failed" in receipt.reason
+
+
+def test_a_job_that_fails_without_a_word_about_the_store_failed() -> None:
+    failed = Story(takes_over=False, error="ValueError: 7")
+    receipt = judge(store(failed, status="FAILED", message="ValueError: 7"))
+    assert outcome(receipt) == ("failed", ("job finished",))
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        ({**STORED, uri(2): content(9)}, "checkpoint_2 (epoch 2) is not as it was saved"),
+        ({u: files for u, files in STORED.items() if u != uri(2)}, "checkpoint_2 (epoch 2) is gone"),
+    ],
+)
+def test_a_checkpoint_that_was_lost_is_a_failure(stored: dict[str, Any], says: str) -> None:
+    receipt = judge(store(stored=stored))
+    assert outcome(receipt) == ("failed", ("nothing saved is lost",))
+    assert says in receipt.reason
+
+
+def test_checkpoints_that_training_itself_lets_go_are_not_lost() -> None:
+    kept = {u: files for u, files in STORED.items() if u in (uri(4), uri(5))}
+    receipt = judge(store(stored=kept))
+    assert outcome(receipt) == ("as-expected", ())
+    assert "3 older deleted by the training itself" in check(receipt, "nothing saved is lost").detail
+
+
+def test_those_let_go_are_not_lost_when_the_job_ends_with_the_fault() -> None:
+    failed = Story(takes_over=False, error="OSError")
+    ended = store(failed, status="FAILED", message="S3 is away", stored={uri(3): content(3)})
+    assert outcome(judge(ended)) == ("as-expected", ())
+    gone = replace(ended, stored={uri(1): content(1), uri(2): content(2)})
+    assert "checkpoint_3 (epoch 3) is gone" in check(judge(gone), "nothing saved is lost").detail
+
+
+def test_a_checkpoint_that_was_put_back_says_nothing_of_those_after_it() -> None:
+    put_back = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=(uri(1),), reverted_at=3.5)
+    kept = {u: files for u, files in STORED.items() if u in (uri(1), uri(4), uri(5))}
+    without = judge(store(stored=kept))
+    assert outcome(without) == ("failed", ("nothing saved is lost",))
+    receipt = judge(store(stored=kept, others=(put_back,)))
+    assert outcome(receipt) == ("as-expected", ())
+
+
+LASTED = Story(takes_over=False, first=(1, 2, 3, 4, 5))
+BROKEN_OFF = Story(takes_over=False, error="OSError")
+
+
+def keeps_best(given: Evidence) -> Evidence:
+    """The same, of a training that keeps the two best checkpoints."""
+    plan = {"num_to_keep": 2, "checkpoint_score_attribute": "val_loss"}
+    events = (
+        replace(e, fields={**e.fields, **plan}) if e.event == "run_started" else e for e in given.events
+    )
+    return replace(given, events=tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("story", "stored", "verdict", "says"),
+    [
+        (
+            LASTED,
+            (1, 5),
+            "as-expected",
+            "2 deleted by the training itself: it keeps the 2 best by val_loss",
+        ),
+        (LASTED, (4, 5), "as-expected", "0 checkpoints from before the fault intact; 3 deleted"),
+        (BROKEN_OFF, (1, 3), "as-expected", "1 deleted by the training itself"),
+        (BROKEN_OFF, (3,), "not-verified", "deleted 2 itself is not known"),
+        (BROKEN_OFF, (1, 2), "failed", "checkpoint_3 (epoch 3) is gone"),
+    ],
+)
+def test_a_training_that_keeps_the_best_may_delete_any_but_the_newest(
+    story: Story, stored: tuple[int, ...], verdict: str, says: str
+) -> None:
+    more: dict[str, Any] = {"stored": {uri(n): content(n) for n in stored}}
+    if story.error:
+        more.update(status="FAILED", message="S3 is away")
+    receipt = judge(keeps_best(store(story, **more)))
+    assert receipt.verdict.value == verdict
+    assert says in check(receipt, "nothing saved is lost").detail
+
+
+def test_a_store_that_answered_all_the_time_was_not_away() -> None:
+    assert judge(store(refusals=0)).verdict is Verdict.NOT_VERIFIED
+
+
+def test_training_that_never_reports_again_is_no_success() -> None:
+    receipt = judge(store(Story(takes_over=False), stored={u: STORED[u] for u in map(uri, (1, 2, 3))}))
+    assert outcome(receipt)[1] == ("job finished", "went on")
+
+
+@pytest.mark.parametrize(("slowest", "verdict"), [(0.4, "as-expected"), (0.1, "not-verified")])
+def test_a_slow_store_must_have_been_felt(slowest: float, verdict: str) -> None:
+    record = fault(
+        "s3-slow", Expected.SLOWED, reverted_at=9.0, slowest_read=slowest, parameters={"delay": 0.5}
+    )
+    assert outcome(judge(replace(store(), fault=record)))[0] == verdict
+
+
+def test_a_slow_network_that_nobody_had_to_recover_from_is_as_expected() -> None:
+    record = fault("slow-network", Expected.SLOWED, "ray-worker-0", reverted_at=9.0)
+    assert outcome(judge(replace(store(), fault=record))) == ("as-expected", ())
+
+
+# The head
+
+
+def head(nodes: tuple[NodeRecord, ...], **more: Any) -> Evidence:
+    record = fault("head-kill", Expected.HEAD_LOST, "ray-head", node_id="h", reverted_at=9.0)
+    return replace(store(**more), fault=record, nodes=nodes)
+
+
+NEW_HEAD = (
+    *UNHURT[1:],
+    replace(HEAD, alive=False, ended_at=7.5),
+    replace(HEAD, node_id="h2", started_at=8.0),
+)
+
+
+def test_a_job_that_goes_on_under_a_new_head_did_as_expected() -> None:
+    assert outcome(judge(head(NEW_HEAD))) == ("as-expected", ())
+
+
+def test_a_job_that_fails_with_its_head_and_says_so_did_as_expected() -> None:
+    failed = Story(takes_over=False, error=None)
+    receipt = judge(head(NEW_HEAD, story=failed, status="FAILED", message="the head of the cluster was lost"))
+    assert outcome(receipt) == ("as-expected", ())
+    assert outcome(judge(head(NEW_HEAD, story=failed, status="FAILED", message=""))) == (
+        "failed",
+        ("job finished",),
+    )
+
+
+def test_a_job_that_was_submitted_again_and_failed_is_told() -> None:
+    lost = replace(
+        head(NEW_HEAD, story=Story(), status="FAILED", message="KeyError: 'x'"), resubmitted_as="again"
+    )
+    receipt = judge(lost)
+    assert receipt.verdict is Verdict.FAILED
+    assert "job again, which went on with it, failed: KeyError" in receipt.reason
+
+
+def test_a_head_that_stayed_was_not_lost() -> None:
+    assert judge(head(NODES)).verdict is Verdict.NOT_VERIFIED
+
+
+# All
+
+
+ROWS = [
+    rank_lost(), damaged(), damaged(said=False), store(), store(Story()), store(refusals=0), head(NEW_HEAD)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ROWS)
+def test_every_receipt_follows_the_schema_and_asks_what_its_outcome_needs(given: Evidence) -> None:
+    document = judge(given).to_json()
+    assert [c["name"] for c in document["checks"]] == list(QUESTIONS[given.fault.expected])
+    schema = json.loads((Path(lab.evidence.receipt.__file__).parent / "schema.json").read_text())
+    jsonschema.validate(json.loads(json.dumps(document)), schema)
+
+
+def test_the_schema_names_every_check_and_outcome() -> None:
+    schema = json.loads((Path(lab.evidence.receipt.__file__).parent / "schema.json").read_text())[
+        "properties"
+    ]
+    assert set(schema["checks"]["items"]["properties"]["name"]["enum"]) == set(EVERY_NAME)
+    assert schema["expected"]["properties"]["outcome"]["enum"] == [e.value for e in Expected]
+
+
+@pytest.mark.parametrize("given", [row for row in ROWS if not judge(row).survived])
+def test_events_that_are_missing_never_make_a_success(given: Evidence) -> None:
+    for name in {e.event for e in given.events}:
+        events = tuple(e for e in given.events if e.event != name)
+        assert not judge(replace(given, events=events)).survived, name

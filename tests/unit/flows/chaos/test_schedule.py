@@ -1,0 +1,140 @@
+"""A schedule file: what it says, and every error with its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.errors import NotFoundError, UsageError
+from lab.flows.chaos import Step, read_schedule
+from lab.flows.chaos.schedule import parse_schedule
+from tests.conftest import ROOT
+
+
+def test_steps_are_read_with_everything_they_say() -> None:
+    plan = parse_schedule(
+        """
+        steps:
+          - {at: 500ms, fault: kill}
+          - at: 2m
+            fault: pause
+            target: ray-worker-1
+            with: {for: 8}
+          - {at: 1h, fault: rank-kill, share: 0.9}
+        limit: 5
+        until: 2h
+        below-one-worker: true
+        """,
+        "x.yaml",
+    )
+    assert plan.written == (
+        Step(0.5, "kill"),
+        Step(120.0, "pause", "ray-worker-1", parameters={"for": 8.0}),
+        Step(3600.0, "rank-kill", share=0.9),
+    )
+    assert (plan.limit, plan.seconds, plan.below_one) == (5, 7200.0, True)
+
+
+def test_faults_to_draw_from_are_read() -> None:
+    text = "faults: [kill, s3-slow]\nevery: 15s\nseed: 7\nparameters: {s3-slow: {delay: 0.25}}\n"
+    plan = parse_schedule(text, "x.yaml")
+    assert (plan.kinds, plan.every, plan.seed) == (("kill", "s3-slow"), 15.0, 7)
+    assert (plan.limit, plan.seconds, plan.below_one, plan.written) == (None, None, False, ())
+    assert {step.kind: dict(step.parameters) for step in list(plan.steps())[:2]} == {
+        "kill": {},
+        "s3-slow": {"delay": 0.25},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("faults: [kill\nevery: 3s", 2, "not YAML"),
+        ("faults: [kill]\n\n\x07", 3, "not YAML"),
+        ("faults: [kill]\n---\nfaults: [stop]", 2, "not YAML"),
+        ("[" * 5_000, 1, "nested too deeply"),
+        ("- kill\n- stop", 1, "a schedule must be a mapping"),
+        ("every: 3s", 1, "name either `faults`, to draw from, or `steps`"),
+        ("faults: [kill]\nsteps: []", 1, "name either `faults`, to draw from, or `steps`"),
+        ("faults: []", 1, "`faults` must be a list that is not empty"),
+        ("\nfaults: kill", 2, "`faults` must be a list"),
+        ("faults:\n- kill\n- voodoo", 3, "there is no fault 'voodoo'"),
+        ("faults:\n- kill\n- {}", 3, "`a fault` must be a word"),
+        ("faults: [kill]\nfaults: [stop]", 2, "`faults` is given twice"),
+        ("faults: [kill]\nspeed: 3", 2, "a schedule has no `speed`"),
+        ("faults: [kill]\nevery: soon", 2, "`every` must be a duration"),
+        ("faults: [kill]\nevery: 0", 2, "`every` must be more than zero"),
+        ("faults: [kill]\nevery: 25h", 2, "`every` must be at most 24 hours"),
+        ("faults: [kill]\nseed: 1.5", 2, "`seed` must be a whole number from 0"),
+        ("faults: [kill]\nseed: -1", 2, "`seed` must be a whole number from 0"),
+        ("faults: [kill]\nlimit: 0", 2, "`limit` must be a whole number from 1"),
+        ("faults: [kill]\nlimit: 1e400", 2, "`limit` must be a whole number from 1"),
+        ("faults: [kill]\nuntil: []", 2, "`until` must be a word"),
+        ("faults: [kill]\nbelow-one-worker: 1", 2, "`below-one-worker` must be true or false"),
+        ("faults: [kill]\nparameters: {pause: {for: 1}}", 2, "which is not among `faults`"),
+        ("faults: [pause]\nparameters:\n  pause: {for: long}", 3, "`for` must be a number"),
+        ("faults: [pause]\nparameters: {pause: {for: .nan}}", 2, "`for` must be a number"),
+        ("faults: [pause]\nparameters: {pause: {for: 1e400}}", 1, "must be between"),
+        ("faults: [kill]\nparameters: {kill: {speed: 1}}", 1, "kill has no parameter 'speed'"),
+        ("steps: []", 1, "`steps` must be a list that is not empty"),
+        ("steps:\n- kill", 2, "a step must be a mapping"),
+        ("steps:\n- {at: 1s}", 2, "a step needs `fault`"),
+        ("steps:\n- {fault: kill}", 2, "a step needs `at`"),
+        ("steps:\n- {at: 1s, fault: kill, rank: 0}", 2, "a step has no `rank`"),
+        ("steps:\n- at: 1s\n  fault: voodoo", 3, "there is no fault 'voodoo'"),
+        ("steps:\n- {at: 1s, fault: kill, share: 2}", 2, "`share` must be between 0 and 1"),
+        ("steps:\n- at: 1s\n  fault: kill\n  with: 8", 4, "`with` must be a mapping"),
+        ("steps:\n- {at: 1s, fault: kill, with: {for: 0}}", 2, "for=0: must be between"),
+        ("steps:\n- {at: 9s, fault: kill}\n- {at: 1s, fault: stop}", 2, "in the order of their times"),
+        ("steps:\n- {at: 1s, fault: kill}\nseed: 3", 3, "`seed` is for `faults`"),
+    ],
+)
+def test_an_error_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+    with pytest.raises(UsageError, match=rf"^x\.yaml, line {line}: .*{re.escape(reason)}"):
+        parse_schedule(text, "x.yaml")
+
+
+def test_an_empty_file_is_no_schedule() -> None:
+    with pytest.raises(UsageError, match="the file is empty"):
+        parse_schedule("# nothing\n", "x.yaml")
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("faults: [kill]\n")
+    assert read_schedule(path).kinds == ("kill",)
+
+
+def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="No such file"):
+        read_schedule(tmp_path / "none.yaml")
+    with pytest.raises(NotFoundError, match="Is a directory"):
+        read_schedule(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not text in UTF-8"):
+        read_schedule(tmp_path / "binary.yaml")
+    (tmp_path / "large.yaml").write_bytes(b" " * (1 << 20) + b"  ")
+    with pytest.raises(UsageError, match="larger than 1 MiB"):
+        read_schedule(tmp_path / "large.yaml")
+
+
+def test_the_schedule_for_a_classroom_is_one() -> None:
+    plan = read_schedule(ROOT / "workspace" / "chaos" / "classroom.yaml")
+    assert len(list(plan.steps())) == 5
+    assert len({step.kind for step in plan.steps()}) == 5
+
+
+def documented() -> list[str]:
+    text = (ROOT / "docs" / "chaos.md").read_text(encoding="utf-8")
+    return re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("block", documented())
+def test_the_schedules_in_the_documents_are_schedules(block: str) -> None:
+    assert next(parse_schedule(block, "docs").steps()).kind in ("kill", "pause", "s3-slow")
+
+
+def test_both_forms_are_documented() -> None:
+    assert [block.split(":")[0] for block in documented()] == ["steps", "faults"]

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lab.errors import StoreError
+from lab.flows.doctor import gather_facts, gather_tools
+from lab.flows.doctor.facts import _round_trip, cgroup_memory, listeners, published
+from lab.flows.doctor.model import Listener
+from lab.host.gpus import Detection
+from lab.store import FakeObjectStore
+from lab.topology import Credentials, Endpoints
+
+
+def test_a_home_that_does_not_exist_yet_is_judged_by_the_folder_it_will_be_in(tmp_path: Path) -> None:
+    facts = gather_facts(tmp_path / "not" / "there")
+    assert facts.home == tmp_path / "not" / "there"
+    assert facts.home_error == ""
+    assert not facts.home.exists()
+    assert facts.disk_free
+    assert facts.disk_total
+
+
+def test_a_home_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "not a folder" in gather_facts(tmp_path / "file" / "labs").home_error
+
+
+def test_the_memory_of_a_container_is_its_limit_without_what_is_taken_for_good(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("4000\n")
+    (tmp_path / "memory.current").write_text("3000\n")
+    (tmp_path / "memory.stat").write_text("anon 1500\nfile 1500\ninactive_file 1200\nactive_file 300\n")
+    assert cgroup_memory(tmp_path) == 2200
+
+
+def test_without_a_limit_or_without_control_groups_the_host_decides(tmp_path: Path) -> None:
+    assert cgroup_memory(tmp_path) is None
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("3000\n")
+    (tmp_path / "memory.stat").write_text("inactive_file 0\n")
+    assert cgroup_memory(tmp_path) is None
+
+
+def finished(code: int, out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess([], code, out, err)
+
+
+def docker(result: subprocess.CompletedProcess[str] | Exception) -> tuple[str, str]:
+    asked: list[Sequence[str]] = []
+
+    def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(argv)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    tools = gather_tools(which=lambda name: f"/bin/{name}", run=run, nvidia=Detection, amd=Detection)
+    assert [argv[:2] for argv in asked] == [("/bin/docker", "version")]
+    return tools.docker, tools.docker_error
+
+
+@pytest.mark.parametrize(
+    ("result", "version", "error"),
+    [
+        (finished(0, "28.2.2\n"), "28.2.2", ""),
+        (finished(1, "\n", "warning\nCannot connect to the Docker daemon"), "", "Cannot connect"),
+        (finished(1), "", "ended with 1"),
+        (subprocess.TimeoutExpired("docker", 5), "", "no answer within 5 s"),
+        (OSError(8, "Exec format error"), "", "Exec format error"),
+    ],
+)
+def test_an_engine_that_does_not_answer_is_told_with_its_reason(
+    result: subprocess.CompletedProcess[str] | Exception, version: str, error: str
+) -> None:
+    found, why = docker(result)
+    assert found == version
+    assert error in why
+    assert bool(why) is not bool(version)
+
+
+def test_without_the_docker_command_nothing_is_run() -> None:
+    def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        raise AssertionError(argv)
+
+    tools = gather_tools(which=lambda name: None, run=run, nvidia=Detection, amd=Detection)
+    assert tools.binaries == {}
+    assert "not on PATH" in tools.docker_error
+
+
+def test_the_round_trip_leaves_nothing_in_the_store() -> None:
+    store = FakeObjectStore()
+    store.ensure_bucket()
+    store.put("kept", b"1")
+    server, error = _round_trip(store)
+    assert error == ""
+    assert server
+    assert [found.key for found in store.list()] == ["kept"]
+
+
+class Forgetful(FakeObjectStore):
+    def get(self, key: str) -> bytes:
+        return super().get(key)[:-1]
+
+
+class Full(FakeObjectStore):
+    def put(self, key: str, data: bytes) -> None:
+        raise StoreError("the disk is full")
+
+
+@pytest.mark.parametrize(("kind", "said"), [(Forgetful, "came back changed"), (Full, "the disk is full")])
+def test_a_store_that_does_not_keep_what_is_written_is_told_with_its_reason(
+    kind: type[FakeObjectStore], said: str
+) -> None:
+    store = kind()
+    store.ensure_bucket()
+    assert said in _round_trip(store)[1]
+
+
+def test_the_labs_ports_are_those_of_its_processes_and_those_it_publishes() -> None:
+    endpoints = Endpoints(
+        dashboard="http://127.0.0.1:8265",
+        gcs="127.0.0.1:6379",
+        s3="http://127.0.0.1:9000",
+        credentials=Credentials("a", "b"),
+        ray_token="t",
+    )
+    sockets = [
+        (10, "127.0.0.1", 8265),
+        (11, "0.0.0.0", 40001),
+        (None, "127.0.0.1", 9000),
+        (99, "0.0.0.0", 22),
+        (None, "::", 111),
+    ]
+    owners = {10: "ray-head", 11: "ray-worker-0"}
+    assert listeners(sockets, owners, published(endpoints)) == (
+        Listener("ray-head", "127.0.0.1", 8265),
+        Listener("s3", "127.0.0.1", 9000),
+        Listener("ray-worker-0", "0.0.0.0", 40001),
+    )

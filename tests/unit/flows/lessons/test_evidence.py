@@ -1,0 +1,93 @@
+"""What is gathered for the checks of a lesson, and what does not count."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.errors import ClusterError, LabDownError
+from lab.flows.lessons.catalogue import find_lesson
+from lab.flows.lessons.evidence import gather, read_records, records_key, write_records
+from tests.conftest import ROOT
+from tests.unit.flows.lessons.world import AT, World, job, name
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_only_jobs_of_this_lesson_since_it_began_count(world: World) -> None:
+    write_records(world.store, 2, AT, {})
+    for each in (
+        job(name(2, "plain")),
+        job(name(2, "plain", "20270115-070000"), started_at=AT - 600),
+        job(name(3, "plain")),
+        job("lesson-02"),
+        job("raysubmit_abc", "RUNNING"),
+    ):
+        world.jobs.put(each, f"log of {each.submission_id}")
+    found = gather(world.lab, find_lesson(2))
+    assert [each.submission_id for each in found.jobs] == [name(2, "plain")]
+    assert found.logs == {name(2, "plain"): f"log of {name(2, 'plain')}"}
+    assert set(found.histories) == {name(2, "plain")}
+    assert found.running == ("raysubmit_abc",)
+    assert (found.began_at, found.ray_version) == (AT, "2.60.0")
+    assert found.status.name == "raylab"
+
+
+def test_what_an_entrypoint_asked_for_is_known_though_it_has_ended(world: World) -> None:
+    world.jobs.put(job(name(3, "infeasible"), "FAILED"))
+    world.api.demands = {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}, "other": {"CPU": 1.0}}
+    found = gather(world.lab, find_lesson(3))
+    assert found.demands == {name(3, "infeasible"): {"GPU": 2.0, "CPU": 8.0}}
+
+
+def test_receipts_of_the_lessons_jobs_are_read_oldest_first(world: World) -> None:
+    mine = name(2, "plain")
+    world.jobs.put(job(mine))
+    for key, verdict in ((f"{mine}-100", "failed"), (f"{mine}-200", "recovered"), ("other-300", "recovered")):
+        world.clock.sleep(1)
+        world.store.put(f".raylab/receipts/{key}.json", json.dumps({"verdict": verdict}).encode())
+    found = gather(world.lab, find_lesson(2))
+    assert [receipt["verdict"] for receipt in found.receipts] == ["failed", "recovered"]
+
+
+def test_objects_of_the_runs_and_of_the_lesson_are_listed(world: World) -> None:
+    mine = name(2, "plain")
+    world.jobs.put(job(mine))
+    write_records(world.store, 2, AT, {})
+    ledger = ROOT / "tests" / "unit" / "data" / "ledger_kill.jsonl"
+    world.store.put(f".raylab/ledger/{mine}/a.jsonl", ledger.read_bytes())
+    run = gather(world.lab, find_lesson(2)).histories[mine].runs[0]
+    saved = run.checkpoints[0].uri.removeprefix("s3://ray/")
+    world.store.put(f"{saved}/checkpoint.ckpt", b"weights")
+    world.store.put("elsewhere/checkpoint_1/checkpoint.ckpt", b"weights")
+    found = gather(world.lab, find_lesson(2))
+    assert found.store_objects == (records_key(2), f"{saved}/checkpoint.ckpt")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no JSON", b"[]", b'{"records": 5, "began_at": 1}', b'{"records": {}}']
+)
+def test_damaged_records_are_none(world: World, data: bytes) -> None:
+    world.store.put(records_key(2), data)
+    assert read_records(world.store, 2) == (None, {})
+
+
+def test_a_list_of_actors_of_another_shape_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.jobs.put(job(name(2, "plain")))
+    monkeypatch.setattr(
+        world.api, "get", lambda path: {"data": None} if "actors" in path else {"ray_version": "2.60.0"}
+    )
+    with pytest.raises(ClusterError, match="actors"):
+        gather(world.lab, find_lesson(2))
+
+
+def test_a_lab_that_is_down_has_no_evidence() -> None:
+    world = World(up=False)
+    lab = world.lab
+    lab.__dict__.pop("store")
+    with pytest.raises(LabDownError):
+        gather(lab, find_lesson(2))

@@ -1,0 +1,209 @@
+"""Lesson 7: what its checks make of a real ledger and of one with something wrong; who breaks the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import WaitTimeoutError
+from lab.evidence.ledger import History, Run, RunAttempt, parse_events
+from lab.flows.lessons.catalogue import lesson_07
+from lab.flows.lessons.catalogue.lesson_07 import LESSON, START_SECONDS, break_a_node
+from lab.flows.lessons.model import Evidence
+from lab.flows.lessons.results import ask
+from lab.flows.recovery import FaultRequest
+from tests.unit.flows.lessons.world import AT, World, evidence, job, name
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+JOB = name(7, "break")
+
+
+def killed() -> Run:
+    """A training that lost its node and went on, as a lab wrote it down."""
+    (run,) = History.of(parse_events((DATA / "ledger_kill.jsonl").read_bytes().splitlines())).runs
+    return run
+
+
+def undisturbed() -> Run:
+    (run,) = History.of(parse_events((DATA / "ledger_undisturbed.jsonl").read_bytes().splitlines())).runs
+    return run
+
+
+def found(run: Run | None = None, status: str = "SUCCEEDED", **changes: Any) -> Evidence:
+    history = History((run or killed(),))
+    return evidence(7, job(JOB, status), **{"histories": {JOB: history}, **changes})
+
+
+def failing(seen: Evidence) -> list[str]:
+    told = [ask(check, seen) for check in LESSON.checks]
+    assert all(each.name and each.detail for each in told)
+    return [each.name for each in told if each.outcome != "passed"]
+
+
+def second(run: Run, change: Callable[[RunAttempt], RunAttempt]) -> Run:
+    """The run with another second attempt."""
+    return replace(run, attempts=(run.attempts[0], change(run.attempts[1]), *run.attempts[2:]))
+
+
+def test_a_training_that_lost_its_node_and_went_on_passes() -> None:
+    assert failing(found()) == []
+
+
+def test_without_a_job_nothing_passes() -> None:
+    assert len(failing(evidence(7))) == len(LESSON.checks)
+
+
+def test_a_training_that_nobody_broke_is_noticed() -> None:
+    seen = failing(found(undisturbed()))
+    assert "the fault was real" in seen
+    assert "labctl's receipt" in seen
+    assert "the job succeeded" not in seen
+
+
+def test_a_fault_before_the_first_checkpoint_proves_nothing() -> None:
+    assert "the fault was real" in failing(found(replace(killed(), checkpoints=())))
+
+
+def test_a_script_that_loads_nothing_and_starts_again_is_noticed() -> None:
+    def again(attempt: RunAttempt) -> RunAttempt:
+        shift = (attempt.first.progress if attempt.first else 0) or 0
+        reports = tuple(replace(r, progress=(r.progress or 0) - shift + 1) for r in attempt.reports)
+        return replace(attempt, loads=(), reports=reports)
+
+    assert failing(found(second(killed(), again))) == [
+        "the newest checkpoint was loaded",
+        "resumed, not restarted",
+        "little was repeated",
+    ]
+
+
+def test_an_older_checkpoint_is_noticed() -> None:
+    run = killed()
+    older = run.checkpoints[0]
+
+    def stale(attempt: RunAttempt) -> RunAttempt:
+        return replace(attempt, loads=tuple(replace(load, uri=older.uri) for load in attempt.loads))
+
+    assert failing(found(second(run, stale))) == ["the newest checkpoint was loaded"]
+
+
+def test_files_that_changed_on_their_way_are_noticed() -> None:
+    def changed(attempt: RunAttempt) -> RunAttempt:
+        other = dict.fromkeys(attempt.loads[0].files or {}, "0" * 64)
+        return replace(attempt, loads=tuple(replace(load, files=other) for load in attempt.loads))
+
+    assert failing(found(second(killed(), changed))) == ["the newest checkpoint was loaded"]
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "FAILED", "STOPPED"])
+def test_a_job_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
+    assert failing(found(status=status)) == ["the job succeeded"]
+
+
+def test_a_receipt_that_says_something_else_is_noticed() -> None:
+    def receipt(verdict: str, of: str = JOB) -> dict[str, Any]:
+        whole = {
+            "name": "lab whole again",
+            "passed": verdict == "recovered",
+            "detail": "ray-worker-1 is down",
+        }
+        return {"verdict": verdict, "job": {"submission_id": of}, "checks": [whole]}
+
+    assert failing(found(receipts=(receipt("recovered"),))) == []
+    assert failing(found(receipts=(receipt("failed"),))) == ["labctl's receipt"]
+    told = ask(LESSON.checks[-1], found(receipts=(receipt("failed"),)))
+    assert told.detail == "failed; lab whole again: ray-worker-1 is down"
+    assert failing(found(receipts=(receipt("failed", "another-job"),))) == []
+
+
+# The class, played by labctl
+
+
+class Beside:
+    """Hears what is told, and lets no time pass; `then` happens while it waits."""
+
+    def __init__(self, then: Callable[[int], None] = lambda _: None) -> None:
+        self.said: list[str] = []
+        self.slept = 0.0
+        self._then = then
+
+    def __call__(self, line: str) -> None:
+        self.said.append(line)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self._then(int(self.slept))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[FaultRequest]:
+    """What is asked of the recovery flow, which has tests of its own."""
+    requests: list[FaultRequest] = []
+
+    class Outcome:
+        receipt = None
+
+    def inject(lab: object, request: FaultRequest, on_moment: object, **_: object) -> type[Outcome]:
+        requests.append(request)
+        return Outcome
+
+    monkeypatch.setattr(lesson_07, "inject", inject)
+    return requests
+
+
+def trains(monkeypatch: pytest.MonkeyPatch, world: World, history: History) -> Any:
+    lab = world.lab
+    monkeypatch.setattr(lab, "history", lambda _: history)
+    return lab
+
+
+def test_the_node_that_trains_is_broken_once_the_job_trains(
+    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
+) -> None:
+    world, run = World(), killed()
+    first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
+    lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
+    world.jobs.put(job(name(7, "break", "20270114-080000"), "SUCCEEDED"))
+
+    def submitted(second: int) -> None:
+        if second == 5:
+            world.jobs.put(job(JOB, "RUNNING", started_at=AT + 5))
+
+    beside = Beside(submitted)
+    break_a_node(lab, beside)
+
+    (request,) = asked
+    assert (request.target, request.kind, request.job) == ("ray-worker-1", "kill", JOB)
+    assert request.after_epoch == 3
+    assert beside.slept == 5
+    assert beside.said == [f"labctl fault-inject ray-worker-1 --job {JOB}"]
+
+
+def test_a_job_of_another_run_that_still_trains_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
+) -> None:
+    world, run = World(), killed()
+    first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
+    lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
+    world.jobs.put(job(name(7, "break", "20270114-080000"), "RUNNING"))
+    beside = Beside(lambda second: world.jobs.put(job(JOB, "RUNNING")) if second == 3 else None)
+    break_a_node(lab, beside)
+    assert [request.job for request in asked] == [JOB]
+
+
+def test_a_job_that_never_trains_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, asked: list[FaultRequest]
+) -> None:
+    world = World()
+    lab = trains(monkeypatch, world, History(()))
+    with pytest.raises(WaitTimeoutError, match="has submitted no job, after 600 s"):
+        break_a_node(lab, Beside())
+    beside = Beside(lambda second: world.jobs.put(job(JOB, "PENDING")))
+    with pytest.raises(WaitTimeoutError, match=f"job {JOB} is PENDING and does not train"):
+        break_a_node(lab, beside)
+    assert beside.slept == START_SECONDS
+    assert asked == []

@@ -1,0 +1,151 @@
+"""What a notebook does with its session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cluster.allocation import Waiting
+from lab.errors import JobError, NotFoundError, StoreError, UsageError, WaitTimeoutError
+from lab.flows.lessons.evidence import records_key
+from lab.flows.lessons.results import store_key
+from lab.flows.lessons.session import Session
+from tests.unit.flows.lessons.world import AT, World, job, name
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def session(world: World, number: int = 2) -> Session:
+    return Session(number, world.lab, say=world.said.append, clock=world.clock, sleep=world.clock.sleep)
+
+
+def test_a_session_says_which_lesson_begins_and_remembers_when(world: World) -> None:
+    begun = session(world)
+    assert world.said == ["Lesson 2: A job (lab raylab)"]
+    assert begun.began_at == AT
+    assert world.kept(records_key(2)) == {"lesson": 2, "began_at": AT, "records": {}}
+
+
+def test_a_lesson_that_is_not_there_is_refused(world: World) -> None:
+    with pytest.raises(NotFoundError):
+        session(world, 77)
+
+
+def test_a_new_job_is_named_after_lesson_part_and_time_and_never_twice(world: World) -> None:
+    begun = session(world)
+    names = [begun.new_job("two-workers") for _ in range(3)]
+    assert len(set(names)) == 3
+    assert all(each.startswith("lesson-02-two-workers-20") for each in names)
+    assert len(names[0]) == len("lesson-02-two-workers-20261121-154500")
+
+
+@pytest.mark.parametrize("part", ["", "Two", "two workers", "-two", "x" * 60])
+def test_a_part_that_would_be_no_id_is_refused(world: World, part: str) -> None:
+    with pytest.raises(UsageError):
+        session(world).new_job(part)
+
+
+def test_waiting_prints_the_log_as_it_grows_and_returns_the_job(world: World) -> None:
+    begun = session(world)
+    world.said.clear()
+    world.jobs.put(job("j", "PENDING"))
+    world.jobs.then(job("j", "RUNNING"), "one\nhal")
+    world.jobs.then(job("j", "RUNNING"), "one\nhalf\n")
+    world.jobs.then(job("j"), "one\nhalf\nlast")
+    assert begun.wait("j").status == "SUCCEEDED"
+    assert world.said == ["one", "half", "last"]
+
+
+def test_a_job_that_was_submitted_a_moment_ago_is_waited_for(world: World) -> None:
+    begun = session(world)
+    world.clock.after(5, lambda: world.jobs.put(job("late"), "here\n"))
+    assert begun.wait("late").submission_id == "late"
+    with pytest.raises(NotFoundError):
+        begun.wait("never")
+
+
+def test_a_failed_job_raises_with_its_last_lines(world: World) -> None:
+    begun = session(world)
+    world.jobs.put(job("j", "FAILED", message="exit code 1"), "first\nno pictures in /mnt\n")
+    with pytest.raises(JobError, match=r"(?s)FAILED: exit code 1.*no pictures in /mnt") as caught:
+        begun.wait("j")
+    assert "from its first cell: an id can be used once" in caught.value.hint
+
+
+def test_a_job_that_does_not_end_raises_after_its_deadline_with_what_to_do(world: World) -> None:
+    begun = session(world)
+    world.jobs.put(job("j", "PENDING"))
+    with pytest.raises(WaitTimeoutError, match="still PENDING after 30 s") as caught:
+        begun.wait("j", seconds=30)
+    assert "labctl job show j" in caught.value.hint
+    assert world.clock() - AT < 35
+
+
+def test_what_is_measured_is_kept_until_the_lesson_begins_anew(world: World) -> None:
+    begun = session(world)
+    begun.record("seconds", 12.5)
+    begun.record("places", {"ray-worker-0": 2})
+    assert begun.recorded("seconds") == 12.5
+    assert world.kept(records_key(2))["records"] == {"seconds": 12.5, "places": {"ray-worker-0": 2}}
+    assert session(world).recorded("seconds") is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, Path("/x")])
+def test_a_value_that_is_no_json_is_refused_and_the_others_stay(world: World, value: object) -> None:
+    begun = session(world)
+    begun.record("good", 1)
+    with pytest.raises(UsageError, match="bad"):
+        begun.record("bad", value)
+    assert begun.recorded("good") == 1
+
+
+def test_why_a_job_waits_is_told_in_a_sentence(world: World) -> None:
+    begun = session(world, 3)
+    world.jobs.put(job("j", "PENDING"))
+    assert begun.why("j") == ""
+    reason = "no node has 2 GPU; the largest has 1"
+    world.waits["j"] = Waiting("j", "infeasible", "entrypoint", {"GPU": 2.0}, 1, reason)
+    assert begun.why("j") == reason
+
+
+def test_the_self_check_prints_a_table_and_keeps_the_result(world: World) -> None:
+    begun = session(world)
+    world.jobs.put(job(name(2, "plain")), "epoch 1  val_accuracy 0.8182\n")
+    world.api.demands[name(2, "plain")] = {"GPU": 1.0, "CPU": 8.0}
+    world.said.clear()
+    result = begun.check()
+    assert result.passed
+    assert world.said[0].startswith("Lesson 2, A job: passed (3 of 3 checks)")
+    assert [line.split()[0] for line in world.said[1:]] == ["ok", "ok", "ok"]
+    assert world.kept(store_key(2)) == result.to_json()
+
+
+def test_what_only_the_host_can_ask_stays_open_in_a_notebook(world: World) -> None:
+    begun = session(world, 9)
+    world.jobs.put(job(name(9, "forgotten"), "STOPPED"))
+    begun.record("kept", {"objects": 12, "bytes": 3400})
+    world.said.clear()
+    result = begun.check()
+    assert not result.passed
+    assert world.said[0].startswith("Lesson 9, Clean up: not passed yet (3 of 5 checks)")
+    told = [line.split()[0] for line in world.said[1:]]
+    assert told == ["ok", "ok", "ok", "then", "->", "then", "->"]
+    assert "labctl lesson check 9" in world.said[-1]
+    assert [each["passed"] for each in world.kept(store_key(9))["checks"]] == [True] * 3 + [False] * 2
+
+
+def test_a_student_who_did_nothing_is_told_what_to_do(world: World) -> None:
+    result = session(world).check()
+    assert not result.passed
+    assert "not passed yet (0 of 3 checks)" in world.said[1]
+    assert any("-> run the notebook from its first cell" in line for line in world.said)
+
+
+def test_a_silent_store_is_an_error_of_the_first_cell(world: World) -> None:
+    world.store.failure = StoreError("the object store cannot be reached")
+    with pytest.raises(StoreError):
+        session(world)

@@ -1,0 +1,193 @@
+"""A lab in memory for the tests of lessons: nodes, jobs, a store, a clock that passes only in `sleep`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lab.cluster.allocation.snapshot import SUPERVISOR
+from lab.cluster.api import Node, RayApi
+from lab.cluster.jobs import Job, Jobs
+from lab.errors import ClusterError, NotFoundError
+from lab.evidence.ledger import History
+from lab.flows.doctor.model import Check
+from lab.flows.lessons.model import Evidence, LessonCheck
+from lab.lab import Lab
+from lab.runtime.fake import FakeHost, FakeRuntime
+from lab.runtime.fake.host import FakeClock
+from lab.store import FakeObjectStore
+from lab.topology import LabSpec
+
+AT = 1_800_000_000.0
+"""When the lesson began, in seconds since the epoch."""
+
+STAMP = "20270115-080000"
+
+NODES = tuple(
+    Node(
+        f"id-of-{service}",
+        service,
+        True,
+        service == "ray-head",
+        {} if service == "ray-head" else {"CPU": 8.0, "GPU": 1.0},
+        AT - 100,
+        None,
+        "",
+    )
+    for service in ("ray-head", "ray-worker-0", "ray-worker-1")
+)
+
+
+def job(name: str, status: str = "SUCCEEDED", *, seconds: float = 20.0, **changes: Any) -> Job:
+    """A job that was submitted 10 s after the lesson began and ran for `seconds` on ray-worker-0."""
+    ended = None if status in ("PENDING", "RUNNING") else AT + 10 + seconds
+    values: dict[str, Any] = {
+        "entrypoint": "python train.py",
+        "message": "",
+        "started_at": AT + 10,
+        "ended_at": ended,
+        "node_id": "id-of-ray-worker-0",
+        "exit_code": 0 if status == "SUCCEEDED" else None,
+        "metadata": {},
+    }
+    return Job(name, status, **{**values, **changes})
+
+
+def name(lesson: int, part: str, stamp: str = STAMP) -> str:
+    """The id that a session gives a job."""
+    return f"lesson-{lesson:02d}-{part}-{stamp}"
+
+
+def evidence(lesson: int, *jobs: Job, **changes: Any) -> Evidence:
+    """What is gathered of these jobs in a lab that is whole."""
+    values: dict[str, Any] = {
+        "began_at": AT,
+        "jobs": jobs,
+        "histories": {each.submission_id: History.of(()) for each in jobs},
+        "logs": {each.submission_id: "" for each in jobs},
+        "nodes": NODES,
+    }
+    return Evidence(lesson, **{**values, **changes})
+
+
+def answer(check: LessonCheck, found: Evidence) -> Check:
+    """The check's answer; a failed one must say what to do or what it found."""
+    told = check(found)
+    assert told.name
+    assert told.detail
+    assert told.outcome in ("passed", "failed")
+    return told
+
+
+class WorldJobs(Jobs):
+    """Jobs in memory. `becomes` says what a job is with each later look."""
+
+    def __init__(self) -> None:
+        super().__init__(RayApi("http://127.0.0.1:1", ""))
+        self.known: dict[str, Job] = {}
+        self.becomes: dict[str, list[tuple[Job, str]]] = {}
+        self.texts: dict[str, str] = {}
+        self.unstoppable: set[str] = set()
+
+    def put(self, found: Job, text: str = "") -> None:
+        self.known[found.submission_id] = found
+        self.texts[found.submission_id] = text
+
+    def then(self, found: Job, text: str) -> None:
+        """The next look finds this."""
+        self.becomes.setdefault(found.submission_id, []).append((found, text))
+
+    def list(self) -> tuple[Job, ...]:
+        return tuple(sorted(self.known.values(), key=lambda each: each.started_at or 0.0, reverse=True))
+
+    def get(self, submission_id: str) -> Job:
+        later = self.becomes.get(submission_id)
+        if later:
+            self.put(*later.pop(0))
+        if submission_id not in self.known:
+            raise NotFoundError(f"there is no job {submission_id!r}")
+        return self.known[submission_id]
+
+    def logs(self, submission_id: str) -> str:
+        return self.texts[submission_id]
+
+    def stop(self, submission_id: str) -> Job:
+        if submission_id in self.unstoppable:
+            raise ClusterError(f"Ray could not stop job {submission_id}")
+        self.put(replace(self.known[submission_id], status="STOPPED", ended_at=AT + 60))
+        return self.known[submission_id]
+
+    def follow(self, submission_id: str, *_: Any) -> Iterator[str]:
+        raise NotImplementedError
+
+
+class WorldApi(RayApi):
+    """Ray's HTTP API in memory."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1", "")
+        self.all = NODES
+        self.demands: dict[str, Mapping[str, float]] = {}
+
+    def nodes(self) -> tuple[Node, ...]:
+        return self.all
+
+    def get(self, path: str, *, timeout: float = 10.0) -> Any:
+        if path == "/api/version":
+            return {"ray_version": "2.60.0"}
+        assert path.startswith("/api/v0/actors")
+        rows = [
+            {"name": f"{SUPERVISOR}{job}", "state": "DEAD", "required_resources": dict(demand)}
+            for job, demand in self.demands.items()
+        ]
+        return {"data": {"result": {"result": [*rows, {"name": None, "required_resources": None}]}}}
+
+
+class WorldLab(Lab):
+    """A lab on a fake runtime with these parts, which stay when it goes up and down."""
+
+    def __init__(self, runtime: FakeRuntime, world: World) -> None:
+        super().__init__(runtime)
+        self._parts = {"api": world.api, "jobs": world.jobs, "store": world.store}
+        self.__dict__.update(self._parts)
+        self.world = world
+
+    def forget_connections(self) -> None:
+        self._ledgers.clear()
+
+    def waiting(self, submission_id: str) -> Any:
+        self.jobs.get(submission_id)
+        return self.world.waits.get(submission_id)
+
+
+class World:
+    """One lab and its clock. It is up unless `up` is false."""
+
+    def __init__(self, *, up: bool = True) -> None:
+        self.clock = FakeClock(AT)
+        self.host = FakeHost(self.clock)
+        self.runtime = FakeRuntime("raylab", self.host)
+        self.jobs, self.api, self.store = WorldJobs(), WorldApi(), FakeObjectStore(clock=self.clock)
+        self.waits: dict[str, Any] = {}
+        self.said: list[str] = []
+        if up:
+            self.runtime.up(LabSpec())
+            self.host.objects["raylab"]["something"] = b"stored"
+
+    @property
+    def lab(self) -> WorldLab:
+        return WorldLab(self.runtime, self)
+
+    def notebook(self, argv: Sequence[str], *events: Mapping[str, Any], exit_code: int = 0) -> None:
+        """The command that executes a notebook in Jupyter prints these events."""
+        lines = "".join(json.dumps(event) + "\n" for event in events)
+        self.runtime.answer("jupyter", argv, lines, exit_code)
+
+    def kept(self, key: str) -> Any:
+        """The JSON of an object in the store."""
+        return json.loads(self.store.get(key))
+
+
+Say = Callable[[str], None]

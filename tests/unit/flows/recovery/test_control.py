@@ -1,0 +1,189 @@
+"""The control run: what it repeats, what it compares, and when it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
+from lab.evidence.receipt import Verdict
+from lab.flows.recovery import RECEIPTS_PREFIX
+from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
+from lab.topology import HEAD
+from tests.unit.flows.recovery.world import JOB, FakeJobs, Training, World
+
+ORIGINAL = "digits-20261121"
+Submitted = list[tuple[str, Mapping[str, str], Path | None]]
+
+
+@pytest.fixture
+def original(world: World) -> Training:
+    """A job that has trained to its end."""
+    training = Training(world, epochs=4, job=ORIGINAL)
+    while not world.jobs.get(ORIGINAL).final:
+        world.clock.sleep(0.5)
+    return training
+
+
+@pytest.fixture
+def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
+    """What was submitted again; it trains by itself."""
+    calls: Submitted = []
+
+    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+        calls.append((job, metadata, folder))
+        Training(world, epochs=4, job="control-1")
+        return "control-1"
+
+    monkeypatch.setattr(FakeJobs, "submit_again", again)
+    monkeypatch.setattr(FakeJobs, "stop", lambda self, job: self.put("STOPPED", job) or self.get(job))
+    return calls
+
+
+def control(world: World, job: str = ORIGINAL, **other: Any) -> Control:
+    return run_control(world.lab, job, world.moments.append, clock=world.clock, sleep=world.sleep, **other)
+
+
+def test_the_same_job_is_trained_again_and_compared(
+    world: World, original: Training, submitted: Submitted
+) -> None:
+    result = control(world)
+
+    assert submitted == [(ORIGINAL, {CONTROL_OF: ORIGINAL}, None)]
+    assert (result.job, result.submission_id) == (ORIGINAL, "control-1")
+    assert result.comparison.identical
+    assert result.curves.missing == ()
+    assert 4 < result.seconds < 10
+    assert json.loads(json.dumps(result.to_json()))["weights"] == "equal"
+    assert [m.text for m in world.moments if m.key == "progress"][-1] == "control run: epoch 4"
+    assert world.told()[0] == "control"
+    assert world.told()[-1] == "compared"
+
+
+def test_a_run_that_differs_is_said(world: World, original: Training, submitted: Submitted) -> None:
+    world.write("report", ORIGINAL, run=original.run, attempt=2, rank=0, metrics={"epoch": 5, "loss": 1.0})
+    result = control(world)
+    assert result.comparison.progress == "different"
+    assert result.curves.missing == (5,)
+
+
+def test_a_job_that_still_runs_is_refused(world: World, submitted: Submitted) -> None:
+    Training(world, epochs=4, job=ORIGINAL)
+    with pytest.raises(RefusedError, match=f"job {ORIGINAL} is still RUNNING"):
+        control(world)
+    assert submitted == []
+
+
+def test_a_fixed_run_name_is_refused_before_anything_is_submitted(world: World, submitted: Submitted) -> None:
+    Training(world, epochs=2)  # its run is called "run"
+    world.clock.sleep(10)
+    with pytest.raises(RefusedError, match="calls its run 'run': a control run would resume it") as caught:
+        control(world, JOB)
+    assert "RunConfig" in caught.value.hint
+    assert submitted == []
+
+
+@pytest.mark.parametrize(
+    ("happens", "message"),
+    [
+        (lambda w: w.write("run_started", "control-1", run=f"run-{ORIGINAL}"), "has the same run name"),
+        (
+            lambda w: w.write(
+                "get_checkpoint", "control-1", run="new-20261121", attempt=1, rank=0, uri="s3://ray/x"
+            ),
+            "began with the checkpoint s3://ray/x",
+        ),
+    ],
+)
+def test_a_control_run_that_resumes_is_stopped_and_refused(
+    world: World,
+    original: Training,
+    submitted: Submitted,
+    happens: Callable[[World], None],
+    message: str,
+) -> None:
+    world.clock.after(2.0, lambda: happens(world))
+    with pytest.raises(RefusedError, match=message):
+        control(world)
+    assert world.jobs.get("control-1").status == "STOPPED"
+
+
+def test_a_control_run_that_fails_is_an_error(world: World, original: Training, submitted: Submitted) -> None:
+    world.clock.after(2.0, lambda: world.jobs.put("FAILED", "control-1", at=world.clock()))
+    with pytest.raises(JobError, match="the undisturbed run control-1 ended FAILED"):
+        control(world)
+
+
+def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+        raise JobError("its files are gone")
+
+    monkeypatch.setattr(FakeJobs, "submit_again", refuse)
+    Training(world, job=ORIGINAL)
+    receipt = world.inject(job=ORIGINAL, control=True).receipt
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+    assert receipt.control is None
+    assert "no control run: its files are gone" in world.moments[-1].text
+
+
+@pytest.mark.parametrize(
+    ("undisturbed", "verdict"), [(12, Verdict.RECOVERED), (14, Verdict.FAILED), (None, Verdict.NOT_VERIFIED)]
+)
+def test_the_control_run_decides_whether_a_job_that_ended_before_its_plan_lost_epochs(
+    world: World, monkeypatch: pytest.MonkeyPatch, undisturbed: int | None, verdict: Verdict
+) -> None:
+    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+        Training(world, epochs=undisturbed or 1, planned=20, job="control-1")
+        return "control-1"
+
+    monkeypatch.setattr(FakeJobs, "submit_again", again)
+    Training(world, epochs=12, planned=20, job=ORIGINAL)
+    receipt = world.inject(job=ORIGINAL, control=undisturbed is not None).receipt
+    assert receipt is not None
+    assert receipt.verdict is verdict, receipt
+    (entry,) = [e for e in world.store.list(f"{RECEIPTS_PREFIX}/") if not e.key.endswith(".usage.json")]
+    assert json.loads(world.store.get(entry.key)) == receipt.to_json()
+    assert (receipt.control is None) == (undisturbed is None)
+
+
+def test_a_job_that_dies_with_its_head_has_no_control_run(world: World, original: Training) -> None:
+    with pytest.raises(UsageError, match="head-kill with a control run"):
+        world.inject(HEAD, "head-kill", control=True)
+    assert world.calls() == []
+
+
+def test_a_control_run_that_takes_too_long_is_stopped(
+    world: World, original: Training, submitted: Submitted
+) -> None:
+    with pytest.raises(WaitTimeoutError, match="has not ended in time; it is RUNNING"):
+        control(world, timeout=2.0)
+    assert world.jobs.get("control-1").status == "STOPPED"
+
+
+def test_an_interrupt_stops_the_control_run(
+    world: World, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        control(world)
+    assert world.jobs.get("control-1").status == "STOPPED"
+
+
+def test_the_newest_control_run_that_succeeded_is_found(world: World) -> None:
+    jobs = []
+    for name, status, of in (("c", "FAILED", "a"), ("b", "SUCCEEDED", "a"), ("d", "SUCCEEDED", "x")):
+        world.jobs.put(status, name)
+        found = world.jobs.get(name)
+        jobs.append(type(found)(**{**found.__dict__, "metadata": {CONTROL_OF: of}}))
+    found_control = control_of(tuple(jobs), "a")
+    assert found_control is not None
+    assert found_control.submission_id == "b"
+    assert control_of(tuple(jobs), "c") is None

@@ -1,0 +1,171 @@
+"""Faults that a labctl has left behind which died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import RefusedError, ServiceError
+from lab.faults.active import Entry, Journal, myself, process_lives
+from lab.flows.recovery.heal import heal, left_behind
+from lab.topology import STORE, LabSpec, State
+from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+
+DEAD = (2**22 + 7, 1.0)
+"""No process has such an id on Linux, where the limit is 2**22."""
+
+
+def left(world: World, kind: str = "pause", target: str = W0, at: float = 5.0) -> Journal:
+    journal = Journal(world.runtime.folder())
+    journal.keep(Entry(kind, target, JOB, at, *DEAD))
+    return journal
+
+
+def test_a_fault_that_was_left_is_undone_and_recorded(world: World) -> None:
+    world.runtime.pause(W0)
+    journal = left(world)
+    begun: list[Entry] = []
+
+    (healed,) = heal(world.lab, begun.append, clock=world.clock)
+
+    assert (healed.kind, healed.target, healed.problem) == ("pause", W0, "")
+    assert world.healthy()
+    assert journal.lasting() == ()
+    assert [entry.kind for entry in begun] == ["pause"]
+    assert world.store.list(".raylab/faults/")
+
+
+def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: World) -> None:
+    world.runtime.pause(W0)
+    Journal(world.runtime.folder()).keep(Entry("pause", W0, JOB, 5.0, *myself()))
+
+    assert heal(world.lab) == ()
+    assert left_behind(world.lab) == ()
+    status = world.runtime.status().service(W0)
+    assert status is not None
+    assert status.state is State.PAUSED
+
+
+def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: World) -> None:
+    world.runtime.kill(W0)
+    left(world, "kill")
+    world.host.failures["raylab", W0] = ServiceError("it does not start")
+
+    (healed,) = heal(world.lab, clock=world.clock)
+
+    assert healed.problem == "it does not start"
+    assert len(left_behind(world.lab)) == 1
+
+
+def test_in_a_lab_that_is_down_there_is_nothing_to_undo(world: World) -> None:
+    left(world)
+    world.runtime.down()
+    assert heal(world.lab) == ()
+    assert left_behind(world.lab) == ()
+
+
+def test_down_forgets_what_was_left(world: World) -> None:
+    left(world)
+    world.lab.down()
+    assert left_behind(world.lab) == ()
+
+
+KEY, KEPT = "run/checkpoint_2/model.pt", ".raylab/kept/j1/checkpoint_2"
+
+
+def deleted_checkpoint(world: World) -> None:
+    """A labctl died after it had copied a checkpoint's file and deleted it."""
+    world.store.put(f"{KEPT}/0", b"weights")
+    memo = {"damaged": ["s3://ray/run/checkpoint_2"], "bucket": "ray", "kept": KEPT, "keys": [KEY]}
+    journal = Journal(world.runtime.folder())
+    journal.keep(Entry("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo=memo))
+
+
+def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: World) -> None:
+    deleted_checkpoint(world)
+    left(world)
+    begun: list[Entry] = []
+
+    world.lab.down()
+    (told,) = heal(world.lab, begun.append, clock=world.clock)
+
+    assert (told.kind, told.target) == ("checkpoint-delete", STORE)
+    assert told.problem == "lab raylab is down, start it first: `labctl up`"
+    assert begun == []
+    assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
+
+    world.lab.up(LabSpec(workers=2))
+    world.lab.__dict__["store"] = world.store
+    (healed,) = heal(world.lab, begun.append, clock=world.clock)
+
+    assert healed.problem == ""
+    assert world.store.get(KEY) == b"weights"
+    assert not world.store.list(KEPT)
+    assert left_behind(world.lab) == ()
+
+
+def test_a_damaged_checkpoint_is_not_forgotten_by_heal_after_the_lab_went_down_by_itself(
+    world: World,
+) -> None:
+    deleted_checkpoint(world)
+    left(world)
+    world.runtime.down()
+
+    assert [healed.kind for healed in heal(world.lab)] == ["checkpoint-delete"]
+    assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
+
+
+def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: World) -> None:
+    deleted_checkpoint(world)
+    world.lab.down(volumes=True)
+    assert left_behind(world.lab) == ()
+
+
+def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: World) -> None:
+    journal = Journal(world.runtime.folder())
+    journal.keep(Entry("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo={"rank": [W0, 11]}))
+    world.lab.down()
+    assert journal.lasting() == ()
+
+
+def test_the_newest_fault_is_undone_first(world: World) -> None:
+    left(world, "kill", W0, 1.0)
+    left(world, "kill", W1, 2.0)
+    assert [healed.target for healed in heal(world.lab, clock=world.clock)] == [W1, W0]
+
+
+def test_a_second_fault_on_the_same_target_is_refused(world: World) -> None:
+    Training(world)
+    left(world)
+    with pytest.raises(RefusedError, match="still under the fault pause") as caught:
+        world.inject(W0)
+    assert "labctl heal" in caught.value.hint
+    Journal(world.runtime.folder()).clear()
+    Journal(world.runtime.folder()).keep(Entry("pause", W0, JOB, 5.0, *myself()))
+    with pytest.raises(RefusedError, match="of another labctl"):
+        world.inject(W0)
+
+
+def test_a_fault_is_in_the_journal_while_it_lasts_and_gone_after(world: World) -> None:
+    Training(world)
+    journal = Journal(world.runtime.folder())
+    seen = []
+    world.inject(after_epoch=2, on_moment=lambda moment: seen.append((moment.key, journal.lasting())))
+    assert all(entries for key, entries in seen if key in ("fault", "node_dead"))
+    assert journal.lasting() == ()
+
+
+def test_files_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    (tmp_path / "faults").mkdir()
+    (tmp_path / "faults" / "1-x.json").write_text("{")
+    (tmp_path / "faults" / "2-x.json").write_text('{"kind": 1}')
+    assert journal.lasting() == ()
+
+
+def test_a_process_is_known_by_its_start_too() -> None:
+    pid, started = myself()
+    assert process_lives(pid, started)
+    assert not process_lives(pid, started - 100)
+    assert not process_lives(*DEAD)

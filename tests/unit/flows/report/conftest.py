@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.flows.recovery.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """A fake lab that is up."""
+    return World()

@@ -1,0 +1,127 @@
+"""Evidence for reports: a real run that lost a node, the same one undisturbed, and made-up ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from lab.evidence.ledger import Event, History, parse_events
+from lab.evidence.receipt import Evidence as Case
+from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
+from lab.flows.report.model import Evidence, Subject, Use
+from tests.conftest import ROOT
+from tests.unit.data.stories import SERVICES, Story, evidence
+
+DATA = ROOT / "tests" / "unit" / "data"
+AT = 1795210474.613
+"""When the real fault came, in seconds since the epoch."""
+
+LOST, OTHER, BACK = "lost-node", "other-node", "new-node"
+MACHINE = {"python": "3.11.9", "ray": "2.60.0", "torch": "2.13.0", "cores": 2, "memory_bytes": 8 * 2**30}
+
+
+def real(name: str) -> tuple[Event, ...]:
+    """The events of a recorded run."""
+    return parse_events((DATA / f"{name}.jsonl").read_bytes().splitlines())
+
+
+def nodes_of(events: tuple[Event, ...]) -> dict[int, str]:
+    """Attempt -> the node of its rank 0."""
+    return {a.number: a.nodes[0] for a in History.of(events).runs[0].attempts}
+
+
+def kill_receipt() -> Receipt:
+    """The receipt of the real run that lost a node."""
+    events = real("ledger_kill")
+    lost, other = nodes_of(events)[1], nodes_of(events)[2]
+    return judge(
+        Case(
+            submission_id="k3",
+            job_status="SUCCEEDED",
+            fault=FaultRecord("kill", "ray-worker-0", lost, AT, reverted_at=AT + 3),
+            events=events,
+            nodes=(
+                NodeRecord("ray-worker-0", lost, False, AT - 43.7, AT + 0.87, "health check failed"),
+                NodeRecord("ray-worker-1", other, True, AT - 282.1),
+                NodeRecord("ray-worker-0", BACK, True, AT + 4),
+            ),
+            services=SERVICES,
+        )
+    )
+
+
+def usage(begin: float = AT - 40, seconds: int = 90) -> tuple[Use, ...]:
+    """Samples of a lab whose first worker is gone for a while."""
+    found = []
+    for step in range(0, seconds, 2):
+        at = begin + step
+        wave = 20 * math.sin(step / 5)
+        found.append(Use(at, "ray-head", 30 + wave / 4, int(0.9e9)))
+        found.append(Use(at, "ray-worker-1", 100 + wave if at > AT + 5 else 6.0, int(1.1e9 + step * 5e6)))
+        if not AT <= at <= AT + 4:
+            found.append(Use(at, "ray-worker-0", 104 + wave if at < AT else 7.0, int(1.2e9)))
+    return tuple(found)
+
+
+def full(**changes: Any) -> Evidence:
+    """Everything there can be about the real run: receipt, ledger, control run, samples, versions."""
+    events, control = real("ledger_kill"), real("ledger_undisturbed")
+    history, other = History.of(events), History.of(control)
+    nodes = nodes_of(events)
+    receipt = {
+        **kill_receipt().to_json(),
+        "breakdown": {
+            "detect": 0.965, "decide": 0.3, "place": 0.2, "start": 2.4, "import": 5.1, "load": 0.6,
+            "first_step": 2.774,
+        },
+    }  # fmt: skip
+    given: dict[str, Any] = {
+        "subject": Subject("k3", receipt, ".raylab/receipts/k3-1795210474.json"),
+        "lab": "raylab",
+        "runtime": "compose",
+        "history": history,
+        "control_job": "k4",
+        "control": other,
+        "curves": compare_curves(history, other),
+        "services": {nodes[1]: "ray-worker-0", nodes[2]: "ray-worker-1"},
+        "workers": ("ray-worker-0", "ray-worker-1"),
+        "job": {"status": "SUCCEEDED", "entrypoint": "python train.py --epochs 20", "workload": "digits"},
+        "samples": usage(),
+        "machine": MACHINE,
+        "gpus": "simulated, one logical GPU per worker",
+        "settings": (("RAY_health_check_period_ms", "200 (stock: 3000)"),),
+    }
+    return Evidence(**{**given, **changes})
+
+
+def from_file() -> Evidence:
+    """A receipt alone, as when the lab is down."""
+    return Evidence(Subject("k3", kill_receipt().to_json()), missing=("the lab is down: curves are missing",))
+
+
+def undisturbed() -> Evidence:
+    """A job without a fault."""
+    events = real("ledger_undisturbed")
+    return full(
+        subject=Subject(events[0].job), history=History.of(events), control=None, control_job="", curves=None,
+        samples=(),
+    )  # fmt: skip
+
+
+def two_ranks() -> Evidence:
+    """Two ranks, of which one is lost, from a made-up story; the second attempt does two epochs again."""
+    story = Story(nodes=(("a", "b"), ("b", "b")), loads=(2, 2), first=(1, 2, 3), second=(2, 3, 4, 5))
+    events = tuple(_with_loss(event) for event in story.events())
+    receipt = judge(replace(evidence(), events=events))
+    return Evidence(
+        Subject("job", receipt.to_json()), lab="raylab", runtime="local", history=History.of(events),
+        services={"a": "ray-worker-0", "b": "ray-worker-1", "a2": "ray-worker-0"},
+    )  # fmt: skip
+
+
+def _with_loss(event: Event) -> Event:
+    epoch = (event.fields.get("metrics") or {}).get("epoch")
+    if event.event != "report" or epoch is None:
+        return event
+    return replace(event, fields={**event.fields, "metrics": {"epoch": epoch, "loss": 1 / epoch}})

@@ -1,0 +1,222 @@
+"""What a report is about, and everything about it: in the store, in a file, in a lab or without one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
+from lab.faults.records import FAULTS_PREFIX
+from lab.flows.recovery.control import CONTROL_OF
+from lab.flows.recovery.usage_samples import Sample, Samples
+from lab.flows.report import Subject, find_subject, read_evidence
+from lab.flows.report.find import parse_receipt
+from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.report import tales
+
+PREFIX = ".raylab/receipts"
+
+
+def receipt(job: str = JOB, at: float = tales.AT) -> dict[str, Any]:
+    document = tales.kill_receipt().to_json()
+    return {
+        **document,
+        "fault": {**document["fault"], "at": at},
+        "job": {"submission_id": job, "status": "SUCCEEDED"},
+    }
+
+
+def keep(world: World, job: str, at: int) -> str:
+    key = f"{PREFIX}/{job}-{at}.json"
+    world.store.put(key, json.dumps(receipt(job, at)).encode())
+    return key
+
+
+@pytest.fixture
+def trained(world: World) -> World:
+    """A lab in which two jobs have trained, the second as the control run of the first."""
+    for name, metadata in ((JOB, {}), ("control-1", {CONTROL_OF: JOB})):
+        Training(world, epochs=4, job=name)
+        while not world.jobs.get(name).final:
+            world.clock.sleep(0.5)
+        done = world.jobs.get(name)
+        world.jobs.jobs[name] = type(done)(**{**done.__dict__, "metadata": metadata})
+    return world
+
+
+def test_the_newest_receipt_is_taken_where_nothing_is_named(trained: World) -> None:
+    keep(trained, "zz", 1000)
+    newest = keep(trained, JOB, 3000)
+    keep(trained, JOB, 2000)
+    trained.store.put(f"{PREFIX}/{JOB}-4000.usage.json", b"{}")
+    assert find_subject(trained.lab).key == newest
+
+
+@pytest.mark.parametrize("what", ["a-1-2000", "a-1-2000.json", f"{PREFIX}/a-1-2000.json"])
+def test_a_receipt_is_found_by_its_name(world: World, what: str) -> None:
+    keep(world, "a-1", 2000)
+    keep(world, "a-1", 3000)
+    subject = find_subject(world.lab, what)
+    assert (subject.job, subject.key) == ("a-1", f"{PREFIX}/a-1-2000.json")
+
+
+def test_a_job_stands_for_its_newest_receipt(world: World) -> None:
+    for job, at in (("a", 2000), ("a", 3000), ("a-b", 4000)):
+        keep(world, job, at)
+    assert find_subject(world.lab, "a").key == f"{PREFIX}/a-3000.json"
+
+
+def test_a_job_without_a_receipt_is_a_subject_of_its_own(trained: World) -> None:
+    assert find_subject(trained.lab, "control-1") == Subject("control-1")
+
+
+def test_what_is_unknown_is_refused_with_what_there_is(trained: World) -> None:
+    keep(trained, JOB, 2000)
+    with pytest.raises(NotFoundError, match="there is no receipt, job or file 'nonsense'") as caught:
+        find_subject(trained.lab, "nonsense")
+    assert caught.value.hint == f"receipts: {JOB}-2000; jobs: {JOB}, control-1"
+
+
+def test_a_lab_without_receipts_says_so(trained: World) -> None:
+    with pytest.raises(NotFoundError, match="no receipt in this lab's object store") as caught:
+        find_subject(trained.lab)
+    assert "name a job; receipts: none" in caught.value.hint
+
+
+def test_a_file_is_read_without_asking_the_store(world: World, tmp_path: Path) -> None:
+    world.store.failure = StoreError("gone")
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(receipt("x"), indent=2))
+    assert find_subject(world.lab, str(path)) == Subject("x", receipt("x"))
+
+
+def test_of_two_documents_in_a_file_the_last_is_the_receipt(tmp_path: Path) -> None:
+    lines = json.dumps({"demo": {}}) + "\n" + json.dumps(receipt("x")) + "\n"
+    assert parse_receipt(lines.encode(), "demo.json")["job"]["submission_id"] == "x"
+
+
+def test_a_file_that_is_not_there_is_not_taken_for_a_job(world: World, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"cannot read .*receipt.json: No such file"):
+        find_subject(world.lab, str(tmp_path / "receipt.json"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is not a receipt: not JSON"),
+        (b"\xff\xfe", "is not a receipt: not JSON"),
+        (b"[1, 2]", "is not a receipt: not JSON"),
+        (b'{"schema": "lesson-report/1"}', "its `schema` is 'lesson-report/1'"),
+        (b"{}", "its `schema` is None"),
+    ],
+)
+def test_what_is_no_receipt_is_refused_with_the_reason(data: bytes, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_receipt(data, "some.json")
+    assert message in caught.value.message
+    assert "some.json" in caught.value.message
+    assert "labctl fault-inject" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"fault": {"kind": "kill"}},
+        {"fault": {"kind": "kill", "target": "x", "at": "noon"}},
+        {"fault": {"kind": "kill", "target": "x", "at": float("nan")}},
+        {"fault": {"kind": "kill", "target": "x", "at": 10**400}},
+        {"timeline": {"node_dead": float("inf")}},
+        {"timeline": {"node_dead": []}},
+        {"attempts": [{"attempt": 1}]},
+        {"attempts": None},
+        {"checks": [{"name": 1, "detail": "x", "passed": True}]},
+        {"world_size": [{"at": None, "ranks": 1}]},
+        {"job": "x"},
+        {"verdict": None},
+    ],
+)
+def test_a_damaged_receipt_is_refused_and_named(damage: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"some.json is a damaged receipt: .+"):
+        parse_receipt(json.dumps({**receipt(), **damage}).encode(), "some.json")
+
+
+def test_everything_about_a_receipt_is_read(trained: World) -> None:
+    key = keep(trained, JOB, 2000)
+    Samples((Sample(1999.0, W0, 50.0, 7, None),)).keep(trained.store, key)
+    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+
+    assert found.history is not None
+    assert len(found.history.runs) == 1
+    assert (found.control_job, found.lab, found.runtime) == ("control-1", "raylab", "fake")
+    assert found.curves is not None
+    assert found.workers == (W0, W1)
+    assert set(found.services.values()) == {"ray-head", W0, W1}
+    assert [(s.service, s.cpu_percent) for s in found.samples] == [(W0, 50.0)]
+    assert dict(found.settings)["nodes"] == "2 workers, each with 2 logical CPUs"
+    assert found.missing == ()
+
+
+def test_a_job_without_a_receipt_has_its_history_and_services(trained: World) -> None:
+    found = read_evidence(trained.lab, Subject("control-1"))
+    assert found.history is not None
+    assert found.samples == ()
+    assert found.control_job == ""
+
+
+def test_a_silent_cluster_leaves_curves_and_says_what_is_missing(trained: World) -> None:
+    keep(trained, JOB, 2000)
+    subject = find_subject(trained.lab, JOB)
+    trained.api.silent = True
+    found = read_evidence(trained.lab, subject)
+    assert found.history is not None
+    assert found.services == {}
+    assert any("Ray did not answer" in line for line in found.missing)
+
+
+def test_a_receipt_of_another_lab_says_that_its_ledger_is_not_here(world: World) -> None:
+    found = read_evidence(world.lab, Subject("elsewhere", receipt("elsewhere")))
+    assert found.history is None
+    assert any("no ledger of the job" in line for line in found.missing)
+
+
+def test_damaged_samples_are_named(trained: World) -> None:
+    key = keep(trained, JOB, 2000)
+    trained.store.put(key.replace(".json", ".usage.json"), b"{")
+    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+    assert found.missing == ("the samples are not in the form usage/1",)
+
+
+def test_a_lab_that_is_down_leaves_the_receipt_alone(world: World) -> None:
+    world.runtime.down()
+    found = read_evidence(world.lab, Subject("x", receipt("x")))
+    assert found.history is None
+    assert found.missing[0].startswith("the lab is down: curves")
+
+
+@pytest.mark.parametrize("error", [LabDownError, LabError])
+def test_a_job_of_a_lab_that_is_down_is_an_error(world: World, error: type[LabError]) -> None:
+    world.runtime.down()
+    with pytest.raises(error):
+        read_evidence(world.lab, Subject("x"))
+
+
+def test_the_faults_on_record_are_read_with_the_job(trained: World) -> None:
+    entry = {"kind": "kill", "target": W0, "at": 5.0, "reverted_at": 9.0}
+    trained.store.put(f"{FAULTS_PREFIX}/{JOB}/5000-{W0}.json", json.dumps(entry).encode())
+    (fault,) = read_evidence(trained.lab, Subject(JOB)).faults
+    assert (fault.kind, fault.at) == ("kill", 5.0)
+
+
+def test_a_record_of_faults_that_cannot_be_read_is_missing(
+    trained: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(store: object, job: str) -> tuple[()]:
+        raise StoreError("denied")
+
+    monkeypatch.setattr("lab.flows.report.find.recorded_faults", denied)
+    evidence = read_evidence(trained.lab, Subject(JOB))
+    assert evidence.faults == ()
+    assert "the record of faults could not be read: denied" in evidence.missing

@@ -1,0 +1,99 @@
+"""How an installation is followed, and the process that does it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import pytest
+
+from lab.host.environment.process import run_process
+from lab.host.environment.progress import InstallProgress, Progress
+
+
+def test_uvs_output_becomes_one_line_with_what_is_done_of_all() -> None:
+    on_disk = [10]
+    shown = InstallProgress("local", lambda: on_disk[0])
+    assert shown.text() == "local: fetching"
+    for line in ("Resolved 3 packages in 2ms", "Downloading ray (75.0MiB)", "Downloading torch (0.5GiB)"):
+        shown.feed(line)
+    assert shown.text() == "local: fetching 0 %"
+    shown.feed(" Downloaded ray")
+    assert shown.text() == "local: fetching 13 %  ray"
+    shown.feed("Prepared 3 packages in 16s")
+    assert shown.text() == "local: installing 0/3"
+    on_disk[0] = 12
+    assert shown.text() == "local: installing 2/3"
+    on_disk[0] = 99
+    assert shown.text() == "local: installing 3/3"
+
+
+def test_pips_output_says_which_package_is_in_work() -> None:
+    on_disk = [10]
+    shown = InstallProgress("local", lambda: on_disk[0])
+    shown.feed("Collecting ray==2.60.0 (from -r local.txt (line 2))")
+    shown.feed("  Downloading ray-2.60.0-py3-none-any.whl (75.6 MB)")
+    assert shown.text() == "local: fetching  ray"
+    shown.feed("Installing collected packages: click, ray")
+    on_disk[0] = 11
+    assert shown.text() == "local: installing 1/2"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_one_line_changes_and_goes_away() -> None:
+    stream, now = Terminal(), [0.0]
+    progress = Progress(stream=stream, clock=lambda: now[0], columns=lambda: 25)
+    progress.update("local: fetching 1/2 a-very-long-name")
+    now[0] = 3
+    progress.update("short")
+    progress.line("done")
+    first, rest = stream.getvalue().split("\rshort", 1)
+    assert first == "\rlocal: fetching 1/2 a-ve"
+    assert rest.startswith("  3 s ")
+    assert rest.endswith("\rdone\n")
+
+
+def test_elsewhere_progress_is_a_line_every_ten_seconds() -> None:
+    stream, now = io.StringIO(), [0.0]
+    progress = Progress(stream=stream, clock=lambda: now[0])
+    for second in range(25):
+        now[0] = second
+        progress.update("fetching")
+    assert stream.getvalue() == "fetching  10 s\nfetching  20 s\n"
+
+
+def test_a_listener_gets_the_lines_and_stderr_none(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    Progress(said.append).line("making .venv")
+    assert said == ["making .venv"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_real_process_is_read_line_by_line() -> None:
+    lines: list[str] = []
+    code = run_process(
+        [sys.executable, "-c", "import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"],
+        {"PYTHONUNBUFFERED": "1"},
+        lines.append,
+        lambda: None,
+    )
+    assert (code, lines) == (3, ["a", "b"])
+
+
+def test_a_process_is_ended_when_its_reader_is_interrupted() -> None:
+    pids: list[int] = []
+
+    def interrupt(line: str) -> None:
+        pids.append(int(line))
+        raise KeyboardInterrupt
+
+    endless = "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"
+    with pytest.raises(KeyboardInterrupt):
+        run_process([sys.executable, "-c", endless], {}, interrupt, lambda: None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)

@@ -1,0 +1,266 @@
+"""That training resumes from an intact checkpoint: Ray's own checkpoint manager, over a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raylab_ledger.recorder import LEDGER_VARIABLE
+from raylab_patches import checkpoint_guard
+
+JOB = "j1"
+
+
+class World:
+    """A run whose storage is a folder, with a manager like the one in Ray Train's controller."""
+
+    def __init__(self, root: Path) -> None:
+        from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+
+        self.root, self.number = root, 0
+        self.refused: list[tuple[str, str, str | None]] = []
+        self.sums: dict[str, str] = {}
+        self.manager_class = type(
+            "Manager", (CheckpointManager,), {"_notify": lambda self: None}
+        )  # needs a running event loop
+        checkpoint_guard.guard(
+            self.manager_class, JOB, lambda *news: self.refused.append(news), lambda *_: self.sums
+        )
+        self.start()
+
+    def start(self) -> None:
+        """The controller of a (later) job that runs under the same name."""
+        from ray.train import CheckpointConfig
+        from ray.train.v2._internal.execution.storage import StorageContext
+
+        storage = StorageContext(str(self.root), "run")
+        self.manager = self.manager_class(CheckpointConfig(num_to_keep=4), storage)
+
+    def save(self, content: str = "weights") -> Path:
+        """One more checkpoint, committed."""
+        from ray.train import Checkpoint
+        from ray.train.v2._internal.execution.training_report import _TrainingReport
+
+        self.number += 1
+        folder = self.root / "run" / f"checkpoint_{self.number}"
+        folder.mkdir(parents=True)
+        (folder / "model.pt").write_text(f"{content} {self.number}")
+        (folder / "part").mkdir()
+        (folder / "part" / "a").write_text("a")
+        report: Any = _TrainingReport(Checkpoint(str(folder)), {"epoch": self.number}, False)
+        self.manager.register_checkpoint(report)
+        return folder
+
+    def resume(self) -> str | None:
+        """The name of the checkpoint that the next attempt gets."""
+        given = self.manager.before_init_train_context([object()])["checkpoint"][0]
+        return Path(given.path).name if given else None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def rewrite(file: Path, content: str) -> None:
+    """As a damage does that keeps the size: another time of change."""
+    file.write_text(content)
+    os.utime(file, ns=(1, 1))
+
+
+def test_the_newest_checkpoint_is_given_when_it_is_intact(world: World) -> None:
+    assert world.resume() is None
+    world.save()
+    world.save()
+    assert world.resume() == "checkpoint_2"
+    assert not world.refused
+
+
+def test_a_truncated_checkpoint_is_refused_for_the_one_before(world: World) -> None:
+    first, newest = world.save(), world.save()
+    (newest / "model.pt").write_text("wei")
+    assert world.resume() == first.name
+    assert world.refused == [(str(newest), "model.pt has 3 bytes instead of 9", str(first))]
+
+
+def test_a_checkpoint_with_a_file_gone_is_refused(world: World) -> None:
+    world.save()
+    (world.save() / "part" / "a").unlink()
+    assert world.resume() == "checkpoint_1"
+    assert world.refused[0][1] == "part/a is gone"
+
+
+def test_of_several_damaged_ones_each_is_refused_and_told(world: World) -> None:
+    import shutil
+
+    world.save()
+    (world.save() / "model.pt").write_text("x")
+    shutil.rmtree(world.save())
+    assert world.resume() == "checkpoint_1"
+    assert [(Path(uri).name, reason) for uri, reason, _ in world.refused] == [
+        ("checkpoint_3", "its files are gone"),
+        ("checkpoint_2", "model.pt has 1 bytes instead of 9"),
+    ]
+
+
+def test_what_was_refused_stays_refused_and_training_goes_on_saving(world: World) -> None:
+    world.save()
+    damaged = world.save()
+    (damaged / "model.pt").write_text("x")
+    world.resume()
+    (damaged / "model.pt").write_text("weights 2")  # put back: no longer the newest that training knows
+    assert world.resume() == "checkpoint_1"
+    world.save()
+    assert world.resume() == "checkpoint_3"
+    assert len(world.refused) == 1
+
+
+def test_without_an_intact_checkpoint_training_begins_anew_and_that_is_told(world: World) -> None:
+    newest = world.save()
+    (newest / "model.pt").write_text("")
+    assert world.resume() is None
+    assert world.refused == [(str(newest), "model.pt has 0 bytes instead of 9", None)]
+
+
+def test_content_that_changed_is_told_by_the_sum_it_was_saved_with(world: World) -> None:
+    world.save()
+    newest = world.save()
+    world.sums = {"model.pt": hashlib.sha256(b"weights 2").hexdigest()}
+    rewrite(newest / "model.pt", "wEights 2")
+    assert world.resume() == "checkpoint_1"
+    assert world.refused[0][1] == "model.pt has other content than was saved"
+
+
+def test_the_same_content_written_again_is_intact(world: World) -> None:
+    world.save()
+    newest = world.save()
+    world.sums = {"model.pt": hashlib.sha256(b"weights 2").hexdigest()}
+    rewrite(newest / "model.pt", "weights 2")
+    assert world.resume() == "checkpoint_2"
+
+
+def test_a_change_that_nothing_proves_to_be_damage_is_left_to_ray(world: World) -> None:
+    rewrite(world.save() / "model.pt", "wEights 1")
+    assert world.resume() == "checkpoint_1"
+
+
+def test_a_storage_that_cannot_be_looked_at_leaves_rays_choice(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (world.save() / "model.pt").write_text("")
+
+    def away(*_: object) -> str:
+        raise OSError("the store does not answer")
+
+    monkeypatch.setattr(checkpoint_guard, "problem", away)
+    assert world.resume() == "checkpoint_1"
+    assert not world.refused
+    assert "the store does not answer" in capsys.readouterr().out
+
+
+def test_a_later_job_under_the_same_name_looks_too(world: World) -> None:
+    first, newest = world.save(), world.save()
+    world.start()
+    (newest / "model.pt").write_text("x")
+    assert world.resume() == first.name
+
+
+def test_a_later_job_goes_on_although_a_checkpoint_is_gone(world: World) -> None:
+    import shutil
+
+    world.save()
+    shutil.rmtree(world.save())
+    world.start()
+    assert world.resume() == "checkpoint_1"
+    world.start()
+    assert world.resume() == "checkpoint_1"
+    assert len(world.refused) == 1
+
+
+def test_a_later_job_is_refused_by_ray_when_all_checkpoints_are_gone(world: World) -> None:
+    import shutil
+
+    from ray.train.v2._internal.exceptions import CheckpointManagerInitializationError
+
+    shutil.rmtree(world.save())
+    with pytest.raises(CheckpointManagerInitializationError):
+        world.start()
+
+
+def test_only_checkpoints_that_are_kept_are_remembered(world: World) -> None:
+    for _ in range(6):
+        world.save()
+    kept = json.loads((world.root / "run" / checkpoint_guard.KEPT_IN).read_text())
+    assert sorted(kept) == [f"checkpoint_{n}" for n in (3, 4, 5, 6)]
+    assert kept["checkpoint_6"]["job"] == JOB
+    assert {path: size for path, (size, _) in kept["checkpoint_6"]["files"].items()} == {
+        "model.pt": 9,
+        "part/a": 1,
+    }
+
+
+def test_sums_come_from_what_the_ranks_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line(uri: str, **files: str) -> str:
+        sums = {path: {"size": 1, "sha256": sha256} for path, sha256 in files.items()}
+        return json.dumps({"event": "checkpoint_saved", "uri": uri, "files": sums}) + "\n"
+
+    ledger = tmp_path / JOB
+    ledger.mkdir()
+    (ledger / "rank0-1.jsonl").write_text(line("/c1", a="1") + line("/c2", a="2", b="3"))
+    (ledger / "rank1-1.jsonl").write_text(line("/c2", b="other", c="4"))
+    (ledger / "controller-1.jsonl").write_text(line("/c2", d="no rank"))
+    monkeypatch.setenv(LEDGER_VARIABLE, tmp_path.as_uri())
+
+    assert checkpoint_guard.saved_sums(JOB, "/c2") == {"a": "2", "c": "4"}
+    assert checkpoint_guard.saved_sums("another", "/c2") == {}
+    monkeypatch.delenv(LEDGER_VARIABLE)
+    assert checkpoint_guard.saved_sums(JOB, "/c2") == {}
+
+
+def test_a_refusal_is_printed_and_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded: list[tuple[str, Mapping[str, Any]]] = []
+    recorder = SimpleNamespace(record=lambda event, **fields: recorded.append((event, fields)))
+    monkeypatch.setattr(checkpoint_guard, "open_recorder", lambda *_: recorder)
+    subject = checkpoint_guard.Intact(JOB)
+    subject.after_controller_start(SimpleNamespace(run_config=SimpleNamespace(name="r")))
+    subject.before_worker_group_start(None)
+    subject.before_worker_group_start(None)
+
+    subject.refused("s3://ray/r/checkpoint_9", "model.pt is gone", "s3://ray/r/checkpoint_8")
+    subject.refused("s3://ray/r/checkpoint_9", "model.pt is gone", None)
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "raylab: checkpoint_9 is damaged (model.pt is gone): resuming from checkpoint_8"
+    assert said[1].endswith("no other is left: starting anew")
+    assert recorded[0] == (
+        "checkpoint_refused",
+        {
+            "run": "r",
+            "attempt": 2,
+            "uri": "s3://ray/r/checkpoint_9",
+            "reason": "model.pt is gone",
+            "instead": "s3://ray/r/checkpoint_8",
+        },
+    )
+
+
+def test_rays_manager_is_changed_where_the_callback_arrives_and_only_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+
+    guarded: list[Any] = []
+    monkeypatch.setattr(checkpoint_guard, "guard", lambda manager, job, _: guarded.append((manager, job)))
+    make, arguments = checkpoint_guard.Intact(JOB).__reduce__()
+    assert not guarded
+    assert make(*arguments).job == JOB
+    assert guarded == [(CheckpointManager, JOB)]

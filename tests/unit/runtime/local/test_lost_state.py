@@ -1,0 +1,122 @@
+"""A lab of processes whose state file is damaged or gone: it is found by its marks, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabDownError, StateError
+from lab.runtime.local import processes, state
+from lab.runtime.local.runtime import LocalRuntime
+from lab.topology import HEAD, JUPYTER, STORE, worker
+from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
+
+ALL = {STORE, HEAD, JUPYTER, worker(0), worker(1)}
+
+Damage = Callable[[Path], object]
+
+
+def another_version(path: Path) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "raylab-local/3"}))
+
+
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged (JSONDecodeError"),
+    "scrambled": (lambda path: path.write_bytes(path.read_bytes()[::-1]), "is damaged (JSONDecodeError"),
+    "binary": (lambda path: path.write_bytes(b"\xff\xfe\x00" * 99), "is damaged (ValueError: not text"),
+    "nested": (lambda path: path.write_text("[" * 100_000), "is damaged (ValueError: nested"),
+    "empty": (lambda path: path.write_bytes(b""), "is damaged (JSONDecodeError"),
+    "another version": (another_version, "is damaged (ValueError: schema 'raylab-local/3' is not"),
+    "deleted": (lambda path: path.unlink(), "is missing"),
+    "the whole folder": (lambda path: shutil.rmtree(path.parent), "is missing"),
+}
+
+
+@pytest.fixture
+def folder(machine: Machine, tmp_path: Path) -> Path:
+    """The folder of a lab that is up, beside another one."""
+    machine.runtime(tmp_path, "other").up(SPEC)
+    machine.runtime(tmp_path).up(SPEC)
+    machine.journal.clear()
+    return tmp_path / "raylab"
+
+
+def calls(runtime: LocalRuntime) -> list[Callable[[], object]]:
+    return [
+        runtime.status,
+        runtime.spec,
+        runtime.endpoints,
+        lambda: runtime.up(SPEC),
+        lambda: list(runtime.logs(HEAD)),
+        lambda: runtime.kill(worker(0)),
+        lambda: runtime.start(worker(0)),
+    ]
+
+
+@pytest.mark.parametrize("alive", [ALL, {STORE}, {worker(1), JUPYTER}], ids=len)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_runs_is_named_left_alone_and_ended_by_down(
+    machine: Machine, tmp_path: Path, folder: Path, damage: str, alive: set[str]
+) -> None:
+    act, said = DAMAGES[damage]
+    path = folder / state.FILE
+    (folder / "objects" / "moto" / "precious").mkdir(parents=True)
+    for service in ALL - alive:
+        own = next(pid for pid, p in machine.running.items() if p.mark == f"{folder}:{service}")
+        del machine.running[own]
+    act(path)
+    before = dict(machine.running)
+
+    for call in calls(machine.runtime(tmp_path)):
+        with pytest.raises(StateError) as caught:
+            call()
+        assert caught.value.message.startswith(f"the state file {path} {said}")
+        assert caught.value.message.endswith(f"but lab raylab runs: {', '.join(sorted(alive))}")
+        assert caught.value.hint.startswith("`labctl down --name raylab` stops them and keeps")
+    assert (machine.running, machine.journal) == (before, [])
+
+    assert set(machine.runtime(tmp_path).down()) == alive
+    assert {p.mark.split(":")[0] for p in machine.running.values()} == {str(tmp_path / "other")}
+    assert machine.runtime(tmp_path, "other").status().healthy
+    assert (folder / "objects" / "moto" / "precious").is_dir() or damage == "the whole folder"
+    assert not machine.runtime(tmp_path).status().up
+    assert machine.runtime(tmp_path).up(SPEC).healthy
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "the whole folder"])
+def test_where_nothing_runs_the_lab_is_down_and_up_starts_it_anew(
+    machine: Machine, tmp_path: Path, folder: Path, damage: str
+) -> None:
+    act, said = DAMAGES[damage]
+    machine.running = {pid: p for pid, p in machine.running.items() if not p.mark.startswith(f"{folder}:")}
+    act(folder / state.FILE)
+    runtime = machine.runtime(tmp_path)
+
+    status = runtime.status()
+
+    assert (status.up, status.services) == (False, ())
+    notes = [f"{said}", "nothing of the lab runs, `labctl up` starts it anew"] if damage != "deleted" else []
+    assert all(note in "".join(status.notes) for note in notes)
+    assert bool(status.notes) is bool(notes)
+    with pytest.raises(LabDownError):
+        runtime.spec()
+    assert runtime.up(SPEC).healthy
+
+
+def test_a_lab_that_never_was_has_no_state_to_miss(machine: Machine, tmp_path: Path) -> None:
+    status = machine.runtime(tmp_path).status()
+
+    assert (status.up, status.notes) == (False, ())
+
+
+def test_services_are_known_by_the_mark_of_their_folder(machine: Machine, tmp_path: Path) -> None:
+    for pid, mark in enumerate(("a:minio", f"a:{HEAD}", "a-2:jupyter", f"a:{HEAD}")):
+        machine.running[pid] = FakeProcess(pid, machine.now, f"{tmp_path}/{mark}")
+    machine.running[7] = FakeProcess(7, machine.now, "")
+
+    assert processes.services_of(tmp_path / "a") == {STORE, HEAD}
+    assert processes.services_of(tmp_path) == set()

@@ -1,0 +1,355 @@
+"""The command lines and environments of the local runtime's services."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import ray_settings
+from lab.host.secrets import Secrets
+from lab.runtime.local import readiness
+from lab.runtime.local.processes import MARK
+from lab.runtime.local.services import (
+    ROOT,
+    Layout,
+    Plan,
+    client_environment,
+    prometheus_config,
+    secret_file,
+)
+from lab.topology import (
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PROMETHEUS,
+    STORE,
+    Credentials,
+    GpuAssignment,
+    GpuPlan,
+    LabSpec,
+    Vendor,
+    worker,
+)
+
+W0, W1 = worker(0), worker(1)
+PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6, "metrics": 7}
+SECRETS = Secrets(
+    store=Credentials("the-access-key", "the-secret-key"),
+    ray_token="the-ray-token",
+    jupyter_token="the-jupyter-token",
+    root=Credentials("the-root-user", "the-root-password"),
+    grafana_password="the-grafana-password",
+    s3_metrics_token="the-metrics-token",
+)
+
+
+def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> Plan:
+    assignments = tuple(GpuAssignment(service, gpu) for service, gpu in (gpus or {}).items())
+    spec = LabSpec(gpu=GpuPlan(vendor, assignments), stock_ray=changes.pop("stock_ray", False))
+    layout = Layout(Path("/labs/raylab"), Path("/tmp/r"))
+    return Plan(
+        **{"spec": spec, "ports": PORTS, "layout": layout, "secrets": SECRETS, "store": "moto", **changes}
+    )
+
+
+def every(plan: Plan) -> dict[str, Any]:
+    return {service: plan.command(service) for service in plan.services}
+
+
+def test_the_services_depend_on_what_there_is() -> None:
+    assert plan().services == (STORE, JUPYTER, HEAD, W0, W1)
+    assert plan(prometheus="/bin/prometheus").services == (STORE, PROMETHEUS, METRICS, JUPYTER, HEAD, W0, W1)
+
+
+@pytest.mark.parametrize("store", ["minio", "moto"])
+def test_no_secret_is_on_a_command_line_where_every_user_could_read_it(store: str) -> None:
+    for command in every(plan(store=store, minio="/bin/minio", prometheus="/bin/prometheus")).values():
+        assert not any(word.find("the-") >= 0 for word in command.argv), command.argv
+
+
+def test_every_service_carries_the_mark_of_its_lab() -> None:
+    for service, command in every(plan(prometheus="/bin/prometheus")).items():
+        assert command.environment[MARK] == f"/labs/raylab:{service}"
+
+
+@pytest.mark.parametrize("store", ["minio", "moto"])
+def test_every_service_listens_on_loopback_only(store: str) -> None:
+    commands = every(plan(store=store, minio="/bin/minio", prometheus="/bin/prometheus"))
+
+    text = {service: " ".join(command.argv) for service, command in commands.items()}
+    assert all("127.0.0.1" in line and "0.0.0.0" not in line for line in text.values())
+    assert "--dashboard-host=127.0.0.1" in text[HEAD]
+    assert "--node-ip-address=127.0.0.1" in text[W0]
+
+
+def test_the_environment_of_the_caller_does_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_ADDRESS", "PYTHONPATH", "AWS_PROFILE", "CUDA_VISIBLE_DEVICES", "RAY_worker_niceness"):
+        monkeypatch.setenv(name, "from-outside")
+    monkeypatch.setenv("https_proxy", "http://proxy")
+    monkeypatch.setenv("PATH", "/some/bin")
+
+    for service, command in every(plan()).items():
+        assert "from-outside" not in command.environment.values(), service
+        assert command.environment["https_proxy"] == "http://proxy"
+        assert command.environment["PATH"].split(os.pathsep)[-1] == "/some/bin"
+
+
+def test_the_head_takes_no_training_and_the_workers_take_what_the_spec_says() -> None:
+    commands = every(plan(memory_bytes=1000))
+
+    assert {"--head", "--num-cpus=0", "--num-gpus=0", "--port=2", "--memory=1000"} <= {*commands[HEAD].argv}
+    assert {"--address=127.0.0.1:2", "--num-cpus=8", "--num-gpus=0"} <= {*commands[W0].argv}
+    assert f"--node-name={W1}" in commands[W1].argv
+
+
+@pytest.mark.parametrize(
+    ("vendor", "variable"), [(Vendor.NVIDIA, "CUDA_VISIBLE_DEVICES"), (Vendor.AMD, "HIP_VISIBLE_DEVICES")]
+)
+def test_a_worker_sees_its_own_gpu_and_the_others_none(vendor: Vendor, variable: str) -> None:
+    commands = every(plan(vendor, {W0: "GPU-1"}))
+
+    assert commands[W0].environment[variable] == "GPU-1"
+    assert commands[W1].environment[variable] == commands[HEAD].environment[variable] == ""
+    assert "--num-gpus=1" in commands[W0].argv
+    assert "--num-gpus=0" in commands[W1].argv
+
+
+def test_nodes_are_told_that_workers_share_a_gpu() -> None:
+    commands = every(plan(Vendor.NVIDIA, {W0: "GPU-1", W1: "GPU-1"}))
+    assert {commands[name].environment["RAYLAB_GPU_SHARED"] for name in (HEAD, W0, W1)} == {"1"}
+    assert commands[W0].environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert commands[W1].environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+    own = every(plan(Vendor.NVIDIA, {W0: "GPU-1", W1: "GPU-2"}))
+    assert not any("RAYLAB_GPU_SHARED" in command.environment for command in own.values())
+
+
+def test_jupyter_reads_its_token_from_the_secret_file_and_no_settings_of_the_users_own_jupyter() -> None:
+    jupyter = plan().command(JUPYTER).environment
+    names = {name for name in jupyter if name.startswith("JUPYTER_")}
+    own = {name for name in names if jupyter[name].startswith("/labs/raylab/jupyter/")}
+
+    assert own == {"JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"}
+    assert jupyter["JUPYTER_TOKEN_FILE"] == str(secret_file(plan(), JUPYTER))
+    assert names - own == {"JUPYTER_TOKEN_FILE", "JUPYTER_CONFIG_PATH"}
+    assert (Path(jupyter["JUPYTER_CONFIG_PATH"]) / "jupyter_server_config.json").is_file()
+
+
+def test_simulated_gpus_are_logical_ones() -> None:
+    command = plan(Vendor.SIMULATED, {W0: "", W1: ""}).command(W0)
+
+    assert "--num-gpus=1" in command.argv
+    assert command.environment["RAYLAB_GPU"] == "simulated"
+
+
+def test_the_knobs_reach_the_nodes_unless_rays_own_settings_are_wanted() -> None:
+    assert ray_settings.environment().items() <= plan().command(HEAD).environment.items()
+    stock = plan(stock_ray=True).command(HEAD).environment
+    assert {knob.name for knob in ray_settings.KNOBS} & stock.keys() == {
+        knob.name for knob in ray_settings.PRIVATE
+    }
+
+
+@pytest.mark.parametrize("service", [HEAD, W0, JUPYTER])
+def test_with_stock_ray_only_the_recorder_is_named_to_ray_train(service: str) -> None:
+    own = {W0: "GPU-0", W1: "GPU-1"}
+    for lab in (plan(stock_ray=True), plan(Vendor.NVIDIA, own, stock_ray=True)):
+        environment = lab.command(service).environment
+        assert environment["RAY_TRAIN_CALLBACKS"] == "raylab_ledger.train.Ledger"
+        assert "RAY_DEDUP_LOGS" not in environment
+
+
+def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:
+    command = plan(store="minio", minio="/bin/minio").command(STORE)
+
+    assert command.environment["MINIO_ROOT_USER"] == "the-root-user"
+    assert command.environment["MINIO_ROOT_PASSWORD"] == "the-root-password"
+    assert command.argv[:3] == ("/bin/minio", "server", "/labs/raylab/objects/minio")
+
+
+def test_the_stand_in_store_reads_root_and_training_key_from_files() -> None:
+    argv = plan().command(STORE).argv
+
+    given = {name: file for name, file in itertools.pairwise(argv) if name.startswith("--")}
+    assert given["--credentials"] == "/labs/raylab/secrets/s3.json"
+    assert given["--root-user-file"] == "/labs/raylab/secrets/s3-root.user"
+    assert given["--root-password-file"] == "/labs/raylab/secrets/s3-root.password"
+
+
+def test_only_minio_gets_the_root_key() -> None:
+    for name, command in every(plan(store="minio")).items():
+        words = " ".join((*command.argv, *command.environment.values()))
+        assert ("the-root" in words) is (name == STORE)
+
+
+def test_a_client_finds_the_cluster_the_store_and_the_ledger() -> None:
+    environment = client_environment(plan())
+
+    assert environment["RAY_ADDRESS"] == "127.0.0.1:2"
+    assert environment["RAY_AUTH_TOKEN_PATH"] == "/labs/raylab/secrets/ray.token"
+    assert environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4"
+    assert environment["RAYLAB_LEDGER"] == "s3://ray/.raylab/ledger"
+    assert (Path(environment["PYTHONPATH"]) / "raylab_ledger" / "train.py").is_file()
+
+
+def test_nodes_and_jupyter_find_the_data_sets_and_food_11() -> None:
+    commands = every(plan())
+
+    for service in (HEAD, W0, JUPYTER):
+        environment = commands[service].environment
+        assert environment["RAYLAB_DATA"] == "/labs/data"
+        assert environment["FOOD11_DATA_DIR"] == "/labs/data/Food-11"
+
+
+def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
+    commands = every(plan())
+
+    environment = commands[JUPYTER].environment
+    assert str(ROOT) in environment["PYTHONPATH"].split(os.pathsep)
+    named = {name: environment[name] for name in ("RAYLAB_HOME", "RAYLAB_NAME", "RAYLAB_RUNTIME")}
+    assert named == {"RAYLAB_HOME": "/labs", "RAYLAB_NAME": "raylab", "RAYLAB_RUNTIME": "local"}
+    assert [n for n, c in commands.items() if "RAYLAB_NAME" in c.environment] == [JUPYTER]
+
+
+def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_secrets() -> None:
+    there = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text()
+    text = prometheus_config(plan(prometheus="/bin/prometheus"))
+
+    for container, here in {
+        '"/run/secrets/ray.token"': '"secrets/ray.token"',
+        '"/run/secrets/s3-metrics.token"': '"secrets/s3-metrics.token"',
+        '"http://ray-head:8265/api/prometheus/sd"': '"http://127.0.0.1:1/api/prometheus/sd"',
+        '["minio:9000"]': '["127.0.0.1:4"]',
+        '["metrics:9101"]': '["127.0.0.1:7"]',
+        '["127.0.0.1:9090"]': '["127.0.0.1:6"]',
+    }.items():
+        assert there.count(container) == text.count(here) > 0
+        assert container not in text
+    assert "the-" not in text, "no secret stands in it"
+
+
+def test_prometheus_shows_no_path_of_this_machine_and_answers_no_page_of_another_origin() -> None:
+    made = plan(prometheus="/bin/prometheus")
+    command = made.command(PROMETHEUS)
+
+    assert command.cwd == made.layout.folder, "its paths are relative to it"
+    assert not any(str(made.layout.folder) in word for word in command.argv)
+    assert str(made.layout.folder) not in prometheus_config(made)
+    assert command.environment["PWD"] == "/proc/self/cwd"
+    assert "--web.cors.origin=none" in command.argv
+    assert not [word for word in command.argv if "enable" in word]
+
+
+def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() -> None:
+    made = plan(prometheus="/bin/prometheus")
+    command = made.command(METRICS)
+
+    assert METRICS not in plan().services
+    assert command.argv[1:] == ("-m", "lab.metrics", "--listen", "127.0.0.1:7")
+    assert (command.cwd / "lab" / "metrics" / "__main__.py").is_file()
+    assert command.environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
+
+
+def test_the_heads_own_metrics_have_ports_that_no_other_lab_of_the_host_has() -> None:
+    ports = {**PORTS, "autoscaler-metrics": 8, "dashboard-metrics": 9}
+    environment = plan(prometheus="/bin/prometheus", ports=ports).command(HEAD).environment
+
+    assert (environment["AUTOSCALER_METRIC_PORT"], environment["DASHBOARD_METRIC_PORT"]) == ("8", "9")
+    assert "DASHBOARD_METRIC_PORT" not in plan().command(HEAD).environment
+
+
+def test_a_lab_that_was_started_without_a_port_for_its_metrics_goes_on_without_them() -> None:
+    ports = {name: port for name, port in PORTS.items() if name != "metrics"}
+    assert METRICS not in plan(prometheus="/bin/prometheus", ports=ports).services
+
+
+def test_services_with_a_secret_name_its_file() -> None:
+    files = {service: secret_file(plan(), service) for service in (STORE, HEAD, JUPYTER, W0)}
+
+    assert [path.name if path else None for path in files.values()] == [
+        *("s3.json", "ray.token"),
+        *("jupyter.token", None),
+    ]
+
+
+# Readiness
+
+
+@pytest.mark.parametrize(
+    ("service", "store", "url"),
+    [
+        (STORE, "minio", "http://127.0.0.1:4/minio/health/live"),
+        (STORE, "moto", "http://127.0.0.1:4/raylab/health"),
+        (PROMETHEUS, "moto", "http://127.0.0.1:6/-/ready"),
+        (METRICS, "moto", "http://127.0.0.1:7/metrics"),
+        (JUPYTER, "moto", "http://127.0.0.1:5/api/status"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("status", "ready", "detail"),
+    [(200, True, ""), (None, False, "does not answer"), (403, False, "answers HTTP 403")],
+)
+def test_a_service_is_ready_when_it_answers_its_users(
+    monkeypatch: pytest.MonkeyPatch,
+    service: str,
+    store: str,
+    url: str,
+    status: int | None,
+    ready: bool,
+    detail: str,
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def http_status(url: str, headers: Any = None) -> int | None:
+        asked.append((url, headers))
+        return status
+
+    monkeypatch.setattr(readiness, "http_status", http_status)
+    found = readiness.probe(plan(store=store), service, after=0)
+
+    assert found.ready is ready
+    assert detail in found.detail
+    assert asked == [(url, {"Authorization": "token the-jupyter-token"} if service == JUPYTER else None)]
+
+
+def node(service: str, started_at: float | None, *, alive: bool = True) -> Any:
+    from lab.cluster.api import Node
+
+    return Node("0123456789", service, alive, False, {}, started_at, None, "")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ready"),
+    [
+        ([], False),
+        ([node(W0, 100.5)], True),
+        ([node(W0, 90.0)], False),
+        ([node(W0, 90.0), node(W0, 101.0)], True),
+        ([node(W0, 101.0, alive=False)], False),
+        ([node(W1, 101.0)], False),
+        ([node(W0, None)], False),
+    ],
+)
+def test_a_node_is_ready_when_it_has_joined_since_its_process_started(nodes: list[Any], ready: bool) -> None:
+    assert readiness.probe(plan(), W0, after=100.0, nodes=nodes).ready is ready
+
+
+def test_a_node_is_not_ready_while_the_dashboard_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.errors import ClusterError
+
+    class Silent:
+        def __init__(self, *_: str) -> None:
+            pass
+
+        def get(self, *_: object, **__: object) -> None:
+            raise ClusterError("Ray's dashboard does not answer")
+
+    monkeypatch.setattr(readiness, "RayApi", Silent)
+
+    found = readiness.probe(plan(), HEAD, after=100.0)
+
+    assert (found.ready, found.detail) == (False, "Ray's dashboard does not answer")

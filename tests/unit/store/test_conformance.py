@@ -1,0 +1,213 @@
+"""The S3 conformance test: what the stand-in server passes, and that a server which errs is found out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from lab.errors import StoreError
+from lab.store.client import Client, values
+from lab.store.conformance import QUESTIONS, Finding, examine
+from lab.topology import Credentials
+from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
+
+OVER_HTTP = tuple(question for question in QUESTIONS if question.name != "pyarrow")
+"""pyarrow needs a socket: tests/e2e asks it."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "objects")
+    server("PUT", "/ray")
+    server("PUT", "/ray/precious", b"precious")
+    yield server
+    server.die()
+
+
+def findings(pool: Any, key: Credentials = TRAINING, bucket: str = "ray") -> dict[str, Finding]:
+    client = Client(HOST, key, http=pool)
+    return {finding.name: finding for finding in examine(client, bucket, questions=OVER_HTTP)}
+
+
+def test_the_stand_in_passes_everything_with_the_training_key(server: Server) -> None:
+    found = findings(WsgiPool(server))
+    assert {f.name: f.detail for f in found.values() if f.outcome != "passed"} == {}
+    assert len(found) == len(OVER_HTTP) + 2
+
+
+def test_nothing_is_left_and_nothing_else_is_touched(server: Server) -> None:
+    findings(WsgiPool(server))
+    assert server.keys() == ["precious"]
+    assert server("GET", "/ray/precious").data == b"precious"
+
+
+class Spoilt(WsgiPool):
+    """A server that is the stand-in but for what `spoil` does to its requests and answers."""
+
+    def __init__(self, server: Server, spoil: Callable[[str, str, Any, Any], Any]) -> None:
+        super().__init__(server)
+        self.spoil = spoil
+
+    def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+        answer = super().urlopen(method, url, *args, **kw)
+        return self.spoil(method, url, kw, answer) or answer
+
+
+def response(status: int, body: bytes = b"", **headers: str) -> Any:
+    return urllib3.HTTPResponse(io.BytesIO(body), headers=headers, status=status)
+
+
+def no_markers(method: str, url: str, kw: Any, answer: Any) -> Any:
+    """As `rclone serve s3`: a directory marker is forgotten."""
+    return response(404) if method == "HEAD" and url.endswith("/dir/") else None
+
+
+def no_ranges(method: str, url: str, kw: Any, answer: Any) -> Any:
+    return response(200, b"0123456789") if kw["headers"].get("Range") else None
+
+
+def no_multipart(method: str, url: str, kw: Any, answer: Any) -> Any:
+    body = b"<Error><Code>NotImplemented</Code></Error>"
+    return response(501, body) if url.endswith("?uploads=") and "parts" in url else None
+
+
+def fails_within_200(method: str, url: str, kw: Any, answer: Any) -> Any:
+    body = b"<Error><Code>InternalError</Code></Error>"
+    return response(200, body) if method == "POST" and "uploadId" in url else None
+
+
+def one_page_only(method: str, url: str, kw: Any, answer: Any) -> Any:
+    if "max-keys=1" in url and "continuation" not in url:
+        return response(200, answer.data.replace(b"<IsTruncated>true", b"<IsTruncated>false"))
+    return None
+
+
+def anybody_writes(method: str, url: str, kw: Any, answer: Any) -> Any:
+    return response(200) if answer.status == 403 and method == "PUT" else None
+
+
+def deletes_some(method: str, url: str, kw: Any, answer: Any) -> Any:
+    body = b"<DeleteResult><Error><Code>AccessDenied</Code></Error></DeleteResult>"
+    return response(200, body) if url.endswith("?delete=") else None
+
+
+def keeps_aborted(method: str, url: str, kw: Any, answer: Any) -> Any:
+    return response(200, ETag='"x"') if "partNumber=2" in url and "aborted" in url else None
+
+
+def no_conditions(method: str, url: str, kw: Any, answer: Any) -> Any:
+    return response(200) if answer.status == 412 and method == "PUT" else None
+
+
+def no_copy(method: str, url: str, kw: Any, answer: Any) -> Any:
+    return response(501) if "x-amz-copy-source" in kw["headers"] else None
+
+
+def wrong_missing(method: str, url: str, kw: Any, answer: Any) -> Any:
+    return response(403) if "/never" in url and method == "GET" else None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "name", "outcome", "words"),
+    [
+        (no_markers, "directory markers", "failed", "HEAD of a directory marker is answered with HTTP 404"),
+        (no_ranges, "ranged get", "failed", "HTTP 200, not 206"),
+        (no_multipart, "multipart upload", "failed", "HTTP 501 NotImplemented, not 200"),
+        (fails_within_200, "multipart upload", "failed", "InternalError"),
+        (one_page_only, "listing", "failed", "page by page"),
+        (anybody_writes, "wrong keys", "failed", "PUT with a wrong secret"),
+        (deletes_some, "delete many", "failed", "AccessDenied"),
+        (keeps_aborted, "aborted upload", "failed", "a part of an aborted upload"),
+        (no_conditions, "conditional put", "warning", "the second PUT"),
+        (no_copy, "copy", "failed", "copying an object"),
+        (wrong_missing, "missing key", "failed", "reading what is not there"),
+    ],
+)
+def test_a_server_that_errs_is_found_out(
+    server: Server, spoil: Callable[..., Any], name: str, outcome: str, words: str
+) -> None:
+    found = findings(Spoilt(server, spoil))
+    assert [f.name for f in found.values() if f.outcome != "passed"] == [name]
+    assert (found[name].outcome, words in found[name].detail) == (outcome, True)
+    assert "docs/store.md" in found[name].hint
+    assert "needed for" in found[name].detail
+
+
+@pytest.mark.parametrize(
+    ("key", "bucket", "words", "hint"),
+    [
+        (TRAINING, "other", "AccessDenied", "another bucket"),
+        (Credentials("nobody", "x"), "ray", "InvalidAccessKeyId", "--s3-credentials"),
+        (Credentials(TRAINING.access_key, "x"), "ray", "SignatureDoesNotMatch", "--s3-credentials"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_told_and_the_rest_is_skipped(
+    server: Server, key: Credentials, bucket: str, words: str, hint: str
+) -> None:
+    found = findings(WsgiPool(server), key, bucket)
+    assert (found["bucket"].outcome, words in found["bucket"].detail) == ("failed", True)
+    assert hint in found["bucket"].hint
+    assert {f.outcome for f in found.values() if f.name != "bucket"} == {"skipped"}
+
+
+class Fixed(urllib3.PoolManager):
+    def __init__(self, answer: Callable[[], Any]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def urlopen(self, method: str, url: str, *args: Any, **kw: Any) -> Any:
+        return self.answer()
+
+
+def test_something_else_at_that_port_is_told() -> None:
+    found = findings(Fixed(lambda: response(200, b"<html>hello</html>")))
+    assert found["bucket"].outcome == "failed"
+    assert "is it an S3 server?" in found["bucket"].hint
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    def refuse() -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    found = findings(Fixed(refuse))
+    assert (found["bucket"].outcome, "cannot be reached" in found["bucket"].detail) == ("failed", True)
+
+
+def test_a_server_that_goes_away_meanwhile_fails_the_rest_and_says_what_may_be_left(server: Server) -> None:
+    calls = iter(range(1000))
+
+    def gone(method: str, url: str, kw: Any, answer: Any) -> Any:
+        if next(calls) >= 8:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    found = findings(Spoilt(server, gone))
+    assert found["put and get"].outcome == "passed"
+    assert found["delete many"].outcome == "failed"
+    assert (found["cleaned up"].outcome, "may be left" in found["cleaned up"].detail) == ("warning", True)
+
+
+def test_pyarrow_is_skipped_where_it_is_not_installed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (asked,) = (question for question in QUESTIONS if question.name == "pyarrow")
+    client = Client(HOST, TRAINING, http=WsgiPool(server))
+    found = {f.name: f for f in examine(client, "ray", questions=(replace(asked),))}
+    assert (found["pyarrow"].outcome, "not installed" in found["pyarrow"].detail) == ("skipped", True)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9000", "ftp://h", "http://h/path", ""])
+def test_an_address_that_is_none_is_told(address: str) -> None:
+    with pytest.raises(StoreError, match="no address of an object store"):
+        Client(address, TRAINING)
+
+
+def test_an_answers_text_is_read_whichever_way_its_signs_are_written() -> None:
+    xml = "<Key>&amp;&#39;a&apos; &#34;b&quot; &lt;1&gt;</Key><Key>c</Key>"
+    assert values(xml, "Key") == ["&'a' \"b\" <1>", "c"]

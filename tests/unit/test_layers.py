@@ -1,0 +1,200 @@
+"""Imports go in one direction: from what a person calls down to plain data. Lazy imports count too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.conftest import ROOT
+
+LAYERS = (
+    ("version", "errors"),
+    ("topology",),
+    ("host",),
+    ("store", "datasets"),
+    ("evidence",),
+    ("cluster",),
+    ("runtime",),
+    ("faults", "spec"),
+    ("lab",),
+    ("flows",),
+    ("recovery", "lessons", "metrics"),
+    ("cli",),
+)
+"""The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""
+
+FLOWS = (
+    ("recovery", "doctor", "images", "testing"),
+    ("chaos", "demo", "lessons", "report"),
+)
+"""The same among the flows."""
+
+PROBE = (
+    ("raylab_forks", "raylab_compat", "raylab_health"),
+    ("raylab_faults",),
+    ("raylab_ledger",),
+    ("raylab_patches",),
+    ("sitecustomize",),
+)
+"""The same among the import roots of nodes, which import nothing of lab."""
+
+RUNTIMES = ("compose", "fake", "inside", "local")
+"""Each behind `lab.runtime.base`: only `lab.runtime.select` may know them, and none another."""
+
+EXEMPT = {
+    ("lab", "lab.lab"): "the package's own door: `from lab import Lab`, imported once it is asked for",
+    ("lab.flows.images", "lab.runtime.compose"): "images are of Docker alone, and `up` gets them too",
+    ("raylab_forks.child", "sitecustomize"): "a fork does what Python does at the beginning of a process",
+    (
+        "lab.flows.doctor.facts",
+        "lab.runtime.compose.engine",
+    ): "an engine that answers is a fact of the machine",
+}
+"""(importer, imported), each with all that lies in it -> the reason."""
+
+
+@cache
+def arrows() -> tuple[tuple[str, str, str], ...]:
+    """Every import between modules of the project: (importer, imported, place)."""
+    files = {}
+    for root in (ROOT, ROOT / "lab" / "probe"):
+        for path in sorted((root / "lab").rglob("*.py") if root == ROOT else root.rglob("*.py")):
+            inside = ROOT / "lab" / "probe" in path.parents
+            if inside == (root != ROOT):
+                parts = path.relative_to(root).with_suffix("").parts
+                files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    found = []
+    for importer, path in files.items():
+        for line, name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            imported = name
+            while imported and imported not in files:
+                imported = imported.rpartition(".")[0]
+            if imported and imported != importer:
+                found.append((importer, imported, f"{path.relative_to(ROOT)}:{line}"))
+    return tuple(found)
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and full name of all that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def level(room: str, layers: tuple[tuple[str, ...], ...]) -> int:
+    """How high a room is; one that has no layer yet is above all others."""
+    return next((i for i, rooms in enumerate(layers) if room in rooms), len(layers))
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or (package != "lab" and module.startswith(f"{package}."))
+
+
+def exempt(importer: str, imported: str) -> bool:
+    return any(within(importer, a) and within(imported, b) for a, b in EXEMPT)
+
+
+def upward(importer: str, imported: str) -> bool:
+    """Whether this import goes up, or across."""
+    (root, *one), (other_root, *other) = importer.split("."), imported.split(".")
+    if root != "lab" or other_root != "lab":
+        if root == other_root:
+            return False
+        return "lab" in (root, other_root) or level(other_root, PROBE) >= level(root, PROBE)
+    if not other:  # the package itself is what `Lab` is got from
+        return level(one[0], LAYERS) <= level("lab", LAYERS)
+    if not one:
+        return other[0] != "version"
+    if one[0] != other[0]:
+        return level(other[0], LAYERS) >= level(one[0], LAYERS)
+    if one[0] == "flows" and len(one) > 1 and len(other) > 1 and one[1] != other[1]:
+        return level(other[1], FLOWS) >= level(one[1], FLOWS)
+    return False
+
+
+def knows_a_runtime(importer: str, imported: str) -> bool:
+    """Whether this import is one of a single runtime from outside of it."""
+    runtime = next((r for r in RUNTIMES if within(imported, f"lab.runtime.{r}")), None)
+    own = runtime is not None and within(importer, f"lab.runtime.{runtime}")
+    return runtime is not None and not own and importer != "lab.runtime.select"
+
+
+def test_every_room_has_its_layer() -> None:
+    names = {path.name.removesuffix(".py") for path in (ROOT / "lab").iterdir()} - {"__pycache__", "__init__"}
+    assert names == {room for rooms in LAYERS for room in rooms} | {"probe"}
+    assert len(names) + 1 <= 20, "who opens lab/ for the first time can read its first level at a glance"
+
+
+def test_imports_go_down() -> None:
+    wrong = [
+        f"{place}: {imported}"
+        for importer, imported, place in arrows()
+        if upward(importer, imported) and not exempt(importer, imported)
+    ]
+    assert wrong == []
+
+
+def test_only_select_knows_a_single_runtime() -> None:
+    wrong = [
+        f"{place}: {imported}"
+        for importer, imported, place in arrows()
+        if knows_a_runtime(importer, imported) and not exempt(importer, imported)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("pair", EXEMPT, ids="->".join)
+def test_every_exemption_is_needed(pair: tuple[str, str]) -> None:
+    needed = [
+        place
+        for importer, imported, place in arrows()
+        if within(importer, pair[0]) and within(imported, pair[1])
+        if upward(importer, imported) or knows_a_runtime(importer, imported)
+    ]
+    assert needed
+
+
+def test_no_two_modules_need_each_other_to_be_imported() -> None:
+    needs: dict[str, set[str]] = {}
+    for importer, imported, _ in arrows():
+        needs.setdefault(importer.split(".")[1] if "." in importer else importer, set()).add(
+            imported.split(".")[1] if "." in imported else imported
+        )
+    rooms = {room for rooms in LAYERS for room in rooms}
+    both = {
+        tuple(sorted((a, b))) for a in rooms for b in needs.get(a, ()) if a != b and a in needs.get(b, ())
+    }
+    assert both == set()
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "wrong"),
+    [
+        ("lab.host.files", "lab.errors", False),
+        ("lab.host.files", "lab.store.s3", True),
+        ("lab.store.s3", "lab.datasets.shelf", True),
+        ("lab.flows.chaos.run", "lab.flows.recovery.watch", False),
+        ("lab.flows.recovery.watch", "lab.flows.chaos.run", True),
+        ("lab.runtime.base", "lab", True),
+        ("lab.flows.lessons.session", "lab", False),
+        ("raylab_forks.server", "raylab_ledger.train", True),
+        ("raylab_patches.elastic", "raylab_ledger.train", False),
+        ("raylab_ledger.train", "lab.topology", True),
+        ("lab.cluster.api", "raylab_ledger.train", True),
+    ],
+)
+def test_what_goes_up_is_seen(importer: str, imported: str, wrong: bool) -> None:
+    assert upward(importer, imported) is wrong
+
+
+def test_what_knows_a_single_runtime_is_seen() -> None:
+    assert knows_a_runtime("lab.faults.base", "lab.runtime.compose.engine")
+    assert knows_a_runtime("lab.runtime.local.boot", "lab.runtime.compose.engine")
+    assert not knows_a_runtime("lab.runtime.select", "lab.runtime.compose.engine")
+    assert not knows_a_runtime("lab.faults.base", "lab.runtime.base")
