@@ -105,6 +105,8 @@ def _facts(receipt: Mapping[str, Any]) -> Table:
         else:
             hashes = f"saved {_short(saved)}  loaded {_short(loaded)}"
         grid.add_row("  SHA-256", hashes)
+    if receipt.get("patches") is not None:
+        grid.add_row("Ray with", ", ".join(receipt["patches"]) or "nothing of the lab's but the ledger")
     if receipt["lost_epochs"] is not None:
         lost = receipt["lost_epochs"]
         grid.add_row("done twice", "nothing" if lost == 0 else text.count(lost, key))

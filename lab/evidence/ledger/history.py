@@ -59,7 +59,12 @@ def _run(events: list[Event]) -> Run:
         stride=_stride(attempts),
         attempts=attempts,
         checkpoints=_checkpoints(events, key),
+        patches=_patches(started.fields.get("patches")) if started else None,
     )
+
+
+def _patches(found: object) -> tuple[str, ...] | None:
+    return tuple(map(str, found)) if isinstance(found, list) else None
 
 
 def _plan(fields: Mapping[str, Any]) -> Plan:

@@ -161,6 +161,8 @@ class Run:
     attempts: tuple[RunAttempt, ...]
     checkpoints: tuple[CommittedCheckpoint, ...]
     """In the order in which they were committed."""
+    patches: tuple[str, ...] | None = None
+    """What the lab changed of Ray in it; None in ledgers of before this was recorded."""
 
     @property
     def last(self) -> Report | None:

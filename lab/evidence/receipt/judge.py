@@ -53,6 +53,7 @@ def _receipt(case: Case) -> Receipt:
         checks=checks,
         run=case.run.name if case.run else None,
         epoch_key=case.run.progress_key if case.run else None,
+        patches=case.run.patches if case.run else None,
         problems=case.evidence.problems,
         resubmitted_as=case.evidence.resubmitted_as,
         breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)

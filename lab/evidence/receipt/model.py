@@ -165,6 +165,8 @@ class Receipt:
     """The job that went on in place of this one, whose head was lost."""
     breakdown: Breakdown | None = None
     """Where the seconds until the first new report went; None where nothing had to resume."""
+    patches: tuple[str, ...] | None = None
+    """What the lab changed of Ray in this run; None when that is not known."""
     control: Mapping[str, Any] | None = None
     """How the same job went undisturbed, and how far both ended the same; None where it was not asked for."""
 
@@ -225,6 +227,7 @@ class Receipt:
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "run": self.run,
             "epoch_key": self.epoch_key,
+            "patches": None if self.patches is None else list(self.patches),
             "problems": list(self.problems),
             "control": None if self.control is None else dict(self.control),
         }

@@ -8,7 +8,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 
 | event | written by | says |
 | --- | --- | --- |
-| run_started | controller | the plan: workers and their resources, what is kept, train_loop_config, storage |
+| run_started | controller | the plan: workers, resources, what is kept, train_loop_config, storage; patches |
 | attempt_started | controller | rank, node and process of every worker |
 | training_started | controller | the training function was started on every rank |
 | failure_detected | controller | Ray Train noticed a failure, what it decided |
@@ -33,7 +33,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import ray
@@ -52,6 +52,12 @@ from raylab_ledger.early import watch_fits
 from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_ledger.versions import environment
 
+CALLBACKS = "RAY_TRAIN_CALLBACKS"
+"""Ray's variable with the names of callbacks that every run gets."""
+
+CHANGING = ("raylab_patches", "raylab_compat")
+"""Packages of the lab whose callbacks change what Ray Train does."""
+
 FLUSH_SECONDS = 2.0
 """How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
 
@@ -67,6 +73,16 @@ def submission_id() -> str:
     core = getattr(global_worker, "core_worker", None)
     submitted = core.get_job_config().metadata.get("job_submission_id") if core else None
     return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
+
+
+def patches(callbacks: str, loaded: Container[str]) -> list[str]:
+    """Names of what the lab changes of Ray in this training: modules of its callbacks, and `forks`.
+
+    `callbacks` is the value of CALLBACKS. A process that was forked has `raylab_forks.child` loaded.
+    """
+    own = [name.strip().partition(".") for name in callbacks.split(",")]
+    found = [rest.partition(".")[0] for package, _, rest in own if package in CHANGING and rest]
+    return [*found, *(["forks"] if "raylab_forks.child" in loaded else [])]
 
 
 def quietly(method: Callable[..., Any]) -> Callable[..., None]:
@@ -132,6 +148,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
             checkpoint_score_attribute=kept.checkpoint_score_attribute if kept else None,
             config=plain(train_run_context.train_loop_config or {}),
             environment=environment(),
+            patches=patches(os.environ.get(CALLBACKS, ""), sys.modules),
         )
 
     @quietly

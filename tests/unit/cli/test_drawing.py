@@ -54,6 +54,18 @@ def test_the_panel_has_everything_a_person_asks_for() -> None:
         assert f"✓  {name}" in shown
 
 
+@pytest.mark.parametrize(
+    ("patches", "shown"),
+    [
+        (("elastic", "forks"), "Ray with    elastic, forks"),
+        ((), "Ray with    nothing of the lab's but the ledger"),
+    ],
+)
+def test_the_panel_says_what_was_changed_of_ray(patches: tuple[str, ...], shown: str) -> None:
+    assert shown in drawn(replace(receipt(), patches=patches))
+    assert "Ray with" not in drawn(receipt())
+
+
 def test_a_check_that_did_not_pass_stands_out() -> None:
     shown = drawn(receipt("failed", failing="moved"))
     assert shown.count("✗") == 1

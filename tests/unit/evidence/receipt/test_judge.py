@@ -59,6 +59,17 @@ def test_a_receipt_has_the_seven_checks_in_order_and_follows_its_schema(row: Row
     jsonschema.validate(json.loads(json.dumps(document)), schema())
 
 
+@pytest.mark.parametrize("told", [["elastic", "forks"], [], None, "elastic"])
+def test_a_receipt_says_what_the_lab_changed_of_ray(told: Any) -> None:
+    events = tuple(
+        replace(e, fields={**e.fields, "patches": told}) if e.event == "run_started" else e
+        for e in Story().events()
+    )
+    document = judge(evidence(events=events)).to_json()
+    assert document["patches"] == (told if isinstance(told, list) else None)
+    jsonschema.validate(document, schema())
+
+
 @pytest.mark.parametrize("row", [r for r in ROWS if r.verdict != "recovered"], ids=lambda row: row.name)
 def test_events_that_are_missing_never_make_a_recovery(row: Row) -> None:
     for name in {e.event for e in row.evidence.events}:
