@@ -50,7 +50,7 @@ def test_a_fault_that_cannot_be_here_is_refused_with_the_reason(bench: Bench, fa
 
 
 def test_an_elastic_run_goes_on_with_one_worker_and_grows_back(bench: Bench) -> None:
-    job = bench.digits(epochs=40, workers=2, min_workers=1, batch_size=4)
+    job = bench.digits(epochs=28, workers=2, min_workers=1, batch_size=4)
     bench.where(job)
     ended = bench.labctl(
         "fault-inject", "ray-worker-1", "--job", job, "--after-epoch", "3", "--json", timeout=400, code=None
