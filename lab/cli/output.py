@@ -137,8 +137,8 @@ class Output:
     def explain(self, found: Explanation | None) -> None:
         """Why a job failed, where that is known, and what to do about it. Shown also with --quiet."""
         if found is not None:
-            self._tell(f"{found.cause.title} ({found.line})", self._label("cause:", "red") + " ")
-            self._tell(f"{found.cause.todo}; {found.cause.docs}", "  -> ")
+            self._tell(found.told, self._label("cause:", "red") + " ")
+            self._tell(found.advice, "  -> ")
 
     @staticmethod
     def _tell(text: str, before: str = "") -> None:

@@ -42,6 +42,16 @@ class Explanation:
     cause: Cause
     line: str
 
+    @property
+    def told(self) -> str:
+        """What happened, and by which words of the job that is known."""
+        return f"{self.cause.title} ({self.line})"
+
+    @property
+    def advice(self) -> str:
+        """What to do, and where more is said."""
+        return f"{self.cause.todo}; {self.cause.docs}"
+
 
 def _cause(name: str, title: str, todo: str, *says: str) -> Cause:
     return Cause(name, title, todo, re.compile("|".join(says)))

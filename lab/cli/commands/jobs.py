@@ -117,8 +117,8 @@ def job_show(app: App, job_id: str) -> None:
         ("lost", "; ".join(lost)),
         ("waits", f"{waits.kind}: {waits.text}" if waits else ""),
         ("problem", problem),
-        ("cause", f"{why.cause.title} ({why.line})" if why else ""),
-        ("what to do", f"{why.cause.todo}; {why.cause.docs}" if why else ""),
+        ("cause", why.told if why else ""),
+        ("what to do", why.advice if why else ""),
     )
     render.pairs(app.out, rows)
 

@@ -119,7 +119,7 @@ def ended(what: str, hint: str, why: Explanation | None) -> RefusedError:
     """A job cannot be broken any more; of one that failed the reason is said, where it is known."""
     if why is None:
         return RefusedError(what, hint)
-    return RefusedError(f"{what}: {why.cause.title} ({why.line})", f"{why.cause.todo}; {why.cause.docs}")
+    return RefusedError(f"{what}: {why.told}", why.advice)
 
 
 def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:

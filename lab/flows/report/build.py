@@ -11,7 +11,7 @@ from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
-from lab.flows.report import labels as words
+from lab.flows.report import labels
 from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, Tale, Use
 from lab.topology import is_node
 
@@ -43,7 +43,7 @@ def tell(evidence: Evidence) -> Tale:
     verdict = str(receipt["verdict"]) if receipt else ""
     lost = _lost(evidence)
     head = headline(receipt) if receipt else _unjudged(evidence, lost)
-    title, meaning = words.HEADLINES.get(head, (verdict, ""))
+    title, meaning = labels.HEADLINES.get(head, (verdict, ""))
     job = (receipt or {}).get("job") or {}
     return Tale(
         title=title,
@@ -205,9 +205,9 @@ def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
     reverted = fault.get("reverted_at")
     times: dict[str, float | None] = {"fault": 0.0, **(receipt.get("timeline") or {})}
     times["reverted"] = None if reverted is None else reverted - fault["at"]
-    order = list(words.MOMENTS)
+    order = list(labels.MOMENTS)
     keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
-    moments = [Moment(key, words.moment(key)[0], times[key], words.moment(key)[1]) for key in keys]
+    moments = [Moment(key, labels.moment(key)[0], times[key], labels.moment(key)[1]) for key in keys]
     return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
 
 
@@ -216,9 +216,9 @@ def _parts(receipt: Mapping[str, Any]) -> tuple[Part, ...]:
     breakdown = receipt.get("breakdown")
     if not isinstance(breakdown, Mapping):
         return ()
-    order = list(words.PARTS)
+    order = list(labels.PARTS)
     found = [
-        Part(key, words.part(key)[0], float(value), words.part(key)[1])
+        Part(key, labels.part(key)[0], float(value), labels.part(key)[1])
         for key, each in breakdown.items()
         if (value := number(each)) is not None and value >= 0 and key in order
     ]
@@ -304,6 +304,6 @@ def _environment(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     cores, memory = number(machine.get("cores")), number(machine.get("memory_bytes"))
     rows.append(("cores of the machine", "" if cores is None else str(cores)))
     rows.append(("memory of the machine", "" if memory is None else f"{memory / 2**30:.1f} GiB"))
-    labels = {"python": "Python", "ray": "Ray", "torch": "PyTorch", "pytorch-lightning": "PyTorch Lightning"}
-    known = [(labels.get(name, name), value) for name, value in rows if value]
+    titles = {"python": "Python", "ray": "Ray", "torch": "PyTorch", "pytorch-lightning": "PyTorch Lightning"}
+    known = [(titles.get(name, name), value) for name, value in rows if value]
     return (*known, *evidence.settings)

@@ -25,8 +25,7 @@ from lab.host.files import home, lock, make_private, remove
 from lab.host.http import http_status
 from lab.host.interrupts import held_back
 from lab.host.secrets import RAY_FILE, Secrets, load_or_make
-from lab.runtime import ports
-from lab.runtime import statefile as kept
+from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.compose import crash, network, project, readiness, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
@@ -399,7 +398,7 @@ class ComposeRuntime(Runtime):
                 return []  # as on a machine that never had an engine
             return [name for name, container in found.items() if container.alive]
 
-        return kept.find(path, lambda: state.load(self._folder), self.lab, running)
+        return statefile.find(path, lambda: state.load(self._folder), self.lab, running)
 
     def _reserve(
         self, spec: LabSpec, leftovers: Mapping[str, Container], find_images: FindImages

@@ -29,8 +29,7 @@ from lab.errors import (
 from lab.host import command, environment
 from lab.host.files import home, lock, make_private, remove
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
-from lab.runtime import ports
-from lab.runtime import statefile as kept
+from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
@@ -135,7 +134,7 @@ class LocalRuntime(Runtime):
                 f"this process runs in lab {self.lab} and would end with it",
                 f"in a shell of the machine: labctl down --name {self.lab}",
             )
-        if volumes and (self._folder / kept.COMPOSE_FILE).exists():
+        if volumes and (self._folder / statefile.COMPOSE_FILE).exists():
             raise RefusedError(
                 f"lab {self.lab} was started in containers, which hold its objects",
                 "`labctl down --volumes --runtime compose`, with Docker running",
@@ -371,7 +370,7 @@ class LocalRuntime(Runtime):
 
     def _find(self) -> tuple[LabState | None, tuple[str, ...]]:
         """The lab's state, and notes about it. Raises StateError when it runs without."""
-        return kept.find(
+        return statefile.find(
             self._folder / state.FILE,
             lambda: state.load(self._folder),
             self.lab,

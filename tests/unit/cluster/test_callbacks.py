@@ -42,3 +42,11 @@ def test_each_callback_is_a_class_of_the_probe_and_none_is_forgotten() -> None:
         for name in re.findall(r"^class (\w+)\([^)]*Callback", file.read_text(), re.MULTILINE):
             found.add(f"{file.parent.name}.{file.stem}.{name}")
     assert found == {callback.name for callback in CALLBACKS}
+
+
+def test_a_receipt_names_just_the_callbacks_that_change_ray() -> None:
+    from raylab_ledger.train import patches
+
+    changing = [c.name.split(".") for c in CALLBACKS if c.trade is not Trade.RECORDS]
+    named = [module for package, module, _ in changing if package != "raylab_forks"]  # told as `forks`
+    assert patches(callbacks(LabSpec()), set[str]()) == named

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,24 +12,11 @@ from lab.runtime.compose import state
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
+from tests.unit.runtime.damages import damages
 
 ALL = {STORE, HEAD, JUPYTER, METRICS, PROMETHEUS, worker(0), worker(1)}
 
-Damage = Callable[[Path], object]
-
-
-def another_version(path: Path) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "raylab-compose/2"}))
-
-
-DAMAGES: dict[str, tuple[Damage, str]] = {
-    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged (JSONDecodeError"),
-    "scrambled": (lambda path: path.write_bytes(path.read_bytes()[::-1]), "is damaged (JSONDecodeError"),
-    "empty": (lambda path: path.write_bytes(b""), "is damaged (JSONDecodeError"),
-    "another version": (another_version, "is damaged (ValueError: schema 'raylab-compose/2' is not"),
-    "deleted": (lambda path: path.unlink(), "is missing"),
-    "the whole folder": (lambda path: shutil.rmtree(path.parent), "is missing"),
-}
+DAMAGES = damages("raylab-compose/2")
 
 
 @pytest.fixture

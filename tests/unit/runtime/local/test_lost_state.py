@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,27 +11,12 @@ from lab.errors import LabDownError, StateError
 from lab.runtime.local import processes, state
 from lab.runtime.local.runtime import LocalRuntime
 from lab.topology import HEAD, JUPYTER, STORE, worker
+from tests.unit.runtime.damages import damages
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 ALL = {STORE, HEAD, JUPYTER, worker(0), worker(1)}
 
-Damage = Callable[[Path], object]
-
-
-def another_version(path: Path) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": "raylab-local/3"}))
-
-
-DAMAGES: dict[str, tuple[Damage, str]] = {
-    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged (JSONDecodeError"),
-    "scrambled": (lambda path: path.write_bytes(path.read_bytes()[::-1]), "is damaged (JSONDecodeError"),
-    "binary": (lambda path: path.write_bytes(b"\xff\xfe\x00" * 99), "is damaged (ValueError: not text"),
-    "nested": (lambda path: path.write_text("[" * 100_000), "is damaged (ValueError: nested"),
-    "empty": (lambda path: path.write_bytes(b""), "is damaged (JSONDecodeError"),
-    "another version": (another_version, "is damaged (ValueError: schema 'raylab-local/3' is not"),
-    "deleted": (lambda path: path.unlink(), "is missing"),
-    "the whole folder": (lambda path: shutil.rmtree(path.parent), "is missing"),
-}
+DAMAGES = damages("raylab-local/3")
 
 
 @pytest.fixture
