@@ -89,10 +89,10 @@ class CliLab:
         """Take the lab down, with what it stored."""
         self._call(("down", "--volumes", "--yes", "--json"))
 
-    def submit(self, workload: str, settings: Mapping[str, str]) -> str:
+    def submit(self, recipe: str, settings: Mapping[str, str]) -> str:
         """Start a job; returns its id."""
         given = [word for name, value in settings.items() for word in ("-p", f"{name}={value}")]
-        answer = self._call(("submit", workload, *given, "--detach", "--json"))[1]
+        answer = self._call(("submit", recipe, *given, "--detach", "--json"))[1]
         return str(answer["submission_id"])
 
     def checkpoints(self, job: str) -> int:

@@ -19,7 +19,7 @@ def run(minutes: float) -> dict[str, object]:
         loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(os.cpu_count() or 1)]
         try:
             end = time.monotonic() + 60 * minutes
-            job = lab.submit_workload("digits", {"epochs": "10000", "workers": "2"}).submission_id
+            job = lab.submit_recipe("digits", {"epochs": "10000", "workers": "2"}).submission_id
             epochs = 0.0
             while time.monotonic() < end:
                 time.sleep(10)

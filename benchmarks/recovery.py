@@ -155,7 +155,7 @@ def lives(lab: Lab, job: str) -> bool:
 
 def _train(lab: Lab, ranks: int) -> str:
     settings = {"epochs": "10000", "workers": str(ranks), "max-failures": "1000"}
-    return lab.submit_workload("digits", settings).submission_id
+    return lab.submit_recipe("digits", settings).submission_id
 
 
 def once(lab: Lab, job: str, case: Case) -> Breakdown:

@@ -125,7 +125,7 @@ def _round(lab: Lab, this: Round, plan: Plan, tell: Callable[[Moment], None]) ->
     """One job to its end, and the lab whole again; what prevents that is noted."""
     try:
         asked = {"epochs": str(this.epochs), "workers": str(this.ranks), "max-failures": "-1"}
-        this.job = lab.submit_workload("digits", asked).submission_id
+        this.job = lab.submit_recipe("digits", asked).submission_id
         this.result = run_chaos(lab, plan, tell, job=this.job)
         if this.result.status not in OVER:
             lab.jobs.stop(this.job)

@@ -109,7 +109,7 @@ def _training(lab: Lab, ranks: int) -> Measure:
         time.sleep(REST_SECONDS)
         asked = {"epochs": str(EPOCHS), "workers": str(ranks)}
         begin = time.time()
-        job = lab.submit_workload("digits", asked).submission_id
+        job = lab.submit_recipe("digits", asked).submission_id
         _ended(lab, job)
         yield f"submit to first epoch, {said(ranks)}", first_epoch(lab, job) - begin
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.checkouts import Side, cli_lab, nodes_alive, sides
 from benchmarks.compare import Figures, Found, Measure, Row, by_turns
 from benchmarks.measure import own_lab, say, timed
-from lab.cluster.workloads import find_workload
+from lab.cluster.recipes import find_recipe
 from lab.lab import Lab
 from lab.runtime.local.services import ROOT
 
@@ -55,11 +55,11 @@ def submit(runs: int) -> list[Row]:
     ours, peer = [], []
     with own_lab("bench-submit") as lab:
         environment = {**os.environ, **lab.runtime.client_environment()}
-        folder = find_workload("digits").folder
+        folder = find_recipe("digits").folder
         ray = str(Path(sys.executable).parent / "ray")
         for number in range(runs + 1):  # the first pair warms caches and is not counted
             begin = time.time()
-            mine = _first_epoch(lab, lab.submit_workload("digits", {"epochs": "2"}).submission_id) - begin
+            mine = _first_epoch(lab, lab.submit_recipe("digits", {"epochs": "2"}).submission_id) - begin
             name = f"plain-{number}"
             begin = time.time()
             subprocess.run(

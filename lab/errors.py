@@ -2,7 +2,7 @@
 
 LabError
  |- UsageError            2   a flag or value that makes no sense
- |- NotFoundError         3   unknown service, fault, workload, job or file
+ |- NotFoundError         3   unknown service, fault, recipe, job or file
  |- UnsupportedError      4   this runtime, machine or version cannot do it
  |- LabDownError          5   the lab (or the service) is not running
  |- PortTakenError        6   a port is in use
@@ -47,7 +47,7 @@ class UsageError(LabError):
 
 
 class NotFoundError(LabError):
-    """An unknown service, fault, workload, job or file."""
+    """An unknown service, fault, recipe, job or file."""
 
     exit_code = 3
 

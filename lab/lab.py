@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from lab.cluster.api import RayApi, infeasible
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
+from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, check_command, described
-from lab.cluster.workloads import find_workload
 from lab.errors import (
     EngineError,
     LabError,
@@ -256,7 +256,7 @@ class Lab:
             raise _refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
 
-    def submit_workload(
+    def submit_recipe(
         self,
         name: str,
         settings: Mapping[str, str],
@@ -266,20 +266,20 @@ class Lab:
         job_name: str = "",
         fail_if_infeasible: bool = False,
     ) -> Submitted:
-        """Start a workload of workspace/ with these `-p` settings. Raises what `submit` raises.
+        """Start a recipe of workspace/ with these `-p` settings. Raises what `submit` raises.
 
         With `fail_if_infeasible` also its ranks must fit on the nodes there are.
         """
-        workload = find_workload(name)
-        metadata = {"raylab_workload": name, **({"job_name": job_name} if job_name else {})}
+        recipe = find_recipe(name)
+        metadata = {"raylab_recipe": name, **({"job_name": job_name} if job_name else {})}
         submission = Submission(
-            command=workload.arguments(settings),
-            working_dir=workload.folder,
+            command=recipe.arguments(settings),
+            working_dir=recipe.folder,
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             metadata=metadata,
         )
-        ranks, each = workload.demand(settings)
+        ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
         if waits and fail_if_infeasible:
             raise _refused(waits)

@@ -22,23 +22,23 @@ def target_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [name for i in range(LabSpec.workers) if (name := worker(i)).startswith(incomplete)]
 
 
-def workload_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The workloads of the workspace."""
-    from lab.cluster.workloads import MANIFEST, WORKSPACE
+def recipe_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The recipes of the workspace."""
+    from lab.cluster.recipes import MANIFEST, WORKSPACE
 
     names = sorted(path.parent.name for path in WORKSPACE.glob(f"*/{MANIFEST}"))
     return [name for name in names if name.startswith(incomplete)]
 
 
 def parameter_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """`name=` for every parameter of the workload being submitted, or of all where it is not known yet."""
-    from lab.cluster.workloads import workloads
+    """`name=` for every parameter of the recipe being submitted, or of all where it is not known yet."""
+    from lab.cluster.recipes import recipes
     from lab.errors import LabError
 
     try:
-        found = workloads()
+        found = recipes()
     except LabError:
         return []
-    chosen = [w for w in found if w.name == ctx.params.get("workload")] or found
-    names = {f"{p.name}=" for workload in chosen for p in workload.parameters}
+    chosen = [w for w in found if w.name == ctx.params.get("recipe")] or found
+    names = {f"{p.name}=" for recipe in chosen for p in recipe.parameters}
     return sorted(name for name in names if name.startswith(incomplete))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lab.cluster.api import Node
     from lab.cluster.explain import Explanation
     from lab.cluster.jobs import Job
-    from lab.cluster.workloads import Workload
+    from lab.cluster.recipes import Recipe
     from lab.datasets import Dataset
     from lab.evidence.checkpoints import CheckpointInfo
     from lab.evidence.receipt import FaultRecord
@@ -92,7 +92,7 @@ def job(item: Job) -> Document:
         "name": item.metadata.get("job_name", ""),
         "status": item.status,
         "earlier": item.earlier,
-        "workload": item.workload,
+        "recipe": item.recipe,
         "entrypoint": item.entrypoint,
         "message": item.message,
         "started_at": item.started_at,
@@ -213,8 +213,8 @@ def checkpoint(item: CheckpointInfo) -> Document:
     }
 
 
-def workload(item: Workload) -> Document:
-    """One workload and what `-p` can set."""
+def recipe(item: Recipe) -> Document:
+    """One recipe and what `-p` can set."""
     return {
         "name": item.name,
         "summary": item.summary,

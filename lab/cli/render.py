@@ -104,11 +104,11 @@ def show_lab(
 
 
 def what(job: Job) -> str:
-    """The workload, else the command; and the name a person gave it. Of an earlier job: how it ended."""
+    """The recipe, else the command; and the name a person gave it. Of an earlier job: how it ended."""
     if job.earlier:
         return text.first_line(job.message)
     name = job.metadata.get("job_name", "")
-    return f"{job.workload or job.entrypoint}{f' ({name})' if name else ''}"
+    return f"{job.recipe or job.entrypoint}{f' ({name})' if name else ''}"
 
 
 def took(job: Job, now: float) -> str:

@@ -93,9 +93,9 @@ class Job:
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
     @property
-    def workload(self) -> str:
-        """The workload it came from, or empty."""
-        return self.metadata.get("raylab_workload", "")
+    def recipe(self) -> str:
+        """The recipe it came from, or empty."""
+        return self.metadata.get("raylab_recipe", "")
 
 
 class Jobs:

@@ -162,7 +162,7 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
     """
     if not command:
         raise UsageError(
-            "nothing to submit", "name a workload, or a command after --: submit -- python train.py"
+            "nothing to submit", "name a recipe, or a command after --: submit -- python train.py"
         )
     is_python = re.fullmatch(r"python(3(\.\d+)?)?", Path(command[0]).name)
     if not is_python or len(command) < 2 or command[1].startswith("-"):

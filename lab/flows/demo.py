@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lab.evidence.receipt import Comparison, Curves, Receipt
     from lab.flows.recovery.control import Control
 
-WORKLOAD = "digits"
+RECIPE = "digits"
 POLL_SECONDS = 0.5
 BREAK_AFTER_EPOCH = 5
 
@@ -93,11 +93,9 @@ def run_demo(
     seconds["up"] = clock() - begin
 
     begin = clock()
-    job = lab.submit_workload(WORKLOAD, settings, job_name="demo").submission_id
+    job = lab.submit_recipe(RECIPE, settings, job_name="demo").submission_id
     on_moment(
-        Moment(
-            "submitted", None, f"job {job}: {WORKLOAD}, {request.epochs} epochs, {_ranks(request.workers)}"
-        )
+        Moment("submitted", None, f"job {job}: {RECIPE}, {request.epochs} epochs, {_ranks(request.workers)}")
     )
     target = _where(lab, job, clock, sleep)
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))

@@ -100,10 +100,10 @@ def _cluster_metrics(view: ClusterView) -> Iterator[Any]:
     about = gauge(
         "raylab_job_info",
         f"Always 1; of the {MAX_JOBS} newest jobs.",
-        *("job", "workload", "status"),
+        *("job", "recipe", "status"),
     )
     for job in view.jobs[:MAX_JOBS]:
-        about.add_metric([label(job.submission_id), label(job.workload), label(job.status)], 1)
+        about.add_metric([label(job.submission_id), label(job.recipe), label(job.status)], 1)
     yield from (alive, info, jobs, about)
 
 

@@ -205,7 +205,7 @@ class Shell(ABC):
         return str(self.labctl(*argv, cwd=SCRIPTS).document["submission_id"])
 
     def digits(self, **settings: object) -> str:
-        """Start the digits workload; returns the job's id."""
+        """Start the digits recipe; returns the job's id."""
         pairs = [
             word for name, value in settings.items() for word in ("-p", f"{name.replace('_', '-')}={value}")
         ]

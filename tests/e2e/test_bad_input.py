@@ -25,7 +25,7 @@ TABLE: dict[tuple[str, ...], tuple[int, str]] = {
     ("checkpoints", "nope"): (NOT_FOUND, "there is no job 'nope'"),
     ("logs", "nope"): (NOT_FOUND, "has no service 'nope'"),
     ("restart", "nope"): (NOT_FOUND, "has no service 'nope'"),
-    ("submit", "nope"): (NOT_FOUND, "there is no workload 'nope'"),
+    ("submit", "nope"): (NOT_FOUND, "there is no recipe 'nope'"),
     ("submit", "digits", "-p", "epochs=-1"): (USAGE, "epochs=-1"),
     ("submit", "--", "python", "missing.py"): (NOT_FOUND, "there is no script missing.py"),
     ("submit", "--", "python", "broken.py"): (USAGE, "line 2: not valid Python"),

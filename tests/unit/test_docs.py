@@ -18,7 +18,7 @@ from lab.cli import values
 from lab.cli.context import App, SharedOption
 from lab.cli.main import BROKEN_PIPE, cli
 from lab.cluster import ray_settings
-from lab.cluster.workloads import find_workload, workloads
+from lab.cluster.recipes import find_recipe, recipes
 from lab.evidence.ledger.history import PLAN_KEYS, PROGRESS_KEYS
 from lab.evidence.receipt import Verdict
 from lab.evidence.receipt.checks import CHECKS
@@ -46,7 +46,7 @@ DOCUMENTS = (
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"^(?:labctl|python3? labctl\.py)(?= |$)")
 SHELL = ("|", "||", ">", ">>", "&&", ";")
-PLACEHOLDERS = ("WORKLOAD", "...", "…")
+PLACEHOLDERS = ("RECIPE", "...", "…")
 
 
 @cache
@@ -156,8 +156,8 @@ def test_a_documented_command_line_is_understood(document: str, line: str) -> No
     except click.exceptions.Exit:  # after --help or --version
         return
     params = context.params
-    if params.get("workload"):
-        find_workload(params["workload"]).arguments(values.settings(params["parameters"]))
+    if params.get("recipe"):
+        find_recipe(params["recipe"]).arguments(values.settings(params["parameters"]))
     if "kind" in params:
         find_fault(params["kind"])
     if "ports" in params:
@@ -214,12 +214,12 @@ def test_every_event_of_the_ledger_is_described() -> None:
     assert {*PROGRESS_KEYS, *PLAN_KEYS} <= code(table)
 
 
-def test_every_workload_and_parameter_is_named() -> None:
+def test_every_recipe_and_parameter_is_named() -> None:
     text = read("docs/commands.md")
-    for workload in workloads():
-        _, title, section = text.partition(f"{workload.name}: {workload.summary}")
-        assert title, workload.name
-        for parameter in workload.parameters:
+    for recipe in recipes():
+        _, title, section = text.partition(f"{recipe.name}: {recipe.summary}")
+        assert title, recipe.name
+        for parameter in recipe.parameters:
             line = next(line for line in section.splitlines() if line.startswith(f"  -p {parameter.name}="))
             assert line.endswith(parameter.help)
 

@@ -143,17 +143,17 @@ def test_without_a_working_directory_the_script_is_looked_for_where_the_person_i
     assert lab.submit(Submission(("python", "train.py"))).submission_id == "j1"
 
 
-def test_a_workload_becomes_a_submission_with_its_settings() -> None:
+def test_a_recipe_becomes_a_submission_with_its_settings() -> None:
     lab, jobs = lab_with()
 
-    lab.submit_workload("digits", {"epochs": "3"}, num_cpus=1, job_name="demo")
+    lab.submit_recipe("digits", {"epochs": "3"}, num_cpus=1, job_name="demo")
 
     submission = jobs.submitted[0]
     argv = list(submission.command)
     assert argv[argv.index("--epochs") + 1] == "3"
     assert submission.working_dir is not None
     assert submission.working_dir.name == "digits"
-    assert submission.metadata == {"raylab_workload": "digits", "job_name": "demo"}
+    assert submission.metadata == {"raylab_recipe": "digits", "job_name": "demo"}
     assert submission.num_cpus == 1
 
 
@@ -165,13 +165,13 @@ def test_a_workload_becomes_a_submission_with_its_settings() -> None:
         ("digits", {"epochs": "0"}, UsageError),
     ],
 )
-def test_a_workload_that_makes_no_sense_is_not_submitted(
+def test_a_recipe_that_makes_no_sense_is_not_submitted(
     name: str, settings: dict[str, str], error: type[Exception]
 ) -> None:
     lab, jobs = lab_with()
 
     with pytest.raises(error):
-        lab.submit_workload(name, settings)
+        lab.submit_recipe(name, settings)
     assert not jobs.submitted
 
 

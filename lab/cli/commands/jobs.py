@@ -1,4 +1,4 @@
-"""jobs, job, checkpoints, workloads: what runs in the lab and what it saved."""
+"""jobs, job, checkpoints, recipes: what runs in the lab and what it saved."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def job_show(app: App, job_id: str) -> None:
         ("job", found.submission_id),
         ("name", found.metadata.get("job_name")),
         ("status", found.status),
-        ("workload", found.workload),
+        ("recipe", found.recipe),
         ("command", found.entrypoint),
         ("started", text.clock(found.started_at)),
         ("ended", text.clock(found.ended_at)),
@@ -192,13 +192,13 @@ def checkpoints(app: App, job_id: str | None) -> None:
 
 @click.command(cls=LabCommand)
 @pass_app
-def workloads(app: App) -> None:
-    """List the workloads and what -p can set in each."""
-    from lab.cluster.workloads import workloads as known
+def recipes(app: App) -> None:
+    """List the recipes and what -p can set in each."""
+    from lab.cluster.recipes import recipes as known
 
     found = known()
     if app.out.json_wanted:
-        app.out.document({"workloads": [documents.workload(w) for w in found]})
+        app.out.document({"recipes": [documents.recipe(w) for w in found]})
         return
     for item in found:
         app.out.line(f"{item.name}: {item.summary}")
@@ -209,4 +209,4 @@ def workloads(app: App) -> None:
         app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
 
 
-COMMANDS = (jobs, job, checkpoints, workloads)
+COMMANDS = (jobs, job, checkpoints, recipes)

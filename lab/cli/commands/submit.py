@@ -1,4 +1,4 @@
-"""submit: hand a workload or a command to Ray, and follow it."""
+"""submit: hand a recipe or a command to Ray, and follow it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, text, values
-from lab.cli.complete import parameter_names, workload_names
+from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand
 from lab.cli.why_waiting import HOPE, Waits
 from lab.errors import JobError, LabError, UsageError
@@ -27,17 +27,17 @@ LAST_LINES = 20
     "or set RAYLAB_NAME."
 ))  # fmt: skip
 @click.argument(
-    "workload",
+    "recipe",
     type=values.Text(),
     required=False,
-    metavar="[WORKLOAD | -- COMMAND...]",
-    help="A workload of workspace/, or a command after --.",
-    shell_complete=workload_names,
+    metavar="[RECIPE | -- COMMAND...]",
+    help="A recipe of workspace/, or a command after --.",
+    shell_complete=recipe_names,
 )
 @click.option(
     "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
     shell_complete=parameter_names,
-    help="A parameter of the workload, repeatable; see `labctl workloads`.",
+    help="A parameter of the recipe, repeatable; see `labctl recipes`.",
 )  # fmt: skip
 @click.option(
     "--num-cpus",
@@ -72,7 +72,7 @@ LAST_LINES = 20
 @click.pass_context
 def submit(
     ctx: click.Context,
-    workload: str | None,
+    recipe: str | None,
     parameters: tuple[str, ...],
     num_cpus: float,
     num_gpus: float,
@@ -82,7 +82,7 @@ def submit(
     fail_if_infeasible: bool,
     detach: bool,
 ) -> None:
-    """Submit a workload or a command, and follow its log.
+    """Submit a recipe or a command, and follow its log.
 
     A command stands after --: labctl submit -- python train.py --lr 0.1
 
@@ -91,21 +91,19 @@ def submit(
     app = ctx.find_object(App)
     assert app is not None
     command: tuple[str, ...] | None = ctx.meta.get(AFTER_DASHES)
-    if workload is not None and command is not None:
+    if recipe is not None and command is not None:
         raise UsageError(
-            f"submit {workload} --: either a workload or a command",
-            "labctl submit WORKLOAD, or labctl submit -- COMMAND",
+            f"submit {recipe} --: either a recipe or a command",
+            "labctl submit RECIPE, or labctl submit -- COMMAND",
         )
-    if workload is not None:
+    if recipe is not None:
         for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
             if value is not None:
-                raise UsageError(
-                    f"{option}: only for a command after --; the workload {workload} brings its own"
-                )
+                raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
-        lab = _workload_checked(app, workload, chosen)
-        submitted = lab.submit_workload(
-            workload,
+        lab = _recipe_checked(app, recipe, chosen)
+        submitted = lab.submit_recipe(
+            recipe,
             chosen,
             num_cpus=num_cpus,
             num_gpus=num_gpus,
@@ -115,7 +113,7 @@ def submit(
     else:
         if parameters:
             raise UsageError(
-                f"-p {parameters[0]}: only for a workload", "give a command its arguments after --"
+                f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --"
             )
         from lab.cluster.submission import described
 
@@ -125,11 +123,11 @@ def submit(
     _submitted(app, lab, submitted, detach)
 
 
-def _workload_checked(app: App, workload: str, chosen: dict[str, str]) -> Lab:
-    """The lab, once the workload and its settings are known to be good."""
-    from lab.cluster.workloads import find_workload
+def _recipe_checked(app: App, recipe: str, chosen: dict[str, str]) -> Lab:
+    """The lab, once the recipe and its settings are known to be good."""
+    from lab.cluster.recipes import find_recipe
 
-    find_workload(workload).arguments(chosen)
+    find_recipe(recipe).arguments(chosen)
     return app.open().lab
 
 

@@ -28,7 +28,7 @@ OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's object store, as the lab sets it."""
 
 DISK_BYTES = 2 * 10**9
-"""Room for checkpoints and logs of a session; those of the workloads here are a few MB each."""
+"""Room for checkpoints and logs of a session; those of the recipes here are a few MB each."""
 
 DISK_FULL_SHARE = 0.95
 """Where Ray calls a disk full and stops spilling to it (its setting `local_fs_capacity_threshold`)."""

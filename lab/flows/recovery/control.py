@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.jobs import Job
-from lab.cluster.workloads import workload_folder
+from lab.cluster.recipes import recipe_folder
 from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.flows.recovery.patience import Patience
@@ -79,7 +79,7 @@ def run_control(
     refuse_fixed_names(job_id, history)
     begin = clock()
     name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
-    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, workload_folder(job.workload))
+    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, recipe_folder(job.recipe))
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
         ended = _follow(lab, control, job_id, history, on_moment, timeout, clock, sleep)

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from lab.cluster.workloads import workload_folder
+from lab.cluster.recipes import recipe_folder
 from lab.errors import LabError, WaitTimeoutError
 from lab.evidence.ledger import Event
 from lab.flows.recovery.patience import Patience
@@ -46,7 +46,7 @@ def resubmit(
     again = lab.jobs.submit_again(
         watch.submission_id,
         {RESUMES: watch.submission_id},
-        workload_folder(job.workload),
+        recipe_folder(job.recipe),
         environment={RESUME_VARIABLE: run.name} if run else {},
     )
     on_moment(

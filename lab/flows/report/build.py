@@ -53,7 +53,7 @@ def tell(evidence: Evidence) -> Tale:
         fault=fault,
         job=evidence.subject.job,
         status=str(job.get("status") or evidence.job.get("status") or ""),
-        command=evidence.job.get("workload") or evidence.job.get("entrypoint") or "",
+        command=evidence.job.get("recipe") or evidence.job.get("entrypoint") or "",
         origin=origin,
         epoch_key=key,
         moments=_moments(receipt) if receipt else (),

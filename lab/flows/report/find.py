@@ -273,7 +273,7 @@ def _gpus(plan: GpuPlan) -> str:
 
 
 def _told(job: Job) -> dict[str, str]:
-    return {"status": job.status, "entrypoint": job.entrypoint, "workload": job.workload}
+    return {"status": job.status, "entrypoint": job.entrypoint, "recipe": job.recipe}
 
 
 def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:

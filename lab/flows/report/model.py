@@ -52,7 +52,7 @@ class Evidence:
     workers: tuple[str, ...] = ()
     """Every worker service of the lab."""
     job: Mapping[str, str] = field(default_factory=dict)
-    """What Ray says of the job: `status`, `entrypoint`, `workload`."""
+    """What Ray says of the job: `status`, `entrypoint`, `recipe`."""
     samples: tuple[Use, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     """As the ledger has it: versions, cores, memory."""

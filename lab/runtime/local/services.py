@@ -50,7 +50,7 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
 
 OBJECT_STORE_BYTES = 200 * 1024**2
-"""Shared memory of each node's Ray object store. The workloads move little through it; Ray's default, 30 %
+"""Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 %
 of the host's memory, would be counted once per node."""
 
 FORKS = "fork-server"

@@ -36,7 +36,7 @@ class FakeLab:
     def get(self, job: str) -> Any:
         return SimpleNamespace(final=job in self.ended)
 
-    def submit_workload(self, name: str, settings: dict[str, str]) -> Any:
+    def submit_recipe(self, name: str, settings: dict[str, str]) -> Any:
         self.submitted += 1
         return SimpleNamespace(submission_id=f"job-{self.submitted}")
 

@@ -211,7 +211,7 @@ def job(job_id: str = "job-1", status: str = "SUCCEEDED", **changes: Any) -> Job
         "ended_at": ended,
         "node_id": "n",
         "exit_code": 0 if status == "SUCCEEDED" else None,
-        "metadata": {"raylab_workload": "digits"},
+        "metadata": {"raylab_recipe": "digits"},
     }
     return Job(job_id, status, **{**values, **changes})
 

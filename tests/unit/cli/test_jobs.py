@@ -1,4 +1,4 @@
-"""submit, jobs, job, checkpoints, workloads."""
+"""submit, jobs, job, checkpoints, recipes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.lab import Submitted
 from tests.unit.cli.fakes import AT, Labctl, job
 
 JOB_KEYS = {
-    "submission_id", "name", "status", "earlier", "workload", "entrypoint", "message", "started_at",
+    "submission_id", "name", "status", "earlier", "recipe", "entrypoint", "message", "started_at",
     "ended_at", "exit_code", "num_cpus", "num_gpus",
 }  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_submit_follows_the_log_to_the_end(labctl: Labctl) -> None:
     (submission,) = labctl.core.jobs.submitted
     assert submission.command[:4] == ("python", "train.py", "--epochs", "3")
     assert submission.num_cpus == 0.5
-    assert submission.metadata == {"raylab_workload": "digits", "job_name": "first"}
+    assert submission.metadata == {"raylab_recipe": "digits", "job_name": "first"}
 
 
 def test_submit_as_json_is_the_job_with_the_log_on_stderr(labctl: Labctl) -> None:
@@ -90,7 +90,7 @@ def test_fail_if_infeasible_submits_nothing(labctl: Labctl) -> None:
     assert "the job was not submitted: no node has 2 GPU; the largest has 0" in result.stderr
 
 
-def test_fail_if_infeasible_counts_the_ranks_of_a_workload(labctl: Labctl) -> None:
+def test_fail_if_infeasible_counts_the_ranks_of_a_recipe(labctl: Labctl) -> None:
     argv = ("submit", "digits", "-p", "workers=3", "-p", "cpus=8", "--fail-if-infeasible", "--detach")
     labctl.ok(*argv)
     labctl.core.jobs.submitted.clear()
@@ -150,7 +150,7 @@ def test_name_before_submit_is_the_lab_and_after_it_the_job(labctl: Labctl) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["nonsense"], 3, "there is no workload 'nonsense'"),
+        (["nonsense"], 3, "there is no recipe 'nonsense'"),
         (["digits", "-p", "epochs=0"], 2, "-p epochs=0"),
         (["digits", "-p", "epochs=many"], 2, "must be a whole number"),
         (["digits", "-p", "nonsense=1"], 2, "digits has no such parameter"),
@@ -161,9 +161,9 @@ def test_name_before_submit_is_the_lab_and_after_it_the_job(labctl: Labctl) -> N
         (["digits", "--name", "a/b"], 2, "not a job name"),
         (["digits", "--working-dir", "."], 2, "--working-dir: only for a command"),
         (["digits", "--runtime-env", "x.json"], 2, "--runtime-env: only for a command"),
-        (["digits", "--", "python", "train.py"], 2, "either a workload or a command"),
+        (["digits", "--", "python", "train.py"], 2, "either a recipe or a command"),
         (["digits", "train.py"], 2, "unexpected extra argument"),
-        (["-p", "epochs=3", "--", "python", "train.py"], 2, "-p epochs=3: only for a workload"),
+        (["-p", "epochs=3", "--", "python", "train.py"], 2, "-p epochs=3: only for a recipe"),
         ([], 2, "nothing to submit"),
         (["--"], 2, "nothing to submit"),
         (["--", "python", "missing.py"], 3, "there is no script missing.py"),
@@ -225,7 +225,7 @@ def test_ctrl_c_detaches_and_says_how_to_stop_the_job(labctl: Labctl) -> None:
 
 def test_jobs(labctl: Labctl) -> None:
     assert labctl.ok("jobs") == "no jobs yet\n"
-    labctl.core.jobs.known = {"job-1": job(metadata={"raylab_workload": "digits", "job_name": "mine"})}
+    labctl.core.jobs.known = {"job-1": job(metadata={"raylab_recipe": "digits", "job_name": "mine"})}
     header, row = labctl.ok("jobs").splitlines()
     assert header.split() == ["JOB", "STATUS", "STARTED", "TOOK", "RUNS"]
     assert row.startswith("job-1  SUCCEEDED")
@@ -460,11 +460,11 @@ def test_a_job_without_checkpoints(labctl: Labctl) -> None:
     assert labctl.ok("checkpoints", "job-1") == "job job-1 has no checkpoint\n"
 
 
-def test_workloads_need_no_lab(labctl: Labctl) -> None:
-    shown = labctl.ok("workloads")
+def test_recipes_need_no_lab(labctl: Labctl) -> None:
+    shown = labctl.ok("recipes")
     assert shown.startswith("digits: ")
     assert "  -p epochs=" in shown
-    (digits,) = (w for w in labctl.json("workloads")["workloads"] if w["name"] == "digits")
+    (digits,) = (w for w in labctl.json("recipes")["recipes"] if w["name"] == "digits")
     assert set(digits) == {"name", "summary", "parameters"}
     assert set(digits["parameters"][0]) == {"name", "type", "default", "minimum", "maximum", "help"}
     assert labctl.core.opened == []

@@ -16,7 +16,7 @@ from tests.unit.cli.fakes import FakeCore, Labctl
 
 EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
-    "checkpoints", "top", "workloads", "faults", "fault-inject", "heal", "chaos", "restart", "gpus", "doctor",
+    "checkpoints", "top", "recipes", "faults", "fault-inject", "heal", "chaos", "restart", "gpus", "doctor",
     "demo", "test",
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",
@@ -120,7 +120,7 @@ def test_an_empty_name_in_the_environment_is_not_the_default_lab(labctl: Labctl,
         assert result.stderr.startswith(f"error: RAYLAB_NAME {blank!r}: not a lab name\n")
     assert (labctl.core.opened, labctl.core.requests, labctl.core.runtime.journal) == ([], [], [])
     labctl.ok("status", "--name", "mine")
-    labctl.ok("workloads")
+    labctl.ok("recipes")
 
 
 def takers() -> Iterator[tuple[str, click.Parameter]]:

@@ -30,7 +30,7 @@ print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["submit", "--help"], ["workloads", "--json"]]
+    "arguments", [["--help"], ["--version"], ["submit", "--help"], ["recipes", "--json"]]
 )
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     shown = subprocess.run(

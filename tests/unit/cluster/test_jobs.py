@@ -81,9 +81,7 @@ def test_a_submission_is_quoted_and_remembers_what_it_asks_for() -> None:
     jobs, api, _ = jobs_with({"POST /api/jobs/": {"submission_id": "raysubmit_1"}})
 
     found = jobs.submit(
-        Submission(
-            ("python", "my train.py"), num_cpus=0.5, num_gpus=1, metadata={"raylab_workload": "digits"}
-        )
+        Submission(("python", "my train.py"), num_cpus=0.5, num_gpus=1, metadata={"raylab_recipe": "digits"})
     )
 
     assert found == "raysubmit_1"
@@ -91,7 +89,7 @@ def test_a_submission_is_quoted_and_remembers_what_it_asks_for() -> None:
         {
             "entrypoint": "python 'my train.py'",
             "runtime_env": {},
-            "metadata": {"raylab_cpus": "0.5", "raylab_gpus": "1", "raylab_workload": "digits"},
+            "metadata": {"raylab_cpus": "0.5", "raylab_gpus": "1", "raylab_recipe": "digits"},
             "entrypoint_num_cpus": 0.5,
             "entrypoint_num_gpus": 1,
         }
@@ -160,14 +158,14 @@ def test_a_job_is_read_in_seconds_with_what_it_asked_for() -> None:
         message="exit 1",
         driver_node_id="n",
         driver_exit_code=1,
-        metadata={"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_workload": "digits"},
+        metadata={"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_recipe": "digits"},
     )
     jobs, _, _ = jobs_with({"GET /api/jobs/j1": row})
 
     found = jobs.get("j1")
 
     assert (found.started_at, found.ended_at, found.exit_code, found.node_id) == (1.0, 3.5, 1, "n")
-    assert (found.num_cpus, found.num_gpus, found.workload, found.final) == (2.0, 0.5, "digits", True)
+    assert (found.num_cpus, found.num_gpus, found.recipe, found.final) == (2.0, 0.5, "digits", True)
 
 
 def test_an_unknown_job_names_the_latest_ones() -> None:
@@ -398,7 +396,7 @@ PACKAGE = "GET /api/packages/gcs/_ray_pkg_0123456789abcdef.zip"
 def ran(**changes: Any) -> dict[str, Any]:
     """A job that has ended, as the Jobs API shows it."""
     env = {"working_dir": SENT, "env_vars": {"SEED": "7"}}
-    metadata = {"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_workload": "digits", "job_name": "first"}
+    metadata = {"raylab_cpus": "2", "raylab_gpus": "0.5", "raylab_recipe": "digits", "job_name": "first"}
     return job(status="SUCCEEDED", runtime_env=env, metadata=metadata, **changes)
 
 

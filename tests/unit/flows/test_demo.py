@@ -43,7 +43,7 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Training]:
     def stay_connected(self: Lab) -> None:
         pass
 
-    monkeypatch.setattr(Lab, "submit_workload", submit)
+    monkeypatch.setattr(Lab, "submit_recipe", submit)
     monkeypatch.setattr(FakeJobs, "submit_again", again)
     monkeypatch.setattr(Lab, "forget_connections", stay_connected)
     return trainings

@@ -33,7 +33,7 @@ def node(node_id: str, service: str = W0, *, alive: bool = True, started_at: flo
 
 
 def job(submission_id: str, status: str = "RUNNING") -> Job:
-    metadata = {"raylab_workload": "digits"}
+    metadata = {"raylab_recipe": "digits"}
     return Job(submission_id, status, "python train.py", "", 1.0, None, "n", None, metadata)
 
 

@@ -1,4 +1,4 @@
-"""The workload `digits`: what it must not save, and what its ranks train on when their number changes."""
+"""The recipe `digits`: what it must not save, and what its ranks train on when their number changes."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def full(**changes: Any) -> Evidence:
         "curves": compare_curves(history, other),
         "services": {nodes[1]: "ray-worker-0", nodes[2]: "ray-worker-1"},
         "workers": ("ray-worker-0", "ray-worker-1"),
-        "job": {"status": "SUCCEEDED", "entrypoint": "python train.py --epochs 20", "workload": "digits"},
+        "job": {"status": "SUCCEEDED", "entrypoint": "python train.py --epochs 20", "recipe": "digits"},
         "samples": usage(),
         "machine": MACHINE,
         "gpus": "simulated, one logical GPU per worker",

@@ -1,4 +1,4 @@
-"""Workloads: the training scripts in workspace/, each with a `workload.json` that names its parameters.
+"""Recipes: the training scripts in workspace/, each with a `recipe.json` that names its parameters.
 
     {"summary": "...", "command": ["python", "train.py"],
      "ranks": "workers", "resources": {"CPU": "cpus", "GPU": "gpus"},
@@ -21,9 +21,9 @@ from lab.host.reading import SMALL, read_json
 
 WORKSPACE_VARIABLE = "RAYLAB_WORKSPACE"
 WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or Path(__file__).resolve().parents[2] / "workspace")
-"""The folder of the workloads. In JupyterLab's container it is mounted elsewhere than beside the code."""
+"""The folder of the recipes. In JupyterLab's container it is mounted elsewhere than beside the code."""
 
-MANIFEST = "workload.json"
+MANIFEST = "recipe.json"
 TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
 
 
@@ -59,7 +59,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Recipe:
     """A training script with its defaults."""
 
     name: str
@@ -96,8 +96,8 @@ class Workload:
         return tuple(argv)
 
 
-def load_workload(folder: Path) -> Workload:
-    """The workload in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
+def load_recipe(folder: Path) -> Recipe:
+    """The recipe in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
     path = folder / MANIFEST
     try:
         document = read_json(path, SMALL)
@@ -118,32 +118,30 @@ def load_workload(folder: Path) -> Workload:
         resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{path}: malformed: {error!r}", "see lab/cluster/workloads.py for its form"
+            f"{path}: malformed: {error!r}", "see lab/cluster/recipes.py for its form"
         ) from error
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    return Workload(folder.name, summary, folder, command, parameters, ranks, resources)
+    return Recipe(folder.name, summary, folder, command, parameters, ranks, resources)
 
 
-def workloads(workspace: Path = WORKSPACE) -> tuple[Workload, ...]:
-    """Every workload of the workspace, by name. Raises NotFoundError when there is no workspace."""
+def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:
+    """Every recipe of the workspace, by name. Raises NotFoundError when there is no workspace."""
     if not os.path.isdir(workspace):
-        raise NotFoundError(
-            f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where workloads are"
-        )
-    return tuple(load_workload(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
+        raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
+    return tuple(load_recipe(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
 
 
-def find_workload(name: str, workspace: Path = WORKSPACE) -> Workload:
-    """The workload called `name`. Raises NotFoundError that lists the known ones."""
+def find_recipe(name: str, workspace: Path = WORKSPACE) -> Recipe:
+    """The recipe called `name`. Raises NotFoundError that lists the known ones."""
     names = [path.parent.name for path in sorted(workspace.glob(f"*/{MANIFEST}"))]
     if name not in names:
         raise NotFoundError(
-            f"there is no workload {name!r}",
+            f"there is no recipe {name!r}",
             f"known: {', '.join(names) or 'none'}; for a script of your own: submit -- python SCRIPT",
         )
-    return load_workload(workspace / name)
+    return load_recipe(workspace / name)
 
 
 def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:
@@ -159,9 +157,9 @@ def _article(kind: str) -> str:
     return {"int": "a whole number", "float": "a number"}.get(kind, "text")
 
 
-def workload_folder(name: str) -> Path | None:
-    """The folder of the workload called `name`; None where there is no such workload, or no name."""
+def recipe_folder(name: str) -> Path | None:
+    """The folder of the recipe called `name`; None where there is no such recipe, or no name."""
     try:
-        return find_workload(name).folder if name else None
+        return find_recipe(name).folder if name else None
     except NotFoundError:
         return None

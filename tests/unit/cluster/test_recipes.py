@@ -1,4 +1,4 @@
-"""Workloads: their manifests, their parameters, the command line they become."""
+"""Recipes: their manifests, their parameters, the command line they become."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.workloads import Parameter, find_workload, load_workload, workloads
+from lab.cluster.recipes import Parameter, find_recipe, load_recipe, recipes
 from lab.errors import NotFoundError, UsageError
 
 
 def manifest(folder: Path, document: Any) -> Path:
     folder.mkdir(parents=True)
     text = document if isinstance(document, str) else json.dumps(document)
-    (folder / "workload.json").write_text(text)
+    (folder / "recipe.json").write_text(text)
     return folder
 
 
@@ -32,27 +32,27 @@ GOOD = {
 
 
 def test_defaults_become_the_command_line_and_none_leaves_it_to_the_script(tmp_path: Path) -> None:
-    workload = load_workload(manifest(tmp_path / "w", GOOD))
+    recipe = load_recipe(manifest(tmp_path / "w", GOOD))
 
-    assert workload.arguments({}) == (
+    assert recipe.arguments({}) == (
         *("python", "train.py", "--epochs", "20"),
         *("--lr", "0.001", "--tag", "x"),
     )
 
 
 def test_settings_win_over_defaults(tmp_path: Path) -> None:
-    workload = load_workload(manifest(tmp_path / "w", GOOD))
+    recipe = load_recipe(manifest(tmp_path / "w", GOOD))
 
-    argv = workload.arguments({"epochs": "3", "lr": "1e-4", "gpus": "0.5", "tag": ""})
+    argv = recipe.arguments({"epochs": "3", "lr": "1e-4", "gpus": "0.5", "tag": ""})
 
     assert argv[2:] == ("--epochs", "3", "--lr", "0.0001", "--gpus", "0.5", "--tag", "")
 
 
 def test_an_unknown_parameter_lists_the_known_ones(tmp_path: Path) -> None:
-    workload = load_workload(manifest(tmp_path / "w", GOOD))
+    recipe = load_recipe(manifest(tmp_path / "w", GOOD))
 
     with pytest.raises(UsageError, match=r"-p epoch=\.\.\.: w has no such parameter") as caught:
-        workload.arguments({"epoch": "3"})
+        recipe.arguments({"epoch": "3"})
     assert "epochs, lr, gpus, tag" in caught.value.hint
 
 
@@ -102,42 +102,42 @@ def test_a_value_at_its_limit_is_taken(parameter: Parameter, text: str, value: o
     ],
 )
 def test_a_malformed_manifest_is_named(tmp_path: Path, document: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=f"workload.json: .*{message}"):
-        load_workload(manifest(tmp_path / "w", document))
+    with pytest.raises(UsageError, match=f"recipe.json: .*{message}"):
+        load_recipe(manifest(tmp_path / "w", document))
 
 
 def test_a_folder_without_manifest_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="No such file"):
-        load_workload(tmp_path)
+        load_recipe(tmp_path)
 
 
-def test_an_unknown_workload_lists_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:
     for name in ("b", "a"):
         manifest(tmp_path / name, GOOD)
     (tmp_path / "notes").mkdir()
 
-    assert [w.name for w in workloads(tmp_path)] == ["a", "b"]
-    assert find_workload("a", tmp_path).name == "a"
+    assert [w.name for w in recipes(tmp_path)] == ["a", "b"]
+    assert find_recipe("a", tmp_path).name == "a"
     for name in ("c", "notes", "../a", ""):
         with pytest.raises(NotFoundError) as caught:
-            find_workload(name, tmp_path)
+            find_recipe(name, tmp_path)
         assert "known: a, b;" in caught.value.hint
 
 
-def test_the_defaults_of_the_workloads_in_the_box_are_within_their_own_limits() -> None:
-    found = workloads()
+def test_the_defaults_of_the_recipes_in_the_box_are_within_their_own_limits() -> None:
+    found = recipes()
 
     assert "digits" in [w.name for w in found]
-    for workload in found:
-        for parameter in workload.parameters:
+    for recipe in found:
+        for parameter in recipe.parameters:
             assert parameter.help, parameter.name
             if parameter.default is not None:
                 assert parameter.parse(str(parameter.default)) == parameter.default
-        assert (workload.folder / workload.command[1]).is_file()
+        assert (recipe.folder / recipe.command[1]).is_file()
 
 
-def test_the_ranks_of_a_workload_and_what_each_asks_for_follow_its_settings() -> None:
-    digits = find_workload("digits")
+def test_the_ranks_of_a_recipe_and_what_each_asks_for_follow_its_settings() -> None:
+    digits = find_recipe("digits")
 
     assert digits.demand({}) == (1, {"CPU": 1.0})
     assert digits.demand({"workers": "2", "gpus": "0.5"}) == (2, {"CPU": 1.0, "GPU": 0.5})
@@ -147,11 +147,11 @@ def test_ranks_and_resources_name_parameters_that_exist(tmp_path: Path) -> None:
     document = {"summary": "s", "command": ["python"], "resources": {"GPU": "gpus"}}
 
     with pytest.raises(UsageError, match="there is no parameter 'gpus'"):
-        load_workload(manifest(tmp_path / "w", document))
+        load_recipe(manifest(tmp_path / "w", document))
 
 
 @pytest.mark.parametrize("name", ["absent", "x" * 300])
 def test_a_workspace_that_is_not_there_is_no_empty_one(tmp_path: Path, name: str) -> None:
     with pytest.raises(NotFoundError, match="there is no folder") as caught:
-        workloads(tmp_path / name)
+        recipes(tmp_path / name)
     assert "RAYLAB_WORKSPACE" in caught.value.hint
