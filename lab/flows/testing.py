@@ -30,6 +30,9 @@ LINTERS: dict[str, tuple[str, ...]] = {
 Call = Callable[[Sequence[str], Mapping[str, str]], int]
 
 
+UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+"""Variables that the tests run without. Without bytecode every labctl that they call would compile itself."""
+
 TEARDOWN_SECONDS = 120.0
 """How long interrupted tests have to take their labs down: stopping one takes up to 10 s."""
 
@@ -116,7 +119,7 @@ def run_tests(
     environ = os.environ if environ is None else environ
     selection = Selection.parse(arguments, environ)
     environment.ensure("test")
-    env = {k: v for k, v in environ.items() if k != "PYTHONPATH"}
+    env = {k: v for k, v in environ.items() if k not in UNWANTED}
     done: list[tuple[str, bool, float]] = []
     for name, argv in LINTERS.items() if selection.lint else ():
         say(f"== {name}")
