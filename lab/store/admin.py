@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lab.errors import StoreError
+from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
 from lab.store.base import NoAdminApiError
-from lab.store.s3 import LOG_HINT, cause, first_line, make_pool
+from lab.store.s3 import LOG_HINT, RETRIES
 from lab.topology import REGION, Credentials
 
 NOT_THERE = ("404", "405", "501")
@@ -80,17 +81,17 @@ class MinioAdministration:
             credentials=StaticProvider(self._root.access_key, self._root.secret_key),
             region=self._region,
             secure=parts.scheme == "https",
-            http_client=self._given_http or make_pool(),
+            http_client=self._given_http or make_pool(RETRIES),
         )
 
     @contextlib.contextmanager
     def _explain(self, what: str) -> Iterator[None]:
         from minio.error import MinioAdminException
-        from urllib3.exceptions import HTTPError
 
         where = f"the object store at {self.endpoint_url}"
         try:
-            yield
+            with explained():
+                yield
         except MinioAdminException as error:
             status, body = str(error._code), str(error._body)
             if not body.lstrip().startswith("{") and (status in NOT_THERE or body.lstrip().startswith("<")):
@@ -99,8 +100,8 @@ class MinioAdministration:
                     "make the training key by hand with the rights that docs/store.md names",
                 ) from error
             raise StoreError(f"{where} did not {what}: {_reason(status, body)}", LOG_HINT) from error
-        except (HTTPError, OSError) as error:
-            raise StoreError(f"{where} did not {what}: {cause(error)}", LOG_HINT) from error
+        except NoAnswerError as error:
+            raise StoreError(f"{where} did not {what}: {error}", LOG_HINT) from error
         except ValueError as error:
             raise StoreError(
                 f"{where} answered what cannot be read, asked to {what}: {first_line(error)}", LOG_HINT

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from lab.errors import StoreError
+from lab.host import http as door
 from lab.store.base import UnreachableStoreError
-from lab.store.s3 import cause, first_line, make_pool
+from lab.store.s3 import RETRIES
 from lab.topology import REGION, Credentials
 
 
@@ -60,7 +61,7 @@ class Client:
         self.endpoint_url = endpoint_url.rstrip("/")
         self._host = parts.netloc
         self.credentials, self.region = credentials, region
-        self._http = http or make_pool()
+        self._http = http or door.make_pool(RETRIES)
 
     def with_key(self, credentials: Credentials) -> Client:
         """The same server, asked with another key."""
@@ -80,7 +81,6 @@ class Client:
         """
         from minio.credentials.credentials import Credentials as Key
         from minio.signer import sign_v4_s3
-        from urllib3.exceptions import HTTPError
 
         text = "&".join(f"{quote(n, safe='')}={quote(v, safe='')}" for n, v in sorted(query))
         url = urlsplit(f"{self.endpoint_url}/{quote(path)}{'?' if text else ''}{text}")
@@ -101,20 +101,19 @@ class Client:
             date=now,
         )
         try:
-            response = self._http.urlopen(
+            reply = door.request(
                 method,
                 url.geturl(),
-                body=body,
                 headers={n: str(v) for n, v in signed.items()},
-                redirect=False,
+                body=body,
+                timeout=None,
+                pool=self._http,
             )
-        except (HTTPError, OSError) as error:
+        except door.NoAnswerError as error:
             raise UnreachableStoreError(
-                f"the object store at {self.endpoint_url} cannot be reached: {cause(error)}",
+                f"the object store at {self.endpoint_url} cannot be reached: {error}",
                 "check the address, and whether the server runs",
             ) from error
         except ValueError as error:
-            raise StoreError(f"{self.endpoint_url} cannot be asked: {first_line(error)}") from error
-        return Answer(
-            int(response.status), {n.lower(): v for n, v in response.headers.items()}, bytes(response.data)
-        )
+            raise StoreError(f"{self.endpoint_url} cannot be asked: {door.first_line(error)}") from error
+        return Answer(reply.status, reply.headers, reply.data)

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lab.errors import StoreError
+from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
 from lab.store.base import (
     PIECE,
@@ -21,8 +22,6 @@ from lab.store.base import (
 )
 from lab.topology import BUCKET, REGION, Credentials
 
-CONNECT_SECONDS = 3.0
-READ_SECONDS = 20.0
 RETRIES = 2
 NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
 LOG_HINT = "see the store's log: labctl logs minio"
@@ -112,7 +111,7 @@ class ObjectStore(Store):
 
     @cached_property
     def _http(self) -> Any:
-        return make_pool() if self._given_http is None else self._given_http
+        return make_pool(RETRIES) if self._given_http is None else self._given_http
 
     @cached_property
     def _client(self) -> Any:
@@ -135,10 +134,10 @@ class ObjectStore(Store):
     @contextlib.contextmanager
     def _explain(self, key: str = "", *, ignore: tuple[str, ...] = ()) -> Iterator[None]:
         from minio.error import MinioException, S3Error
-        from urllib3.exceptions import HTTPError
 
         try:
-            yield
+            with explained():
+                yield
         except S3Error as error:
             if error.code not in ignore:
                 raise self._refusal(error, key) from error
@@ -149,9 +148,9 @@ class ObjectStore(Store):
             ) from error
         except ValueError as error:  # minio checks names before it asks
             raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
-        except (HTTPError, OSError) as error:
+        except NoAnswerError as error:
             raise UnreachableStoreError(
-                f"the object store at {self.endpoint_url} cannot be reached: {cause(error)}",
+                f"the object store at {self.endpoint_url} cannot be reached: {error}",
                 "see whether the lab is up: labctl status",
             ) from error
 
@@ -181,43 +180,9 @@ class ObjectStore(Store):
             )
         if code == "RequestTimeTooSkewed":
             return StoreError(f"{where} has another time of day than this machine", "set the clocks right")
-        return StoreError(
-            f"{where} answers {code}: {error.message}", "see the store's log: labctl logs minio"
-        )
+        return StoreError(f"{where} answers {code}: {error.message}", LOG_HINT)
 
 
 def _masked(access_key: str) -> str:
     """Enough of an access key to tell it from another; some servers let in whoever knows all of it."""
     return f"{access_key[:4]}..."
-
-
-def make_pool() -> Any:
-    """A urllib3 pool that soon gives up where nobody answers."""
-    import urllib3
-
-    return urllib3.PoolManager(
-        timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-        retries=urllib3.Retry(total=RETRIES, read=1, redirect=0, status=0, backoff_factor=0.2),
-    )
-
-
-def cause(error: Exception) -> str:
-    """Why there is no connection, without urllib3's wrapping."""
-    from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NameResolutionError, ReadTimeoutError
-
-    inner: BaseException = error
-    if isinstance(inner, MaxRetryError) and inner.reason is not None:
-        inner = inner.reason
-    if isinstance(inner, ConnectTimeoutError) and "timed out" in str(inner):
-        return f"no answer within {CONNECT_SECONDS:g} s"
-    if isinstance(inner, ReadTimeoutError):
-        return f"it does not go on after {READ_SECONDS:g} s"
-    if isinstance(inner, NameResolutionError):
-        return "the host name is unknown"
-    cause = inner.__cause__ or inner.__context__ or inner
-    return str(getattr(cause, "strerror", None) or first_line(inner))
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line of at most 200 characters."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
