@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lab.errors import LabError, StoreError, UsageError, WaitTimeoutError
-from lab.host.reading import SMALL, parse_json, read_text
+from lab.host.secrets import read_key, read_secret
 from lab.store.base import AccessDeniedError, NoAdminApiError, Store, UnreachableStoreError
 from lab.topology import BUCKET, REGION, Credentials
 
@@ -193,10 +193,10 @@ def main(
         if not url:
             raise UsageError("AWS_ENDPOINT_URL is not set", "it is the store's address, http://host:port")
         root = Credentials(
-            _read(environment, ROOT_USER, "s3-root.user"),
-            _read(environment, ROOT_PASSWORD, "s3-root.password"),
+            read_secret(*_file(environment, ROOT_USER, "s3-root.user")),
+            read_secret(*_file(environment, ROOT_PASSWORD, "s3-root.password")),
         )
-        key = _key(_read(environment, KEY, "s3.json"), environment.get(KEY, ""))
+        key = read_key(*_file(environment, KEY, "s3.json"))
         region = environment.get("AWS_REGION", REGION)
         for line in run(url, root, key, region, say=say, http=http, clock=clock, sleep=sleep):
             say(line)
@@ -233,27 +233,8 @@ def run(
     return set_up(server, owner, training, key, MinioAdministration(url, root, region, http=http))
 
 
-def _read(environment: Mapping[str, str], variable: str, name: str) -> str:
-    path = Path(environment.get(variable) or f"{SECRETS}/{name}")
-    try:
-        text = read_text(path, SMALL).strip()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", f"{variable} says where it is") from error
-    if not text:
-        raise UsageError(f"{path} is empty", f"{variable} says where it is")
-    return text
-
-
-def _key(text: str, path: str) -> Credentials:
-    try:
-        document = parse_json(text)
-        key = Credentials(str(document["access_key"]), str(document["secret_key"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path or SECRETS + '/s3.json'} is no key: {error!r}",
-            'it needs {"access_key": ..., "secret_key": ...}',
-        ) from error
-    return key
+def _file(environment: Mapping[str, str], variable: str, name: str) -> tuple[Path, str]:
+    return Path(environment.get(variable) or f"{SECRETS}/{name}"), f"{variable} says where it is"
 
 
 def _say(line: str) -> None:

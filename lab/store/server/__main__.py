@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
-from lab.host.reading import SMALL, read_json, read_text
+from lab.host.secrets import read_key, read_secret
 from lab.store.server.keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
 
@@ -33,41 +33,18 @@ STOP_SECONDS = 5.0
 """How long an end on request waits for the change that is being made."""
 
 
-def read_credentials(path: Path) -> Credentials:
-    """The key in a credentials file. Raises UsageError."""
-    try:
-        content = read_json(path, SMALL)
-        access_key, secret_key = content["access_key"], content["secret_key"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} is no credentials file: {error!r}", 'it needs {"access_key": ..., "secret_key": ...}'
-        ) from error
-    if not (isinstance(access_key, str) and isinstance(secret_key, str) and access_key and secret_key):
-        raise UsageError(f"{path} holds an empty key", "give both halves of the key as text")
-    return Credentials(access_key, secret_key)
-
-
 def read_keys(args: argparse.Namespace) -> Keyring:
     """Every key of the command line. Raises UsageError."""
-    training = read_credentials(args.credentials)
+    training = read_key(args.credentials, "--credentials names it")
     if args.root_user_file is None and args.root_password_file is None:
         return Keyring(Key(training))
     if args.root_user_file is None or args.root_password_file is None:
         raise UsageError("--root-user-file and --root-password-file belong together", "give both, or neither")
-    root = Credentials(_secret(args.root_user_file), _secret(args.root_password_file))
+    line = "it needs one line of text"
+    root = Credentials(read_secret(args.root_user_file, line), read_secret(args.root_password_file, line))
     if root.access_key == training.access_key:
         raise UsageError("the root key and the key in --credentials have the same name", "make another one")
     return Keyring(Key(root), Key(training, args.bucket))
-
-
-def _secret(path: Path) -> str:
-    try:
-        text = read_text(path, SMALL).strip()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "it needs one line of text") from error
-    if not text:
-        raise UsageError(f"{path} is empty", "it needs one line of text")
-    return text
 
 
 def check_loopback(host: str) -> None:

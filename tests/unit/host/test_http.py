@@ -60,7 +60,7 @@ def test_without_a_token_nothing_is_sent_for_it() -> None:
     ("error", "words"),
     [
         (
-            e.MaxRetryError(POOL, "/", caused(e.NewConnectionError(CONNECTION, "no"), OSError(111, "refused"))),
+            e.MaxRetryError(POOL, "/", caused(e.NewConnectionError(CONNECTION, "no"), OSError(1, "refused"))),
             "refused",
         ),
         (e.NewConnectionError(CONNECTION, "failed"), "nothing accepts connections there"),

@@ -229,8 +229,8 @@ def test_as_a_program_its_last_line_and_exit_code_say_what_failed(environment: d
     ("variable", "text", "message"),
     [
         ("LAB_S3_ROOT_USER_FILE", "", "is empty"),
-        ("LAB_S3_TRAINING_KEY_FILE", "{}", "is no key"),
-        ("LAB_S3_TRAINING_KEY_FILE", "hush-hush", "is no key"),
+        ("LAB_S3_TRAINING_KEY_FILE", "{}", "holds no key"),
+        ("LAB_S3_TRAINING_KEY_FILE", "hush-hush", "holds no key"),
         ("LAB_S3_ROOT_PASSWORD_FILE", None, "cannot be read"),
         ("AWS_ENDPOINT_URL", "", "is not set"),
     ],

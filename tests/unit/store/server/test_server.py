@@ -499,22 +499,6 @@ def test_loopback_addresses_are_served(host: str) -> None:
     s3server.check_loopback(host)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"access_key": "a"}', '{"access_key": "", "secret_key": "b"}']
-)
-def test_a_bad_credentials_file_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "key.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=r"key\.json"):
-        s3server.read_credentials(path)
-
-
-def test_credentials_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "key.json"
-    path.write_text('{"access_key": "a", "secret_key": "b"}')
-    assert s3server.read_credentials(path) == Credentials("a", "b")
-
-
 def test_a_start_that_fails_returns_the_code_of_its_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
