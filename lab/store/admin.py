@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from lab.errors import StoreError
 from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
-from lab.store.base import NoAdminApiError
-from lab.store.s3 import LOG_HINT, RETRIES
+from lab.store.base import LOG_HINT, NoAdminApiError
+from lab.store.s3 import RETRIES
 from lab.topology import REGION, Credentials
 
 NOT_THERE = ("404", "405", "501")
@@ -34,18 +34,18 @@ class MinioAdministration:
         self._root, self._region, self._given_http = root, region, http
 
     def put_policy(self, name: str, policy: Mapping[str, Any]) -> None:
-        """See lab.store.setup.Admin."""
+        """Make the policy or replace it. Raises StoreError, as all methods do."""
         with self._explain(f"make the policy {name}"):
             self._client.policy_add(name, policy=dict(policy))
 
     def put_user(self, key: Credentials, policy: str) -> None:
-        """See lab.store.setup.Admin. MinIO gives a user that there is the new secret and enables it."""
+        """Make the user with exactly this policy. One that there is gets the new secret and is enabled."""
         with self._explain("make the training key"):
             self._client.user_add(key.access_key, key.secret_key)
             self._client.policy_set(policy, user=key.access_key)
 
     def users_with(self, policy: str) -> tuple[str, ...]:
-        """See lab.store.setup.Admin."""
+        """The access keys of the users that have the policy."""
         with self._explain("list the users"):
             users = parse_json(self._client.user_list() or "{}")
         return tuple(
@@ -57,14 +57,14 @@ class MinioAdministration:
         )
 
     def remove_user(self, access_key: str) -> None:
-        """See lab.store.setup.Admin."""
+        """Remove a user that there is."""
         with self._explain("remove a former training key"):
             self._client.user_remove(access_key)
 
     def set_user_enabled(self, access_key: str, enabled: bool) -> None:
         """Let the store accept what a user signs, or refuse it; the user keeps key and policy.
 
-        The lab's stand-in server knows this command too. Raises StoreError.
+        The lab's stand-in server knows this command, too.
         """
         with self._explain(f"{'enable' if enabled else 'disable'} the training key"):
             act = self._client.user_enable if enabled else self._client.user_disable

@@ -1,4 +1,4 @@
-"""What labctl does with an object store."""
+"""The interface to an object store, and its errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from lab.errors import StoreError, UsageError
 
 PIECE = 1 << 20
 """Bytes of an object read at once."""
+
+LOG_HINT = "see the store's log: labctl logs minio"
 
 
 class MissingObjectError(StoreError):
@@ -42,7 +44,7 @@ class StoredObject:
 
 
 class Store(ABC):
-    """What labctl does with one bucket of an object store. All methods raise StoreError."""
+    """One bucket of an object store. All methods raise StoreError."""
 
     bucket: str
 
@@ -68,7 +70,7 @@ class Store(ABC):
 
     @abstractmethod
     def exists(self, key: str) -> bool:
-        """Whether there is an object with exactly this key."""
+        """True if there is an object with exactly this key."""
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
@@ -76,7 +78,7 @@ class Store(ABC):
 
     @abstractmethod
     def ping(self) -> str:
-        """What answered, such as `moto 5.2.5` or `MinIO`, after it accepted the key."""
+        """Try the key; returns the name that the server gives itself, such as `moto 5.2.5` or `MinIO`."""
 
     def get(self, key: str) -> bytes:
         """An object's data. Raises MissingObjectError when it is not there."""

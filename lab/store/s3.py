@@ -7,12 +7,13 @@ import io
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from lab.errors import StoreError
 from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
 from lab.store.base import (
+    LOG_HINT,
     PIECE,
     AccessDeniedError,
     MissingObjectError,
@@ -24,7 +25,6 @@ from lab.topology import BUCKET, REGION, Credentials
 
 RETRIES = 2
 NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
-LOG_HINT = "see the store's log: labctl logs minio"
 
 
 class ObjectStore(Store):
@@ -117,11 +117,7 @@ class ObjectStore(Store):
     def _client(self) -> Any:
         from minio import Minio
 
-        parts = urlsplit(self.endpoint_url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-            raise StoreError(
-                f"{self.endpoint_url!r} is no address of an object store", "use http://host:port"
-            )
+        parts = parse_address(self.endpoint_url)
         return Minio(
             parts.netloc,
             access_key=self._credentials.access_key,
@@ -181,6 +177,14 @@ class ObjectStore(Store):
         if code == "RequestTimeTooSkewed":
             return StoreError(f"{where} has another time of day than this machine", "set the clocks right")
         return StoreError(f"{where} answers {code}: {error.message}", LOG_HINT)
+
+
+def parse_address(url: str) -> SplitResult:
+    """The parts of an object store's address. Raises StoreError for what is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+        raise StoreError(f"{url!r} is no address of an object store", "use http://host:port")
+    return parts
 
 
 def _masked(access_key: str) -> str:

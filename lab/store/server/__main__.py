@@ -26,11 +26,12 @@ from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
+from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
 
 STOP_SECONDS = 5.0
-"""How long an end on request waits for the change that is being made."""
+"""Longest wait for the change that is being made when the server is asked to end."""
 
 
 def read_keys(args: argparse.Namespace) -> Keyring:
@@ -56,13 +57,12 @@ def check_loopback(host: str) -> None:
         raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1, or add --any-host")
 
 
-def make_server(host: str, port: int, root: Path, keys: Keyring, access_log: bool) -> Any:
+def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: bool) -> Any:
     """A server that listens already, and its application. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
 
     from lab.store.server.app import S3App
-    from lab.store.server.disk import Disk
 
     class Handler(MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
@@ -73,8 +73,6 @@ def make_server(host: str, port: int, root: Path, keys: Keyring, access_log: boo
             text = message % args if args else message
             _log(text.strip().splitlines()[-1] if text.strip() else type)
 
-    disk = Disk(root, _log)
-    tempfile.tempdir = str(disk.tmp)  # the parts of unfinished uploads lie on the store's disk
     app = S3App(disk, keys, _log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
@@ -108,7 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not args.any_host:
             check_loopback(args.host)
         _allow_many_files()
-        server, app = make_server(args.host, args.port, args.root, read_keys(args), args.access_log)
+        keys = read_keys(args)
+        disk = Disk(args.root, _log)
+        tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
+        server, app = make_server(args.host, args.port, disk, keys, args.access_log)
     except LabError as error:
         _log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
@@ -126,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Every part of an unfinished upload is an open file."""
+    """Raise the limit of open files: every part of an unfinished upload is one."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,4 +1,4 @@
-"""moto's S3 models over the files of `s3_disk`: the one module that knows moto's inside (pinned: 5.2.5).
+"""moto's S3 models over the files of `disk`: the one module that knows moto's inside (pinned: 5.2.5).
 
 moto holds the list of what there is, in memory; the data stay in the files. What the disk refuses is undone
 in moto, from the disk.

@@ -17,10 +17,9 @@ from botocore.auth import HmacV1Auth, HmacV1QueryAuth
 from botocore.awsrequest import AWSRequest
 from werkzeug.test import TestResponse
 
-from lab.store.server.admin import STATUS_PATH
 from lab.store.server.auth_v2 import verify
-from lab.store.server.keys import Key, Keyring
-from lab.store.server.refusal import RefusalError
+from lab.store.server.keys import Key, Keyring, RefusalError
+from lab.store.server.minio_api import STATUS_PATH
 from lab.topology import Credentials
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server
 
