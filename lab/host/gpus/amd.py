@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.host.gpus.model import Detection, Gpu
+from lab.host.gpus.model import Detection, Gpu, detection
 from lab.topology import Vendor
 
 MIN_MEMORY_BYTES = 1024**3
@@ -77,8 +77,7 @@ def amd_gpus(
             gpus.append(replace(gpu, groups=_groups(root, gpu.device_nodes, group)))
     if not nodes:
         problems.append(("AMD's kernel driver is loaded but sees no GPU", "look at the kernel's log: dmesg"))
-    hint = problems[0][1] if problems else ""
-    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
+    return detection(gpus, problems)
 
 
 def _kfd_nodes(topology: Path) -> Iterator[_KfdNode]:

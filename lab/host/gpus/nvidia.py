@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from lab.host.gpus.model import Detection, Gpu
+from lab.host.gpus.model import Detection, Gpu, detection
 from lab.topology import Vendor
 
 
@@ -90,8 +90,7 @@ def _nvml_gpus(nvml: Any) -> Detection:
             problems.append((f"GPU {index} is left out: {error}", "look at the output of nvidia-smi"))
     if not count:
         problems.append(("NVIDIA's driver is loaded but sees no GPU", "look at the output of nvidia-smi"))
-    hint = problems[0][1] if problems else ""
-    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
+    return detection(gpus, problems)
 
 
 def _mig_enabled(nvml: Any, device: Any) -> bool:

@@ -185,7 +185,7 @@ def test_ranges_are_read_from_the_file(
     assert answer.headers["Content-Length"] == str(len(data))
 
 
-def test_a_missing_bucket_is_told_apart_from_a_missing_object(server: Server) -> None:
+def test_a_missing_bucket_has_a_code_of_its_own(server: Server) -> None:
     assert "NoSuchBucket" in server("GET", "/nowhere/a").text
 
 
