@@ -1,4 +1,4 @@
-"""The one door for HTTP: pools, requests, and why no answer came. urllib3 is known here and nowhere else."""
+"""The one door for HTTP: pools, requests, and the reasons for which no answer comes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def request(
     timeout: float | None = TIMEOUT_SECONDS,
     pool: Any = None,
 ) -> Reply:
-    """The answer to one request, whatever its status; a redirection is an answer, too.
+    """Ask, and return the answer whatever its status; a redirection is an answer, too.
 
     `timeout` in seconds is that of the whole request; None leaves it to `pool`. Raises NoAnswerError.
     """
@@ -93,7 +93,7 @@ def explained() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Why there is no answer, in a few words, without urllib3's wrapping."""
+    """The reason why there is no answer, in a few words and without urllib3's wrapping."""
     from urllib3 import exceptions as e
 
     if isinstance(error, e.MaxRetryError) and error.reason is not None:
@@ -117,5 +117,5 @@ def reason(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, of at most 200 characters."""
+    """The first line of an error's message, of at most 200 characters."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,7 +1,7 @@
 """The secrets of a lab: generated once, kept in files that only their owner may read.
 
-The object store has two keys. Its *root* key belongs to the store and to what sets it up; the *training* key
-(`Secrets.store`) is what jobs, Jupyter and labctl use, and reaches only the bucket `ray`.
+The object store has two keys. Its *root* key belongs to the store and to what sets it up; jobs, Jupyter and
+labctl use the *training* key (`Secrets.store`), which reaches only the bucket `ray`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ JUPYTER_FILE = "jupyter.token"
 GRAFANA_FILE = "grafana.password"
 REDIS_FILE = "redis.password"
 REDIS_SETTINGS_FILE = "redis.conf"
-"""The password as Redis' own settings say it."""
+"""The password in the form of Redis' settings."""
 
 METRICS_EXPIRY = 4_891_363_200
 """Seconds since the epoch, 2125-01-01: `mc admin prometheus generate` gives its tokens 100 years, too."""
@@ -70,7 +70,7 @@ _GENERATED = {
 
 
 def load_or_make(folder: Path) -> Secrets:
-    """The secrets in `folder`; what is missing is generated. Raises ServiceError when a file is damaged.
+    """Read the secrets in `folder`; generate those that are missing. Raises ServiceError for a damaged file.
 
     The files that follow from others (`aws.ini`, `s3-metrics.token`, `redis.conf`) are brought up to date. A
     folder that knew only one key of the store keeps it as its training key.

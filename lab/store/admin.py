@@ -1,6 +1,6 @@
 """MinIO's admin API, through `minio`: users and policies, for MinIO and the servers that keep its protocol.
 
-What is sent here was compared with the protocol in a test that opens the encrypted bodies; it was not run
+A test opens the encrypted bodies that are sent here and compares them with the protocol; it was not run
 against a real MinIO (docs/store.md).
 """
 
@@ -62,7 +62,7 @@ class MinioAdministration:
             self._client.user_remove(access_key)
 
     def set_user_enabled(self, access_key: str, enabled: bool) -> None:
-        """Let the store accept what a user signs, or refuse it; the user keeps key and policy.
+        """Accept requests of a user, or refuse them; the user keeps key and policy.
 
         The lab's stand-in server knows this command, too.
         """

@@ -19,7 +19,7 @@ class MissingObjectError(StoreError):
 
 
 class UnreachableStoreError(StoreError):
-    """Nothing answers at the store's address, or what answers is not ready yet."""
+    """Nothing answers at the store's address, or the server there is not ready yet."""
 
 
 class AccessDeniedError(StoreError):
@@ -50,7 +50,7 @@ class Store(ABC):
 
     @abstractmethod
     def ensure_bucket(self, name: str = "") -> bool:
-        """Make the bucket (this store's own unless named) if it is not there; returns whether it was made."""
+        """Make the bucket (this store's own unless named) if it is missing; returns whether it was."""
 
     @abstractmethod
     def in_bucket(self, name: str) -> Store:
@@ -58,7 +58,7 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
-        """Store an object in place of what had its key."""
+        """Store an object; it replaces one of the same key."""
 
     @abstractmethod
     def read(self, key: str) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 POLICY = "raylab-training"
 
 WAIT_SECONDS = 60.0
-"""How long the store may take to answer. Measured on 2 cores: the stand-in needs 2 s."""
+"""Timeout for the store's first answer. Measured on 2 cores: the stand-in needs 2 s."""
 
 SAY_SECONDS = 5.0
 

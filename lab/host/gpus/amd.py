@@ -33,9 +33,9 @@ def amd_gpus(
 ) -> Detection:
     """AMD's GPUs, in HIP's order.
 
-    `root` is where sys and dev lie; `accessible` says whether this user may open a file, `group` which group
-    owns it (OSError: none can be told). The topology's processor nodes have `simd_count` 0; a node that a
-    container may not see cannot be read.
+    `root` holds sys and dev; `accessible` says if this user may open a file, `group` gives the group that
+    owns it (OSError: unknown). The topology's processor nodes have `simd_count` 0; a node that a container
+    may not see cannot be read.
     """
     topology = root / "sys/class/kfd/kfd/topology/nodes"
     if not topology.is_dir():

@@ -19,7 +19,7 @@ from lab.store.conformance.requests import Bench, Client, DeviationError, Skippe
 __all__ = ["FOLDER", "QUESTIONS", "Client", "Finding", "Question", "examine"]
 
 FOLDER = ".raylab/conformance"
-"""Below it each run has a folder with a random name."""
+"""Each run has a folder with a random name in it."""
 
 OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
 

@@ -37,7 +37,7 @@ class Question:
     ask: Callable[[Bench], str]
     essential: bool
     why: str
-    """Who needs it."""
+    """The use that needs it."""
 
 
 def put_and_get(bench: Bench) -> str:

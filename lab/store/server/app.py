@@ -47,7 +47,7 @@ from lab.store.server.moto import VERSION, Environ, MotoStore
 SERVER = f"raylab-standin (moto {VERSION})"
 HEALTH_PATH = "/raylab/health"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
-"""Whom moto takes every verified request to come from."""
+"""The identity that moto sees in every verified request."""
 
 KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
 """Query parameters a change may have: the others name settings that this store would not keep."""

@@ -1,4 +1,4 @@
-"""The objects of the stand-in S3 server as files: what it acknowledged survives it, however it ends.
+"""The objects of the stand-in S3 server as files: what it has acknowledged survives any end of it.
 
     ROOT/store.json                     marks the folder as a store; the running server holds a lock on it
     ROOT/tmp/                           unfinished writes; emptied at every start
@@ -43,7 +43,7 @@ class StorageError(Exception):
 
 @dataclass(frozen=True)
 class ObjectRecord:
-    """What is known of an object beside its data."""
+    """The record of an object: all that is known of it but its data."""
 
     key: str
     size: int
@@ -76,7 +76,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class BucketRecord:
-    """What is known of a bucket. `created` is ISO 8601 with offset."""
+    """The record of a bucket. `created` is ISO 8601 with offset."""
 
     name: str
     region: str

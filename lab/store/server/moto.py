@@ -52,12 +52,12 @@ class MotoStore:
         return None if known is None else known._value_buffer
 
     def size(self) -> tuple[int, int, int]:
-        """How many buckets and objects there are, and the bytes of all objects."""
+        """The number of buckets, the number of objects, and the bytes of all objects."""
         sizes = [key.contentsize for bucket in self._backend.buckets.values() for key in bucket.keys.values()]
         return len(self._backend.buckets), len(sizes), sum(sizes)
 
     def has_upload(self, bucket: str, upload: str) -> bool:
-        """Whether an upload in parts has begun and is neither complete nor aborted."""
+        """True if an upload in parts has begun and is neither complete nor aborted."""
         held = self._backend.buckets.get(bucket)
         return held is not None and upload in held.multiparts
 
@@ -200,7 +200,7 @@ def _contents(key: Any) -> tuple[int, Iterator[bytes]]:
 
 
 def _is_new_upload(key: Any) -> bool:
-    """Whether an object's data are still the parts it was uploaded in."""
+    """True if an object's data are still the parts it was uploaded in."""
     return bool(getattr(key.multipart, "completed", None))
 
 
