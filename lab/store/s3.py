@@ -24,6 +24,7 @@ from lab.store.base import (
 from lab.topology import BUCKET, REGION, Credentials
 
 RETRIES = 2
+KEY_HINT = "the key of a lab is in its state; another store may answer at that address"
 NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
 
 
@@ -151,32 +152,30 @@ class ObjectStore(Store):
             ) from error
 
     def _refusal(self, error: Any, key: str) -> StoreError:
-        where, code = f"the object store at {self.endpoint_url}", str(error.code)
+        where, code, said = f"the object store at {self.endpoint_url}", str(error.code), error.message
+        status = getattr(error.response, "status", None)
+        # not the whole access key: some servers let in whoever knows it
+        access_key = f"{self._credentials.access_key[:4]}..."
+        known = {
+            "NoSuchBucket": (f"{where} has no bucket {self.bucket!r}", "labctl up makes it"),
+            "InvalidAccessKeyId": (f"{where} does not know the access key {access_key}", KEY_HINT),
+            "SignatureDoesNotMatch": (f"{where} refuses the secret key for {access_key}", KEY_HINT),
+            "RequestTimeTooSkewed": (
+                f"{where} has another time of day than this machine",
+                "set the clocks right",
+            ),
+        }
         if code in ("NoSuchKey", "NoSuchObject"):
             return MissingObjectError(f"s3://{self.bucket}/{key} is not in {where}")
-        if code == "NoSuchBucket":
-            return StoreError(f"{where} has no bucket {self.bucket!r}", "labctl up makes it")
-        if code == "InvalidAccessKeyId":
-            return StoreError(
-                f"{where} does not know the access key {_masked(self._credentials.access_key)}",
-                "the key of a lab is in its state; another store may answer at that address",
-            )
-        if code == "SignatureDoesNotMatch":
-            return StoreError(
-                f"{where} refuses the secret key for {_masked(self._credentials.access_key)}",
-                "the key of a lab is in its state; another store may answer at that address",
-            )
         if code == "AccessDenied":
-            return AccessDeniedError(f"{where} denies access: {error.message}", "check the rights of the key")
-        if code in NOT_READY or getattr(error.response, "status", None) == 503:
-            return UnreachableStoreError(f"{where} is not ready: {code}: {error.message}", LOG_HINT)
-        if "StorageFull" in code or getattr(error.response, "status", None) == 507:
+            return AccessDeniedError(f"{where} denies access: {said}", "check the rights of the key")
+        if code in NOT_READY or status == 503:
+            return UnreachableStoreError(f"{where} is not ready: {code}: {said}", LOG_HINT)
+        if "StorageFull" in code or status == 507:
             return StoreError(
-                f"{where} cannot store anything more: {error.message}", "make room on the disk it writes to"
+                f"{where} cannot store anything more: {said}", "make room on the disk it writes to"
             )
-        if code == "RequestTimeTooSkewed":
-            return StoreError(f"{where} has another time of day than this machine", "set the clocks right")
-        return StoreError(f"{where} answers {code}: {error.message}", LOG_HINT)
+        return StoreError(*known.get(code, (f"{where} answers {code}: {said}", LOG_HINT)))
 
 
 def parse_address(url: str) -> SplitResult:
@@ -185,8 +184,3 @@ def parse_address(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
         raise StoreError(f"{url!r} is no address of an object store", "use http://host:port")
     return parts
-
-
-def _masked(access_key: str) -> str:
-    """Enough of an access key to tell it from another; some servers let in whoever knows all of it."""
-    return f"{access_key[:4]}..."

@@ -80,8 +80,8 @@ class FakeNvml:
     def nvmlDeviceGetUUID(self, handle: SimpleNamespace) -> str:
         return str(handle.uuid)
 
-    def nvmlDeviceGetName(self, handle: SimpleNamespace) -> bytes:
-        return str(handle.name).encode()
+    def nvmlDeviceGetName(self, handle: SimpleNamespace) -> str:
+        return str(handle.name)
 
     def nvmlDeviceGetMemoryInfo(self, handle: SimpleNamespace) -> SimpleNamespace:
         if handle.total == 0:
