@@ -160,10 +160,7 @@ class ObjectStore(Store):
             "NoSuchBucket": (f"{where} has no bucket {self.bucket!r}", "labctl up makes it"),
             "InvalidAccessKeyId": (f"{where} does not know the access key {access_key}", KEY_HINT),
             "SignatureDoesNotMatch": (f"{where} refuses the secret key for {access_key}", KEY_HINT),
-            "RequestTimeTooSkewed": (
-                f"{where} has another time of day than this machine",
-                "set the clocks right",
-            ),
+            "RequestTimeTooSkewed": (f"{where} has another time than this machine", "set the clocks right"),
         }
         if code in ("NoSuchKey", "NoSuchObject"):
             return MissingObjectError(f"s3://{self.bucket}/{key} is not in {where}")

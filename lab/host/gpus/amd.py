@@ -58,10 +58,8 @@ def _left_out(gpu: Gpu, root: Path, accessible: Callable[[Path], bool]) -> tuple
         return f"built into the processor, {gpu.memory_bytes // 1024**2} MiB", "use a separate GPU"
     for node in gpu.device_nodes:
         if not (root / node.lstrip("/")).exists():
-            hint = (
-                "load the kernel driver with `sudo modprobe amdgpu`; a container or virtual machine must be"
-            )
-            return f"{node} is missing", f"{hint} started with them"
+            driver = "load the kernel driver with `sudo modprobe amdgpu`"
+            return f"{node} is missing", f"{driver}; a container or virtual machine must be started with them"
     for node in gpu.device_nodes:
         if not accessible(root / node.lstrip("/")):
             hint = "join the groups that own it (`render` and `video`), then log in again"

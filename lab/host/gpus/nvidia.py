@@ -9,7 +9,6 @@ from typing import Any
 from lab.host.gpus.model import Detection, Gpu, detection
 from lab.topology import Vendor
 
-
 LOOK = "look at the output of nvidia-smi"
 
 

@@ -216,7 +216,8 @@ def _dechunk(signature: Signature, body: bytes) -> tuple[bytes, dict[str, str]]:
         if len(chunk) < size:
             raise RefusalError(400, "IncompleteBody", "the chunked body ends early")
         if signed:
-            previous = _check_chunk(signature, previous, chunk, (match[2] or b"").decode())
+            claimed = (match[2] or b"").decode()
+            previous = _check_chained(signature, "PAYLOAD", previous, [b"", chunk], claimed)
         position = end + 2 + size
         if not size:
             break
@@ -232,10 +233,6 @@ def _dechunk(signature: Signature, body: bytes) -> tuple[bytes, dict[str, str]]:
         text = "".join(f"{name}:{value}\n" for name, value in trailers.items())
         _check_chained(signature, "TRAILER", previous, [text.encode()], trailer_signature)
     return b"".join(chunks), {n: v for n, v in trailers.items() if n.startswith("x-amz-checksum-")}
-
-
-def _check_chunk(signature: Signature, previous: str, chunk: bytes, claimed: str) -> str:
-    return _check_chained(signature, "PAYLOAD", previous, [b"", chunk], claimed)
 
 
 def _check_chained(signature: Signature, kind: str, previous: str, parts: list[bytes], claimed: str) -> str:

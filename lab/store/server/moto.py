@@ -73,7 +73,12 @@ class MotoStore:
             self._save_key(bucket, key)
         elif everything:
             stale = [s.record.key for s in self._disk.objects(name) if s.record.key not in bucket.keys]
-            failures = [error for error in (self._try_save_key(bucket, key) for key in stale) if error]
+            failures = []
+            for stale_key in stale:
+                try:
+                    self._save_key(bucket, stale_key)
+                except StorageError as error:
+                    failures.append(error)
             if failures:
                 raise failures[0]
         else:
@@ -86,13 +91,6 @@ class MotoStore:
                     self._backend.delete_bucket(name)
                 raise
         _forget_models()
-
-    def _try_save_key(self, bucket: Any, name: str) -> StorageError | None:
-        try:
-            self._save_key(bucket, name)
-        except StorageError as error:
-            return error
-        return None
 
     def _save_key(self, bucket: Any, name: str) -> None:
         key = bucket.keys.get(name)
