@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 def wrong_python(version, no_venv):
     # type: (tuple[int, int], bool) -> str
-    """What is wrong with a Python of this (major, minor), or an empty string."""
+    """The reason why a Python of this (major, minor) will not do, or an empty string."""
     if version < OLDEST:
         return "too old"
     if version > NEWEST and not no_venv:
@@ -34,7 +34,7 @@ def wrong_python(version, no_venv):
 
 def runs(command):
     # type: (str) -> bool
-    """Whether this Python can be called; the launchers of version managers often cannot."""
+    """True if this Python can be called; the launchers of version managers often cannot."""
     import subprocess
 
     try:
@@ -74,7 +74,7 @@ def complain(code, message, hint):
 
 def tell(number, line):
     # type: (int, str) -> None
-    """Write a line to stdout (1) or stderr (2); where that fails, the end of Python shall not."""
+    """Write a line to stdout (1) or stderr (2); if that fails, let Python still end without an error."""
     stream = sys.stdout if number == 1 else sys.stderr
     try:
         stream.write(line + "\n")
@@ -99,11 +99,11 @@ def open_streams():
 
 
 class Ended(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, while the environment is set up: what is being run ends, too."""
+    """SIGTERM or SIGHUP while the environment is set up; it ends the process that is being run, too."""
 
     def __init__(self, number, _frame):
         # type: (int, object) -> None
-        """As the handler of a signal is called."""
+        """Take what a signal handler is given."""
         KeyboardInterrupt.__init__(self)
         self.number = number
 

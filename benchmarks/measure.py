@@ -41,4 +41,6 @@ def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: st
 
 def spec(name: str, *, stock_ray: bool = False, workers: int = 2) -> LabSpec:
     """The settings every benchmark uses."""
-    return LabSpec(name, gpus.plan("simulated", workers), workers=workers, stock_ray=stock_ray)
+    return LabSpec(
+        name, gpus.plan(gpus.GpuRequest("simulated"), workers), workers=workers, stock_ray=stock_ray
+    )

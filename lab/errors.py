@@ -1,4 +1,4 @@
-"""Every way labctl can fail, and what it prints and returns then.
+"""The errors of labctl, each with its exit code.
 
 LabError
  |- UsageError            2   a flag or value that makes no sense
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 
 class LabError(Exception):
-    """What is wrong, where, and what to do about it."""
+    """An error with a message (what is wrong, and where) and a hint (what to do)."""
 
     exit_code = 1
 
@@ -101,7 +101,7 @@ class RefusedError(LabError):
 
 
 class SetupError(LabError):
-    """What labctl needs could not be installed."""
+    """A package or tool that labctl needs could not be installed."""
 
     exit_code = 12
 

@@ -50,7 +50,7 @@ def gpu_plan(
 
     Raises GpuError, UsageError.
     """
-    from lab.host.gpus import Detector, amd_gpus, nvidia_gpus, plan
+    from lab.host.gpus import Detector, GpuRequest, amd_gpus, nvidia_gpus, plan
 
     nvidia: Detector = nvidia_gpus
     amd: Detector = amd_gpus
@@ -58,7 +58,7 @@ def gpu_plan(
         from lab.host.gpus.docker import detectors
 
         nvidia, amd = detectors()
-    return plan(choice, workers, chosen=chosen, share=share, nvidia=nvidia, amd=amd)
+    return plan(GpuRequest(choice, tuple(chosen), share), workers, nvidia=nvidia, amd=amd)
 
 
 def spec_of(runtime: Runtime, asked: Asked, plan: Callable[..., GpuPlan] = gpu_plan) -> LabSpec:

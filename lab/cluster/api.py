@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from lab.errors import ClusterError
+from lab.host import http
 from lab.host.reading import parse_json
-
-if TYPE_CHECKING:
-    import urllib3
 
 TIMEOUT_SECONDS = 10.0
 """Deadline of one request. The dashboard answers in milliseconds unless the machine is overloaded."""
@@ -76,34 +74,32 @@ class RayApi:
     def __init__(self, url: str, token: str) -> None:
         """`url` is the dashboard's, such as http://127.0.0.1:8265; `token` is Ray's authentication token."""
         self.url = url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._pool: urllib3.PoolManager | None = None
+        self._headers = http.bearer(token)
+        self._pool: Any = None
 
     def request(self, method: str, path: str, *, body: Any = None, timeout: float = TIMEOUT_SECONDS) -> Reply:
         """One request. `body` is sent as it is when bytes, else as JSON. Of HTTP errors, 401/403 raise."""
-        import urllib3
-
         if self._pool is None:
-            self._pool = urllib3.PoolManager(retries=False)
+            self._pool = http.make_pool()
         headers = dict(self._headers)
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         try:
-            response = self._pool.request(
-                method, self.url + path, body=body, headers=headers, timeout=urllib3.Timeout(timeout)
+            reply = http.request(
+                method, self.url + path, body=body, headers=headers, timeout=timeout, pool=self._pool
             )
-        except urllib3.exceptions.HTTPError as error:
+        except http.NoAnswerError as error:
             raise ClusterError(
-                f"Ray's dashboard at {self.url} does not answer ({type(error).__name__})",
+                f"Ray's dashboard at {self.url} does not answer ({error})",
                 "look at `labctl status` and `labctl logs ray-head`",
             ) from error
-        if response.status in (401, 403):
+        if reply.status in (401, 403):
             raise ClusterError(
-                f"Ray's dashboard at {self.url} refused the token (HTTP {response.status})",
+                f"Ray's dashboard at {self.url} refused the token (HTTP {reply.status})",
                 "somebody else started that lab, or its token file was replaced: `labctl down`, then `up`",
             )
-        return Reply(response.status, response.data)
+        return Reply(reply.status, reply.data)
 
     def get(self, path: str, *, timeout: float = TIMEOUT_SECONDS) -> Any:
         """The JSON at `path`. Raises ClusterError, also for every HTTP error and for what is not JSON."""

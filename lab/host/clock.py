@@ -1,4 +1,4 @@
-"""Time, as code that waits takes it: a clock that can be read and slept on, and the two ways to poll."""
+"""Time for code that waits: a clock that can be read and slept on, and the two ways to poll."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.errors import WaitTimeoutError
 T = TypeVar("T")
 
 POLL_SECONDS = 0.5
-"""Between two looks, unless a caller has a reason for more or fewer."""
+"""Pause between two looks, unless a caller has a reason for another."""
 
 
 class Clock(Protocol):

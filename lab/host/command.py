@@ -1,42 +1,41 @@
-"""The one door for external commands: each is a list of arguments, never a shell's line, and can be echoed.
+"""The one runner of external commands. Each is a list of arguments, never a shell's line.
 
-What is run is told to the logger `lab.host.command` before it starts; `labctl --verbose` shows it.
+Before a command starts, its line goes to the logger `lab.host.command`, quoted so that it can be pasted into
+a shell; `labctl --verbose` shows it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import shlex
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from lab.host.clock import MONOTONIC
 
 log = logging.getLogger("lab.host.command")
 
 OnLine = Callable[[str], None]
 
 END_SECONDS = 10.0
-"""How long a command that is followed may take to end by itself when it is given up."""
+"""Grace period between SIGTERM and SIGKILL for a command whose lines are read."""
 
 ANSWER_END_SECONDS = 2.0
-"""How long one that was asked for an answer may take."""
+"""The same for one that is asked for an answer."""
 
 DRAIN_SECONDS = 2.0
-"""How long output may still come once the command has ended: what it has started can hold the pipe."""
+"""Grace period for reading output after the exit; a grandchild may hold the pipe open."""
 
 LOOK_SECONDS = 0.2
-"""How often it is looked whether a silent command has ended."""
-
-
-class PastDeadlineError(Exception):
-    """The command has not ended in its time."""
+"""Longest wait for a line before the command is looked at again."""
 
 
 def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
@@ -58,17 +57,7 @@ def run(
     `merged`: both output streams are its stdout. At the deadline, or when interrupted, it is ended with all
     that it has started. Raises OSError, TimeoutExpired.
     """
-    with start(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=None if env is None else dict(env),
-        cwd=cwd,
-        start_new_session=True,
-    ) as child:
+    with _start_piped(argv, env, cwd, merged=merged) as child:
         try:
             out, err = child.communicate(timeout=timeout)
         except BaseException:
@@ -81,90 +70,104 @@ def stream(
     argv: Sequence[str],
     on_line: OnLine,
     *,
-    timeout: float,
-    env: Mapping[str, str],
+    timeout: float = math.inf,
+    env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     grace: float = END_SECONDS,
+    on_silence: Callable[[], None] = lambda: None,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run a command without input; `on_line` gets each line of both its streams, in this thread.
 
-    At the deadline, or when interrupted, or when `on_line` raises, it is ended with all of its process
-    group: by SIGTERM, and after `grace` seconds by SIGKILL. Raises OSError, TimeoutExpired.
+    `on_silence` is called again and again while no line comes; `pass_fds` are descriptors that it inherits.
+    At the deadline, or when interrupted, or when `on_line` raises, it is ended with all of its process group:
+    by SIGTERM, and after `grace` seconds by SIGKILL. Raises OSError, TimeoutExpired.
     """
-    deadline = time.monotonic() + timeout
-    child = start(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=dict(env),
-        cwd=cwd,
-        start_new_session=True,
-    )
+    deadline = MONOTONIC() + timeout
+    child = _start_piped(argv, env, cwd, merged=True, pass_fds=pass_fds)
     assert child.stdout is not None
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    enough = threading.Event()
-    threading.Thread(target=_read, args=(child.stdout, lines, enough), daemon=True).start()
-    output = Output(lines, lambda: child.poll() is not None, deadline)
-    said: list[str] = []
+    stop_reading = threading.Event()
+    threading.Thread(target=_read, args=(child.stdout, lines, stop_reading), daemon=True).start()
+    output: list[str] = []
     try:
-        while (line := output.next()) is not None:
-            said.append(line)
+        for line in lines_until_end(lines, lambda: child.poll() is not None, timeout, on_silence=on_silence):
+            output.append(line)
             on_line(line.rstrip("\r\n"))
-        code = child.wait(max(DRAIN_SECONDS, deadline - time.monotonic()))
-        return subprocess.CompletedProcess(argv, code, "".join(said))
+        code = child.wait(max(DRAIN_SECONDS, deadline - MONOTONIC()))
+        return subprocess.CompletedProcess(argv, code, "".join(output))
     except BaseException as error:
         _give_up(child, grace)
         child.wait()
-        if isinstance(error, PastDeadlineError):
+        if isinstance(error, subprocess.TimeoutExpired):
             raise subprocess.TimeoutExpired(list(argv), timeout) from None
         raise
     finally:
-        enough.set()
+        stop_reading.set()
 
 
-class Output:
-    """A command's lines as they come, until its deadline or until it has ended."""
+def lines_until_end(
+    lines: queue.SimpleQueue[str | None],
+    ended: Callable[[], bool],
+    timeout: float,
+    *,
+    clock: Callable[[], float] = MONOTONIC,
+    on_silence: Callable[[], None] = lambda: None,
+) -> Iterator[str]:
+    """Yield a command's lines until None says that no more will come, or DRAIN_SECONDS after it `ended`.
 
-    def __init__(
-        self,
-        lines: queue.SimpleQueue[str | None],
-        ended: Callable[[], bool],
-        deadline: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`ended` says whether the command has, None among the lines that no more will come."""
-        self._lines, self._ended, self._deadline, self._clock = lines, ended, deadline, clock
-        self._ended_at: float | None = None
-        self._owed: int | None = None
-        """Lines to give yet, once none that come later count."""
-
-    def next(self) -> str | None:
-        """The next line, or None when no more will come. Raises PastDeadlineError."""
-        while self._owed is None:
-            now = self._clock()
-            if self._ended_at is None and self._ended():
-                self._ended_at = now
-            if self._ended_at is None and now >= self._deadline:
-                raise PastDeadlineError
-            if self._ended_at is not None and now - self._ended_at >= DRAIN_SECONDS:
-                self._owed = self._lines.qsize()
-                break
-            with contextlib.suppress(queue.Empty):
-                return self._lines.get(timeout=LOOK_SECONDS)
-        if not self._owed:
-            return None
-        self._owed -= 1
-        return self._lines.get_nowait()
+    Raises TimeoutExpired, without a command line, when it has not ended after `timeout` seconds.
+    """
+    deadline = clock() + timeout
+    ended_at: float | None = None
+    while True:
+        now = clock()
+        if ended_at is None and ended():
+            ended_at = now
+        if ended_at is None and now >= deadline:
+            raise subprocess.TimeoutExpired((), timeout)
+        if ended_at is not None and now - ended_at >= DRAIN_SECONDS:
+            break
+        try:
+            line = lines.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            on_silence()
+            continue
+        if line is None:
+            return
+        yield line
+    for _ in range(lines.qsize()):
+        if (line := lines.get_nowait()) is not None:
+            yield line
 
 
-def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None], enough: threading.Event) -> None:
-    """Read to the end: a descendant that outlives the command must not meet a full pipe."""
+def _start_piped(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    *,
+    merged: bool,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[str]:
+    return start(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env=None if env is None else dict(env),
+        cwd=cwd,
+        start_new_session=True,
+        pass_fds=tuple(pass_fds),
+    )
+
+
+def _read(pipe: IO[str], lines: queue.SimpleQueue[str | None], stop_reading: threading.Event) -> None:
+    """Read to the end, even what nobody wants: a descendant that goes on must not meet a full pipe."""
     with contextlib.suppress(ValueError, OSError):
         for line in pipe:
-            if not enough.is_set():
+            if not stop_reading.is_set():
                 lines.put(line)
     lines.put(None)
 

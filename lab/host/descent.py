@@ -1,7 +1,7 @@
-"""What descends from a process of a node, forks of a fork server included.
+"""The descendants of a process of a node, forks of the fork server included.
 
-Such a fork is a child of the server. A small process that was started in its place stands for it, and is
-called by its id (raylab_forks.launcher): who has that one has the fork, and what the fork has started.
+Such a fork is a child of the server. A small process was started in its place, whose name holds the fork's id
+(raylab_forks.launcher): that process leads to the fork and to all that the fork has started.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 import psutil
 
 FORK = "fork:"
-"""What the process that stands for a fork is called, before the fork's process id."""
+"""Name of a process that stands for a fork, before the fork's process id."""
 
 
 def fork_of(name: str) -> int:
-    """The process id of the fork that a process of this name stands for; 0 when it stands for none."""
+    """The process id of the fork that a process of this name stands for; 0 if it stands for none."""
     number = name[len(FORK) :] if name.startswith(FORK) else ""
     return int(number) if number.isdecimal() else 0
 
 
 def descendants(pid: int) -> list[int]:
-    """The ids of this process and of all that descend from it and live."""
+    """The ids of this process and of all its living descendants."""
     table = {
         process.pid: (process.info["ppid"], str(process.info["name"] or ""))
         for process in psutil.process_iter(["ppid", "name"])
@@ -30,7 +30,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def of_table(pid: int, table: Mapping[int, tuple[int, str]]) -> set[int]:
-    """The same, of a table: process id -> its parent's, and its name."""
+    """The same in a table of process id -> (id of its parent, name)."""
     children: dict[int, list[int]] = {}
     for each, (parent, name) in table.items():
         children.setdefault(parent, []).append(each)

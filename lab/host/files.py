@@ -1,51 +1,59 @@
-"""Where labs keep what outlives a command: state, secrets, logs, and the objects of the local runtime."""
+"""The folder of all labs, where what outlives a command lies; private files; locks.
+
+Locks are by hand and not by the library filelock: the first one is taken before anything is installed, and
+pip has to inherit it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from lab.errors import SetupError, UsageError
+from lab.host.clock import MONOTONIC, Clock, settle
 
 HOME_VARIABLE = "RAYLAB_HOME"
 FOLDER = ".raylab"
 ROOM = 120
-"""Characters of a name in that folder, at the least."""
+"""Length in characters that a name in that folder may have at least."""
 DATA = "data"
-"""Beside the labs' own folders, so no lab can have this name."""
+"""Folder of data sets, beside the labs' own folders, so no lab can have this name."""
 
+WRITABLE = f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where"
 LOCK_POLL_SECONDS = 0.1
 
 
 def home() -> Path:
     """The folder of all labs: $RAYLAB_HOME, else ~/.raylab; it need not be there yet.
 
-    Raises SetupError where there can be none, UsageError for nothing, and for the home of nobody.
+    Raises SetupError where there can be none, UsageError for an empty name and for the home of no user.
     """
     chosen = os.environ.get(HOME_VARIABLE, f"~/{FOLDER}")
     if not chosen.strip():
         raise UsageError(f"{HOME_VARIABLE} is set, but empty", f"name a folder, or: unset {HOME_VARIABLE}")
-    hint = f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where"
     try:
         folder = Path(chosen).expanduser().absolute()
         str(folder).encode()
     except RuntimeError as error:
-        raise UsageError(f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", hint) from error
+        raise UsageError(
+            f"{HOME_VARIABLE} {chosen}: no such user, or one without a home", WRITABLE
+        ) from error
     except UnicodeEncodeError as error:  # it has to go into state files and settings
-        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a name in UTF-8", hint) from error
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: not a name in UTF-8", WRITABLE) from error
     except OSError as error:
-        raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", hint) from error
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: the current folder is gone", WRITABLE) from error
     try:
         os.lstat(folder / ("x" * ROOM))
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise SetupError(f"{HOME_VARIABLE} {chosen}: {error.strerror}", hint) from error
+        raise SetupError(f"{HOME_VARIABLE} {chosen}: {error.strerror}", WRITABLE) from error
     return folder
 
 
@@ -61,10 +69,7 @@ def make_private(folder: Path) -> Path:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied", str(folder))
     except OSError as error:
-        raise SetupError(
-            f"cannot write to {error.filename or folder}: {error.strerror}",
-            f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where",
-        ) from error
+        raise SetupError(f"cannot write to {error.filename or folder}: {error.strerror}", WRITABLE) from error
     return folder
 
 
@@ -79,10 +84,7 @@ def make_public(folder: Path) -> Path:
         if folder.stat().st_uid == os.geteuid():
             folder.chmod(0o755)
     except OSError as error:
-        raise SetupError(
-            f"cannot make {folder}: {error.strerror}",
-            f"choose a folder that you may write to: export {HOME_VARIABLE}=/some/where",
-        ) from error
+        raise SetupError(f"cannot make {folder}: {error.strerror}", WRITABLE) from error
     return folder
 
 
@@ -116,31 +118,54 @@ def remove(path: Path) -> None:
         raise SetupError(f"cannot remove {path}: {error.strerror}", "check its owner") from error
 
 
+def take_lock(
+    path: Path,
+    *,
+    timeout: float = 0.0,
+    on_wait: Callable[[], None] = lambda: None,
+    clock: Clock = MONOTONIC,
+) -> IO[bytes]:
+    """Lock `path`, a file that only its owner may read, until what is returned is closed.
+
+    A process that inherits the descriptor holds the lock, too. While another one has it, `on_wait` is called
+    once. Raises BlockingIOError after `timeout` seconds, OSError where there can be no such file.
+    """
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return file
+
+    def locked() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    try:
+        if not locked():
+            on_wait()
+            if not settle(locked, bool, timeout=timeout, clock=clock, every=LOCK_POLL_SECONDS):
+                raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", str(path))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 @contextlib.contextmanager
-def lock(
-    path: Path, what: str, *, patience: float = 0.0, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[None]:
-    """Hold `path`, a file that only its owner may read, as a lock.
+def lock(path: Path, what: str, *, patience: float = 0.0, clock: Clock = MONOTONIC) -> Iterator[None]:
+    """Hold `path` as a lock.
 
     Raises SetupError, saying `what` is busy, when another labctl still holds it after `patience` seconds.
     """
-    import fcntl
-
     make_private(path.parent)
     try:
-        stream = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "a+")
+        file = take_lock(path, timeout=patience, clock=clock)
+    except BlockingIOError as error:
+        hint = "wait until it is done, then try again"
+        raise SetupError(f"another labctl is busy with {what}", hint) from error
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
-    with stream:
-        waited = 0.0
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if waited >= patience:
-                    hint = "wait until it is done, then try again"
-                    raise SetupError(f"another labctl is busy with {what}", hint) from error
-            sleep(LOCK_POLL_SECONDS)
-            waited += LOCK_POLL_SECONDS
+    with file:
         yield

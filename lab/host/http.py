@@ -1,21 +1,121 @@
-"""Whether a service of a lab answers over HTTP."""
+"""The one door for HTTP: pools, requests, and the reasons for which no answer comes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 TIMEOUT_SECONDS = 2.0
+"""Deadline of a request to a service of a lab, unless a caller has another."""
+
+POOL_CONNECT_SECONDS = 3.0
+POOL_READ_SECONDS = 20.0
+
+
+class NoAnswerError(Exception):
+    """No answer came; the message says why, in a few words."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An HTTP answer. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+def make_pool(retries: int = 0) -> Any:
+    """A urllib3 pool that soon gives up where nobody answers, and keeps connections for further requests."""
+    import urllib3
+
+    return urllib3.PoolManager(
+        timeout=urllib3.Timeout(connect=POOL_CONNECT_SECONDS, read=POOL_READ_SECONDS),
+        retries=urllib3.Retry(retries, read=min(1, retries), redirect=0, status=0, backoff_factor=0.2),
+    )
+
+
+def request(
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    timeout: float | None = TIMEOUT_SECONDS,
+    pool: Any = None,
+) -> Reply:
+    """Ask, and return the answer whatever its status; a redirection is an answer, too.
+
+    `timeout` in seconds is that of the whole request; None leaves it to `pool`. Raises NoAnswerError.
+    """
+    import urllib3
+
+    own = make_pool() if pool is None else None
+    options = {} if timeout is None else {"timeout": urllib3.Timeout(timeout)}
+    try:
+        with explained():
+            response = (own or pool).request(
+                method, url, body=body, headers=dict(headers or {}), redirect=False, **options
+            )
+            return Reply(
+                int(response.status), {n.lower(): v for n, v in response.headers.items()}, response.data
+            )
+    finally:
+        if own is not None:
+            own.clear()
 
 
 def http_status(url: str, headers: Mapping[str, str] | None = None) -> int | None:
     """The HTTP status of a GET, or None when nothing answers."""
-    import urllib3
+    try:
+        return request("GET", url, headers=headers).status
+    except NoAnswerError:
+        return None
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that carries a token; none without one."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turn what urllib3 and the system raise instead of an answer into NoAnswerError."""
+    from urllib3.exceptions import HTTPError
 
     try:
-        with urllib3.PoolManager(retries=False) as pool:
-            response = pool.request(
-                "GET", url, headers=headers, timeout=urllib3.Timeout(TIMEOUT_SECONDS), redirect=False
-            )
-    except urllib3.exceptions.HTTPError:
-        return None
-    return int(response.status)
+        yield
+    except (HTTPError, OSError) as error:
+        raise NoAnswerError(reason(error)) from error
+
+
+def reason(error: BaseException) -> str:
+    """The reason why there is no answer, in a few words and without urllib3's wrapping."""
+    from urllib3 import exceptions as e
+
+    if isinstance(error, e.MaxRetryError) and error.reason is not None:
+        error = error.reason
+    limit = re.search(r"timeout=([\d.]+)", str(error))
+    within = f"within {round(float(limit[1]), 1):g} s" if limit else "in time"
+    system = getattr(error.__cause__ or error.__context__ or error, "strerror", None)
+    tls = "its certificate is not valid" if "CERTIFICATE" in str(error) else "it does not speak TLS"
+    words = (
+        (e.NameResolutionError, "the host name is unknown"),
+        (e.ProxyError, "the proxy lets nothing through"),
+        (e.LocationValueError, "that is no address"),
+        (e.NewConnectionError, str(system or "nothing accepts connections there")),
+        (e.ConnectTimeoutError, f"no connection {within}"),
+        (e.ReadTimeoutError, f"no answer {within}"),
+        (e.SSLError, tls),
+        (e.ProtocolError, "the connection broke"),
+    )
+    known = next((text for kind, text in words if isinstance(error, kind)), "")
+    return known or str(system or first_line(error))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, of at most 200 characters."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""Holding interrupts back while something must not be left half done."""
+"""Holds interrupts back while something must not be left half done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def held_back() -> Iterator[None]:
     """Hold Ctrl-C, SIGTERM and SIGHUP back for a moment; the first that came arrives at the end.
 
-    What is ignored stays ignored (`nohup`). Outside the main thread no signal arrives, and nothing is done.
+    An ignored signal stays ignored (`nohup`). A no-op outside the main thread, where no signal arrives.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

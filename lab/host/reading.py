@@ -1,6 +1,6 @@
-"""Reads what a person or another program has put into a file: never blocks on it, never takes in without end.
+"""Reads files that a person or another program has written, without blocking and up to a limit of size.
 
-Only the standard library is needed, so that labctl's set-up and what runs in containers can use it.
+It needs only the standard library, so that labctl's set-up and programs in containers can use it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class TooLargeError(OSError):
 
 
 def open_file(path: Path, most: int | None = None) -> IO[bytes]:
-    """A regular file that is not empty, open to be read. Raises OSError, for anything else at once.
+    """Open a regular file for reading. Raises OSError at once for anything else and for an empty file.
 
-    Of more than `most` bytes: TooLargeError.
+    TooLargeError is for more than `most` bytes.
     """
     stream, size = _open(path)
     if size and (most is None or size <= most):
@@ -43,7 +43,7 @@ def open_file(path: Path, most: int | None = None) -> IO[bytes]:
 
 
 def read_bytes(path: Path, most: int = DOCUMENT) -> bytes:
-    """What is in a regular file, or comes from a descriptor that labctl was given, such as /dev/stdin.
+    """The content of a regular file, or of a descriptor that labctl was given, such as /dev/stdin.
 
     Raises OSError: no such file, no regular file, or (TooLargeError) one of more than `most` bytes.
     """
@@ -66,7 +66,7 @@ def read_text(path: Path, most: int = DOCUMENT) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON document. Raises ValueError for what is none, or is nested too deeply."""
+    """The value of a JSON document. Raises ValueError, also for one that is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -81,7 +81,7 @@ def read_json(path: Path, most: int = DOCUMENT) -> Any:
 
 
 def _open(path: Path, *, handed_over: bool = False) -> tuple[IO[bytes], int]:
-    """A file and its size. What is open is looked at, so that nothing can be put in its place meanwhile."""
+    """A file and its size. The open file is examined, so that nothing can be put in its place meanwhile."""
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
     try:
         descriptor = os.open(path, flags if handed_over else flags | getattr(os, "O_NONBLOCK", 0))
@@ -106,7 +106,7 @@ def _too_large(most: int, path: Path) -> TooLargeError:
 
 
 def _refuse(mode: int, path: Path, handed_over: bool) -> None:
-    """Raises OSError for what is no regular file; of what labctl was handed, only for a folder."""
+    """Raise OSError for anything but a regular file; if it was handed over, only for a folder."""
     number, what = next(
         ((number, what) for fits, number, what in KINDS if fits(mode)),
         (errno.EINVAL, "is a device, not a regular file"),
@@ -116,6 +116,6 @@ def _refuse(mode: int, path: Path, handed_over: bool) -> None:
 
 
 def _is_handed_over(path: Path) -> bool:
-    """Whether the path is a descriptor's: /dev/stdin, or what a shell writes for `<(command)`."""
+    """True for the path of a descriptor: /dev/stdin, or what a shell writes for `<(command)`."""
     name = os.path.abspath(path) if "\0" not in str(path) else ""
     return name == "/dev/stdin" or (name.startswith(HANDED_OVER) and name.rpartition("/")[2].isdigit())

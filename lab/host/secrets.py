@@ -1,24 +1,26 @@
 """The secrets of a lab: generated once, kept in files that only their owner may read.
 
-The object store has two keys. Its *root* key belongs to the store and to what sets it up; the *training* key
-(`Secrets.store`) is what jobs, Jupyter and labctl use, and reaches only the bucket `ray`.
+The object store has two keys. Its *root* key belongs to the store and to what sets it up; jobs, Jupyter and
+labctl use the *training* key (`Secrets.store`), which reaches only the bucket `ray`.
 """
 
 from __future__ import annotations
 
 import base64
+import configparser
 import contextlib
 import hashlib
 import hmac
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.errors import ServiceError, SetupError
+from lab.errors import ServiceError, SetupError, UsageError
 from lab.host.files import write_private
-from lab.host.reading import SMALL, read_bytes, read_json, read_text
+from lab.host.reading import SMALL, parse_json, read_bytes, read_text
 from lab.topology import Credentials
 
 
@@ -34,9 +36,9 @@ class Secrets:
     """The key of the object store's owner."""
     grafana_password: str = field(repr=False)
     s3_metrics_token: str = field(repr=False)
-    """What Prometheus shows to MinIO, made of the root key."""
+    """The token by which Prometheus reads MinIO's metrics, made of the root key."""
     redis_password: str = field(default="", repr=False)
-    """Of the Redis that keeps the state of Ray's head, in a lab that has one."""
+    """The password of the Redis that keeps the state of Ray's head, in a lab that has one."""
 
 
 STORE_FILE = "s3.json"
@@ -51,7 +53,7 @@ JUPYTER_FILE = "jupyter.token"
 GRAFANA_FILE = "grafana.password"
 REDIS_FILE = "redis.password"
 REDIS_SETTINGS_FILE = "redis.conf"
-"""The password as Redis' own settings say it."""
+"""The password in the form of Redis' settings."""
 
 METRICS_EXPIRY = 4_891_363_200
 """Seconds since the epoch, 2125-01-01: `mc admin prometheus generate` gives its tokens 100 years, too."""
@@ -68,7 +70,7 @@ _GENERATED = {
 
 
 def load_or_make(folder: Path) -> Secrets:
-    """The secrets in `folder`; what is missing is generated. Raises ServiceError when a file is damaged.
+    """Read the secrets in `folder`; generate those that are missing. Raises ServiceError for a damaged file.
 
     The files that follow from others (`aws.ini`, `s3-metrics.token`, `redis.conf`) are brought up to date. A
     folder that knew only one key of the store keeps it as its training key.
@@ -81,13 +83,13 @@ def load_or_make(folder: Path) -> Secrets:
         if not (folder / name).exists():
             write_private(folder / name, secrets.token_hex(size))
     try:
-        document = read_json(store, SMALL)
-        training = Credentials(str(document["access_key"]), str(document["secret_key"]))
+        training = parse_key(read_text(store, SMALL))
         texts = {name: read_text(folder / name, SMALL).strip() for name in _GENERATED}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, str(error)) from error
-    if not all((training.access_key, training.secret_key, *texts.values())):
-        raise _damaged(folder, "one is empty")
+        if not all(texts.values()):
+            raise ValueError("one is empty")
+    except (OSError, ValueError) as error:
+        hint = "`labctl down`, remove that folder, then `up`"
+        raise ServiceError(f"the secrets in {folder} cannot be read ({error})", hint) from error
     root = Credentials(texts[ROOT_USER_FILE], texts[ROOT_PASSWORD_FILE])
     metrics_token = minio_metrics_token(root)
     _keep(folder / METRICS_FILE, metrics_token)
@@ -116,8 +118,57 @@ def hand_over(folder: Path, uid: int, gid: int) -> None:
         raise SetupError(message, "run labctl as the owner of that folder") from error
 
 
+def parse_key(text: str, profile: str = "default") -> Credentials:
+    """The key in the lab's own JSON, or in a section of an AWS shared-credentials file. Raises ValueError."""
+    try:
+        if text.lstrip().startswith("{"):
+            document = parse_json(text)
+            key = Credentials(document["access_key"], document["secret_key"])
+        else:
+            parser = configparser.ConfigParser(interpolation=None)
+            parser.read_string(text)
+            key = Credentials(parser[profile]["aws_access_key_id"], parser[profile]["aws_secret_access_key"])
+    except (KeyError, TypeError, configparser.Error) as error:
+        raise ValueError("a part of the key is missing") from error
+    if not all(isinstance(half, str) and half for half in (key.access_key, key.secret_key)):
+        raise ValueError("half of the key is empty, or no text")
+    return key
+
+
+def read_key(path: Path, hint: str = "", profile: str = "default") -> Credentials:
+    """The key in such a file. Raises UsageError; `hint` says what to do about a file that cannot be read."""
+    text = read_secret(path, hint)
+    try:
+        return parse_key(text, profile)
+    except ValueError as error:
+        raise UsageError(
+            f"{path} holds no key ({error})",
+            f'it needs {{"access_key": ..., "secret_key": ...}}, or the section [{profile}] of an AWS file',
+        ) from None
+
+
+def read_secret(path: Path, hint: str) -> str:
+    """The text in a small file, without white space around it. Raises UsageError, also for an empty one."""
+    try:
+        text = read_text(path, SMALL).strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", hint) from error
+    if not text:
+        raise UsageError(f"{path} is empty", hint)
+    return text
+
+
+def key_from(environ: Mapping[str, str], hint: str = "", profile: str = "default") -> Credentials | None:
+    """The key that AWS's variables give: both halves, or the file that holds them. Raises UsageError."""
+    key, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+    if key and secret:
+        return Credentials(key, secret)
+    path = environ.get("AWS_SHARED_CREDENTIALS_FILE")
+    return read_key(Path(path), hint, profile) if path else None
+
+
 def aws_credentials_file(key: Credentials) -> str:
-    """What AWS_SHARED_CREDENTIALS_FILE names, for pyarrow, boto3 and the AWS tools."""
+    """The text of an AWS shared-credentials file, for pyarrow, boto3 and the AWS tools."""
     return f"[default]\naws_access_key_id = {key.access_key}\naws_secret_access_key = {key.secret_key}\n"
 
 
@@ -139,8 +190,3 @@ def _keep(path: Path, text: str) -> None:
         if read_bytes(path) == text.encode():
             return
     write_private(path, text)
-
-
-def _damaged(folder: Path, why: str) -> ServiceError:
-    hint = "`labctl down`, remove that folder, then `up`"
-    return ServiceError(f"the secrets in {folder} cannot be read ({why})", hint)

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import os
 import re
 import signal
@@ -25,6 +24,7 @@ from lab.cluster.api import RayApi
 from lab.cluster.jobs import Job
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.reading import SMALL, read_text
+from lab.host.secrets import key_from
 from lab.metrics.collector import LabCollector
 from lab.metrics.follower import Follower, log
 from lab.metrics.sources import ClusterSource, StoreSource
@@ -46,18 +46,10 @@ def required(environ: Mapping[str, str], name: str) -> str:
 
 def credentials(environ: Mapping[str, str]) -> Credentials:
     """The key of the object store, from the environment or the file it names. Raises UsageError."""
-    path = environ.get("AWS_SHARED_CREDENTIALS_FILE")
-    if not path:
-        key = required(environ, "AWS_ACCESS_KEY_ID")
-        return Credentials(key, required(environ, "AWS_SECRET_ACCESS_KEY"))
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(read_text(Path(path), SMALL), path)
-        section = parser["default"]
-        return Credentials(section["aws_access_key_id"], section["aws_secret_access_key"])
-    except (OSError, ValueError, configparser.Error, KeyError) as error:
-        hint = "it needs [default] with aws_access_key_id and aws_secret_access_key"
-        raise UsageError(f"{path} is no AWS credentials file: {error}", hint) from error
+    key = key_from(environ, "AWS_SHARED_CREDENTIALS_FILE names it")
+    if key is None:
+        key = Credentials(required(environ, "AWS_ACCESS_KEY_ID"), required(environ, "AWS_SECRET_ACCESS_KEY"))
+    return key
 
 
 def ray_token(environ: Mapping[str, str]) -> str:

@@ -6,15 +6,15 @@ refuses, and says what to type there.
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lab.cluster.api import Node, RayApi
-from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError
+from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError, UsageError
 from lab.host.http import http_status
 from lab.host.reading import SMALL, read_text
+from lab.host.secrets import key_from
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.topology import (
     DEFAULT_LAB,
@@ -313,19 +313,13 @@ class InsideRuntime(Runtime):
             raise ServiceError(f"cannot read Ray's token {path}: {why}") from error
 
     def _credentials(self) -> Credentials:
-        key, secret = self._env.get("AWS_ACCESS_KEY_ID"), self._env.get("AWS_SECRET_ACCESS_KEY")
-        if key and secret:
-            return Credentials(key, secret)
-        path = self._env.get("AWS_SHARED_CREDENTIALS_FILE", "")
-        parser = configparser.ConfigParser(interpolation=None)
         try:
-            parser.read_string(read_text(Path(path), SMALL))
-            found = parser["default"]
-            return Credentials(found["aws_access_key_id"], found["aws_secret_access_key"])
-        except (OSError, ValueError, configparser.Error, KeyError) as error:
-            raise ServiceError(
-                f"cannot read the object store's key in {path or 'AWS_SHARED_CREDENTIALS_FILE'} ({error})"
-            ) from error
+            key = key_from(self._env)
+        except UsageError as error:
+            raise ServiceError(f"no key of the object store: {error.message}") from error
+        if key is None:
+            raise ServiceError("no key of the object store: AWS_SHARED_CREDENTIALS_FILE is not set")
+        return key
 
 
 def _newest(nodes: Sequence[Node]) -> dict[str, Node]:

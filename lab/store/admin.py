@@ -1,6 +1,6 @@
 """MinIO's admin API, through `minio`: users and policies, for MinIO and the servers that keep its protocol.
 
-What is sent here was compared with the protocol in a test that opens the encrypted bodies; it was not run
+A test opens the encrypted bodies that are sent here and compares them with the protocol; it was not run
 against a real MinIO (docs/store.md).
 """
 
@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lab.errors import StoreError
+from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
-from lab.store.base import NoAdminApiError
-from lab.store.s3 import LOG_HINT, cause, first_line, make_pool
+from lab.store.base import LOG_HINT, NoAdminApiError
+from lab.store.s3 import RETRIES
 from lab.topology import REGION, Credentials
 
 NOT_THERE = ("404", "405", "501")
@@ -33,18 +34,18 @@ class MinioAdministration:
         self._root, self._region, self._given_http = root, region, http
 
     def put_policy(self, name: str, policy: Mapping[str, Any]) -> None:
-        """See lab.store.setup.Admin."""
+        """Make the policy or replace it. Raises StoreError, as all methods do."""
         with self._explain(f"make the policy {name}"):
             self._client.policy_add(name, policy=dict(policy))
 
     def put_user(self, key: Credentials, policy: str) -> None:
-        """See lab.store.setup.Admin. MinIO gives a user that there is the new secret and enables it."""
+        """Make the user with exactly this policy. One that there is gets the new secret and is enabled."""
         with self._explain("make the training key"):
             self._client.user_add(key.access_key, key.secret_key)
             self._client.policy_set(policy, user=key.access_key)
 
     def users_with(self, policy: str) -> tuple[str, ...]:
-        """See lab.store.setup.Admin."""
+        """The access keys of the users that have the policy."""
         with self._explain("list the users"):
             users = parse_json(self._client.user_list() or "{}")
         return tuple(
@@ -56,14 +57,14 @@ class MinioAdministration:
         )
 
     def remove_user(self, access_key: str) -> None:
-        """See lab.store.setup.Admin."""
+        """Remove a user that there is."""
         with self._explain("remove a former training key"):
             self._client.user_remove(access_key)
 
     def set_user_enabled(self, access_key: str, enabled: bool) -> None:
-        """Let the store accept what a user signs, or refuse it; the user keeps key and policy.
+        """Accept requests of a user, or refuse them; the user keeps key and policy.
 
-        The lab's stand-in server knows this command too. Raises StoreError.
+        The lab's stand-in server knows this command, too.
         """
         with self._explain(f"{'enable' if enabled else 'disable'} the training key"):
             act = self._client.user_enable if enabled else self._client.user_disable
@@ -80,17 +81,17 @@ class MinioAdministration:
             credentials=StaticProvider(self._root.access_key, self._root.secret_key),
             region=self._region,
             secure=parts.scheme == "https",
-            http_client=self._given_http or make_pool(),
+            http_client=self._given_http or make_pool(RETRIES),
         )
 
     @contextlib.contextmanager
     def _explain(self, what: str) -> Iterator[None]:
         from minio.error import MinioAdminException
-        from urllib3.exceptions import HTTPError
 
         where = f"the object store at {self.endpoint_url}"
         try:
-            yield
+            with explained():
+                yield
         except MinioAdminException as error:
             status, body = str(error._code), str(error._body)
             if not body.lstrip().startswith("{") and (status in NOT_THERE or body.lstrip().startswith("<")):
@@ -99,8 +100,8 @@ class MinioAdministration:
                     "make the training key by hand with the rights that docs/store.md names",
                 ) from error
             raise StoreError(f"{where} did not {what}: {_reason(status, body)}", LOG_HINT) from error
-        except (HTTPError, OSError) as error:
-            raise StoreError(f"{where} did not {what}: {cause(error)}", LOG_HINT) from error
+        except NoAnswerError as error:
+            raise StoreError(f"{where} did not {what}: {error}", LOG_HINT) from error
         except ValueError as error:
             raise StoreError(
                 f"{where} answered what cannot be read, asked to {what}: {first_line(error)}", LOG_HINT

@@ -1,4 +1,4 @@
-"""What labctl does with an object store."""
+"""The interface to an object store, and its errors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from lab.errors import StoreError, UsageError
 PIECE = 1 << 20
 """Bytes of an object read at once."""
 
+LOG_HINT = "see the store's log: labctl logs minio"
+
 
 class MissingObjectError(StoreError):
     """The object asked for is not there."""
 
 
 class UnreachableStoreError(StoreError):
-    """Nothing answers at the store's address, or what answers is not ready yet."""
+    """Nothing answers at the store's address, or the server there is not ready yet."""
 
 
 class AccessDeniedError(StoreError):
@@ -42,13 +44,13 @@ class StoredObject:
 
 
 class Store(ABC):
-    """What labctl does with one bucket of an object store. All methods raise StoreError."""
+    """One bucket of an object store. All methods raise StoreError."""
 
     bucket: str
 
     @abstractmethod
     def ensure_bucket(self, name: str = "") -> bool:
-        """Make the bucket (this store's own unless named) if it is not there; returns whether it was made."""
+        """Make the bucket (this store's own unless named) if it is missing; returns whether it was."""
 
     @abstractmethod
     def in_bucket(self, name: str) -> Store:
@@ -56,7 +58,7 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
-        """Store an object in place of what had its key."""
+        """Store an object; it replaces one of the same key."""
 
     @abstractmethod
     def read(self, key: str) -> Iterator[bytes]:
@@ -68,7 +70,7 @@ class Store(ABC):
 
     @abstractmethod
     def exists(self, key: str) -> bool:
-        """Whether there is an object with exactly this key."""
+        """True if there is an object with exactly this key."""
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
@@ -76,7 +78,7 @@ class Store(ABC):
 
     @abstractmethod
     def ping(self) -> str:
-        """What answered, such as `moto 5.2.5` or `MinIO`, after it accepted the key."""
+        """Try the key; returns the name that the server gives itself, such as `moto 5.2.5` or `MinIO`."""
 
     def get(self, key: str) -> bytes:
         """An object's data. Raises MissingObjectError when it is not there."""

@@ -7,11 +7,13 @@ import io
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from lab.errors import StoreError
+from lab.host.http import NoAnswerError, explained, first_line, make_pool
 from lab.host.reading import parse_json
 from lab.store.base import (
+    LOG_HINT,
     PIECE,
     AccessDeniedError,
     MissingObjectError,
@@ -21,11 +23,9 @@ from lab.store.base import (
 )
 from lab.topology import BUCKET, REGION, Credentials
 
-CONNECT_SECONDS = 3.0
-READ_SECONDS = 20.0
 RETRIES = 2
+KEY_HINT = "the key of a lab is in its state; another store may answer at that address"
 NOT_READY = ("XMinioServerNotInitialized", "ServerNotInitialized", "ServiceUnavailable", "SlowDown")
-LOG_HINT = "see the store's log: labctl logs minio"
 
 
 class ObjectStore(Store):
@@ -112,17 +112,13 @@ class ObjectStore(Store):
 
     @cached_property
     def _http(self) -> Any:
-        return make_pool() if self._given_http is None else self._given_http
+        return make_pool(RETRIES) if self._given_http is None else self._given_http
 
     @cached_property
     def _client(self) -> Any:
         from minio import Minio
 
-        parts = urlsplit(self.endpoint_url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-            raise StoreError(
-                f"{self.endpoint_url!r} is no address of an object store", "use http://host:port"
-            )
+        parts = parse_address(self.endpoint_url)
         return Minio(
             parts.netloc,
             access_key=self._credentials.access_key,
@@ -135,10 +131,10 @@ class ObjectStore(Store):
     @contextlib.contextmanager
     def _explain(self, key: str = "", *, ignore: tuple[str, ...] = ()) -> Iterator[None]:
         from minio.error import MinioException, S3Error
-        from urllib3.exceptions import HTTPError
 
         try:
-            yield
+            with explained():
+                yield
         except S3Error as error:
             if error.code not in ignore:
                 raise self._refusal(error, key) from error
@@ -149,75 +145,39 @@ class ObjectStore(Store):
             ) from error
         except ValueError as error:  # minio checks names before it asks
             raise StoreError(f"the object store at {self.endpoint_url} cannot be asked: {error}") from error
-        except (HTTPError, OSError) as error:
+        except NoAnswerError as error:
             raise UnreachableStoreError(
-                f"the object store at {self.endpoint_url} cannot be reached: {cause(error)}",
+                f"the object store at {self.endpoint_url} cannot be reached: {error}",
                 "see whether the lab is up: labctl status",
             ) from error
 
     def _refusal(self, error: Any, key: str) -> StoreError:
-        where, code = f"the object store at {self.endpoint_url}", str(error.code)
+        where, code, said = f"the object store at {self.endpoint_url}", str(error.code), error.message
+        status = getattr(error.response, "status", None)
+        # not the whole access key: some servers let in whoever knows it
+        access_key = f"{self._credentials.access_key[:4]}..."
+        known = {
+            "NoSuchBucket": (f"{where} has no bucket {self.bucket!r}", "labctl up makes it"),
+            "InvalidAccessKeyId": (f"{where} does not know the access key {access_key}", KEY_HINT),
+            "SignatureDoesNotMatch": (f"{where} refuses the secret key for {access_key}", KEY_HINT),
+            "RequestTimeTooSkewed": (f"{where} has another time than this machine", "set the clocks right"),
+        }
         if code in ("NoSuchKey", "NoSuchObject"):
             return MissingObjectError(f"s3://{self.bucket}/{key} is not in {where}")
-        if code == "NoSuchBucket":
-            return StoreError(f"{where} has no bucket {self.bucket!r}", "labctl up makes it")
-        if code == "InvalidAccessKeyId":
-            return StoreError(
-                f"{where} does not know the access key {_masked(self._credentials.access_key)}",
-                "the key of a lab is in its state; another store may answer at that address",
-            )
-        if code == "SignatureDoesNotMatch":
-            return StoreError(
-                f"{where} refuses the secret key for {_masked(self._credentials.access_key)}",
-                "the key of a lab is in its state; another store may answer at that address",
-            )
         if code == "AccessDenied":
-            return AccessDeniedError(f"{where} denies access: {error.message}", "check the rights of the key")
-        if code in NOT_READY or getattr(error.response, "status", None) == 503:
-            return UnreachableStoreError(f"{where} is not ready: {code}: {error.message}", LOG_HINT)
-        if "StorageFull" in code or getattr(error.response, "status", None) == 507:
+            return AccessDeniedError(f"{where} denies access: {said}", "check the rights of the key")
+        if code in NOT_READY or status == 503:
+            return UnreachableStoreError(f"{where} is not ready: {code}: {said}", LOG_HINT)
+        if "StorageFull" in code or status == 507:
             return StoreError(
-                f"{where} cannot store anything more: {error.message}", "make room on the disk it writes to"
+                f"{where} cannot store anything more: {said}", "make room on the disk it writes to"
             )
-        if code == "RequestTimeTooSkewed":
-            return StoreError(f"{where} has another time of day than this machine", "set the clocks right")
-        return StoreError(
-            f"{where} answers {code}: {error.message}", "see the store's log: labctl logs minio"
-        )
+        return StoreError(*known.get(code, (f"{where} answers {code}: {said}", LOG_HINT)))
 
 
-def _masked(access_key: str) -> str:
-    """Enough of an access key to tell it from another; some servers let in whoever knows all of it."""
-    return f"{access_key[:4]}..."
-
-
-def make_pool() -> Any:
-    """A urllib3 pool that soon gives up where nobody answers."""
-    import urllib3
-
-    return urllib3.PoolManager(
-        timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-        retries=urllib3.Retry(total=RETRIES, read=1, redirect=0, status=0, backoff_factor=0.2),
-    )
-
-
-def cause(error: Exception) -> str:
-    """Why there is no connection, without urllib3's wrapping."""
-    from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NameResolutionError, ReadTimeoutError
-
-    inner: BaseException = error
-    if isinstance(inner, MaxRetryError) and inner.reason is not None:
-        inner = inner.reason
-    if isinstance(inner, ConnectTimeoutError) and "timed out" in str(inner):
-        return f"no answer within {CONNECT_SECONDS:g} s"
-    if isinstance(inner, ReadTimeoutError):
-        return f"it does not go on after {READ_SECONDS:g} s"
-    if isinstance(inner, NameResolutionError):
-        return "the host name is unknown"
-    cause = inner.__cause__ or inner.__context__ or inner
-    return str(getattr(cause, "strerror", None) or first_line(inner))
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line of at most 200 characters."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+def parse_address(url: str) -> SplitResult:
+    """The parts of an object store's address. Raises StoreError for what is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
+        raise StoreError(f"{url!r} is no address of an object store", "use http://host:port")
+    return parts

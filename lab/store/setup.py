@@ -17,26 +17,28 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, StoreError, UsageError, WaitTimeoutError
-from lab.host.reading import SMALL, parse_json, read_text
-from lab.store.base import AccessDeniedError, NoAdminApiError, Store, UnreachableStoreError
+from lab.host.clock import MONOTONIC, Clock, settle
+from lab.host.secrets import read_key, read_secret
+from lab.store.base import LOG_HINT, AccessDeniedError, NoAdminApiError, Store, UnreachableStoreError
 from lab.topology import BUCKET, REGION, Credentials
+
+if TYPE_CHECKING:
+    from lab.store.admin import MinioAdministration
 
 POLICY = "raylab-training"
 
 WAIT_SECONDS = 60.0
-"""How long the store may take to answer. Measured on 2 cores: the stand-in needs 2 s."""
+"""Timeout for the store's first answer. Measured on 2 cores: the stand-in needs 2 s."""
 
-POLL_SECONDS = 0.5
 SAY_SECONDS = 5.0
 
 STAND_IN = "moto"
-"""How the stand-in server begins what it says of itself."""
+"""The first word of the name that the stand-in server gives itself."""
 
 SECRETS = "/run/secrets"
 ROOT_USER, ROOT_PASSWORD, KEY = (
@@ -46,24 +48,8 @@ ROOT_USER, ROOT_PASSWORD, KEY = (
 )
 
 
-class Admin(Protocol):
-    """What is needed of a store's own administration. All methods raise StoreError."""
-
-    def put_policy(self, name: str, policy: Mapping[str, Any]) -> None:
-        """Make the policy or replace it."""
-
-    def put_user(self, key: Credentials, policy: str) -> None:
-        """Make the user with this key, or give it this key, with exactly this policy."""
-
-    def users_with(self, policy: str) -> tuple[str, ...]:
-        """The access keys of the users that have the policy."""
-
-    def remove_user(self, access_key: str) -> None:
-        """Remove a user that there is."""
-
-
 def training_policy(bucket: str) -> dict[str, Any]:
-    """What the training key may do: use the objects of its bucket. It makes no keys from itself."""
+    """The rights of the training key: to use the objects of its bucket, and to make no keys of itself."""
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -89,35 +75,35 @@ def training_policy(bucket: str) -> dict[str, Any]:
 
 
 def wait_for(
-    store: Store,
-    say: Callable[[str], None],
-    *,
-    seconds: float = WAIT_SECONDS,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    store: Store, say: Callable[[str], None], *, seconds: float = WAIT_SECONDS, clock: Clock = MONOTONIC
 ) -> str:
-    """Wait until the store answers; returns what it says it is.
+    """Wait until the store answers; returns the name that it gives itself.
 
     Raises WaitTimeoutError after `seconds`, and StoreError at once when it answers but refuses the key.
     """
-    begin = said = clock()
-    while True:
+    said = clock()
+
+    def ask() -> str | UnreachableStoreError:
+        nonlocal said
         try:
             return store.ping()
         except UnreachableStoreError as error:
-            now = clock()
-            if now - begin >= seconds:
-                raise WaitTimeoutError(
-                    f"the object store does not answer after {seconds:g} s: {error.message}",
-                    "see the store's log: labctl logs minio",
-                ) from error
-            if now - said >= SAY_SECONDS:
-                said = now
+            if clock() - said >= SAY_SECONDS:
+                said = clock()
                 say(f"waiting for the object store: {error.message}")
-            sleep(POLL_SECONDS)
+            return error
+
+    answer = settle(ask, lambda found: isinstance(found, str), timeout=seconds, clock=clock)
+    if isinstance(answer, str):
+        return answer
+    raise WaitTimeoutError(
+        f"the object store does not answer after {seconds:g} s: {answer.message}", LOG_HINT
+    ) from answer
 
 
-def set_up(server: str, root: Store, training: Store, key: Credentials, admin: Admin) -> tuple[str, ...]:
+def set_up(
+    server: str, root: Store, training: Store, key: Credentials, admin: MinioAdministration
+) -> tuple[str, ...]:
     """Make what the lab needs in the store that calls itself `server`; returns what was done, a line each.
 
     `root` and `training` are the lab's bucket as the two keys see it; `key` is the training key. Raises
@@ -133,7 +119,7 @@ def set_up(server: str, root: Store, training: Store, key: Credentials, admin: A
     return tuple(done)
 
 
-def _make_key(bucket: str, training: Store, key: Credentials, admin: Admin) -> list[str]:
+def _make_key(bucket: str, training: Store, key: Credentials, admin: MinioAdministration) -> list[str]:
     worked = _works(training)
     try:
         admin.put_policy(POLICY, training_policy(bucket))
@@ -183,22 +169,21 @@ def main(
     *,
     say: Callable[[str], None] | None = None,
     http: Any = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = MONOTONIC,
 ) -> int:
-    """What `python -m lab.store.setup` does. `http` is the urllib3 pool to use."""
+    """`python -m lab.store.setup`; returns the exit code. `http` is the urllib3 pool to use."""
     say = say or _say
     try:
         url = environment.get("AWS_ENDPOINT_URL", "")
         if not url:
             raise UsageError("AWS_ENDPOINT_URL is not set", "it is the store's address, http://host:port")
         root = Credentials(
-            _read(environment, ROOT_USER, "s3-root.user"),
-            _read(environment, ROOT_PASSWORD, "s3-root.password"),
+            read_secret(*_file(environment, ROOT_USER, "s3-root.user")),
+            read_secret(*_file(environment, ROOT_PASSWORD, "s3-root.password")),
         )
-        key = _key(_read(environment, KEY, "s3.json"), environment.get(KEY, ""))
+        key = read_key(*_file(environment, KEY, "s3.json"))
         region = environment.get("AWS_REGION", REGION)
-        for line in run(url, root, key, region, say=say, http=http, clock=clock, sleep=sleep):
+        for line in run(url, root, key, region, say=say, http=http, clock=clock):
             say(line)
     except LabError as error:
         hint = f" ({error.hint})" if error.hint else ""
@@ -216,8 +201,7 @@ def run(
     *,
     say: Callable[[str], None] = lambda _: None,
     http: Any = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = MONOTONIC,
 ) -> tuple[str, ...]:
     """Wait for the store at `url` and set it up; returns what was done, a line each.
 
@@ -228,32 +212,13 @@ def run(
 
     owner = ObjectStore(url, root, region, BUCKET, http=http)
     training = ObjectStore(url, key, region, BUCKET, http=http)
-    server = wait_for(owner, say, clock=clock, sleep=sleep)
+    server = wait_for(owner, say, clock=clock)
     say(f"{url} is {server}")
     return set_up(server, owner, training, key, MinioAdministration(url, root, region, http=http))
 
 
-def _read(environment: Mapping[str, str], variable: str, name: str) -> str:
-    path = Path(environment.get(variable) or f"{SECRETS}/{name}")
-    try:
-        text = read_text(path, SMALL).strip()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", f"{variable} says where it is") from error
-    if not text:
-        raise UsageError(f"{path} is empty", f"{variable} says where it is")
-    return text
-
-
-def _key(text: str, path: str) -> Credentials:
-    try:
-        document = parse_json(text)
-        key = Credentials(str(document["access_key"]), str(document["secret_key"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path or SECRETS + '/s3.json'} is no key: {error!r}",
-            'it needs {"access_key": ..., "secret_key": ...}',
-        ) from error
-    return key
+def _file(environment: Mapping[str, str], variable: str, name: str) -> tuple[Path, str]:
+    return Path(environment.get(variable) or f"{SECRETS}/{name}"), f"{variable} says where it is"
 
 
 def _say(line: str) -> None:

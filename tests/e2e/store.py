@@ -6,8 +6,7 @@ import pytest
 
 from lab.host.secrets import load_or_make
 from lab.store import AccessDeniedError, ObjectStore, setup
-from lab.store.client import Client
-from lab.store.conformance import QUESTIONS
+from lab.store.conformance import QUESTIONS, Client
 from tests.e2e.harness import Shell
 
 

@@ -22,7 +22,7 @@ import lab
 from lab.cluster.api import Node, RayApi
 from lab.errors import LabError, StoreError
 from lab.flows.doctor.model import Answer, Containers, Facts, Listener, RunningLab, Tools
-from lab.host import command
+from lab.host import command, http
 from lab.host.descent import descendants
 from lab.host.files import home
 from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
@@ -124,19 +124,15 @@ def ask(url: str, token: str = "") -> Answer:
     """GET `url`, with `token` if there is one."""
     from email.utils import parsedate_to_datetime
 
-    import urllib3
-
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     asked_at = time.time()
     try:
-        with urllib3.PoolManager(retries=False) as pool:
-            response = pool.request("GET", url, headers=headers, timeout=urllib3.Timeout(HTTP_SECONDS))
-    except urllib3.exceptions.HTTPError as error:
-        return Answer(error=f"{url} does not answer ({type(error).__name__})", asked_at=asked_at)
+        reply = http.request("GET", url, headers=http.bearer(token), timeout=HTTP_SECONDS)
+    except http.NoAnswerError as error:
+        return Answer(error=f"{url} does not answer ({error})", asked_at=asked_at)
     date = None
     with suppress(TypeError, ValueError):
-        date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
-    return Answer(response.status, date=date, asked_at=asked_at)
+        date = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
+    return Answer(reply.status, date=date, asked_at=asked_at)
 
 
 # This machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,38 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, StoreError, UsageError
 from lab.flows.doctor.model import Check
-from lab.host.reading import SMALL, parse_json, read_text
+from lab.host.secrets import key_from, read_key
 from lab.topology import REGION, Credentials, Endpoints
 
 if TYPE_CHECKING:
     from lab.store.conformance import Question
 
-ACCESS_KEY, SECRET_KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
-HOW = f"give it with --s3-credentials FILE, or in {ACCESS_KEY} and {SECRET_KEY}"
-
-
-def read_key(path: Path, profile: str = "default") -> Credentials:
-    """The key in a file: the lab's own JSON, or an AWS shared-credentials file. Raises UsageError."""
-    try:
-        text = read_text(path, SMALL)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", HOW) from error
-    try:
-        if text.lstrip().startswith("{"):
-            document = parse_json(text)
-            found = (document["access_key"], document["secret_key"])
-        else:
-            parser = configparser.ConfigParser(interpolation=None)
-            parser.read_string(text)
-            found = (parser[profile]["aws_access_key_id"], parser[profile]["aws_secret_access_key"])
-        if not all(isinstance(each, str) and each for each in found):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, configparser.Error) as error:
-        raise UsageError(
-            f"{path} holds no key",
-            f'it needs {{"access_key": ..., "secret_key": ...}}, or the section [{profile}] of an AWS file',
-        ) from error
-    return Credentials(*found)
+HOW = "give it with --s3-credentials FILE, or in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 def find_key(
@@ -56,11 +30,9 @@ def find_key(
     """
     profile = environment.get("AWS_PROFILE", "") or "default"
     if file is not None:
-        return read_key(file, profile)
-    if environment.get(ACCESS_KEY) and environment.get(SECRET_KEY):
-        return Credentials(environment[ACCESS_KEY], environment[SECRET_KEY])
-    if environment.get("AWS_SHARED_CREDENTIALS_FILE"):
-        return read_key(Path(environment["AWS_SHARED_CREDENTIALS_FILE"]), profile)
+        return read_key(file, HOW, profile)
+    if key := key_from(environment, HOW, profile):
+        return key
     lab = endpoints()
     if lab is not None and lab.s3.rstrip("/") == url.rstrip("/"):
         return lab.credentials
@@ -82,15 +54,14 @@ def store_checks(
     `endpoints` tells where the running lab is, if there is one; `http` is the urllib3 pool to use. Raises
     UsageError for an address or a key that is none.
     """
-    from lab.store.client import Client
-    from lab.store.conformance import QUESTIONS, examine
+    from lab.store.conformance import QUESTIONS, Client, examine
 
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or REGION
     try:
         Client(url, Credentials("", ""))
     except StoreError as error:
         raise UsageError(f"--s3 {error.message}", error.hint) from error
-    client = Client(url, find_key(url, file, environment, endpoints), region, http=http)
+    client = Client(url, find_key(url, file, environment, endpoints), region, pool=http)
     found = examine(client, bucket, questions=QUESTIONS if questions is None else questions)
     return tuple(Check(each.name, each.outcome, each.detail, each.hint) for each in found)
 

@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.r
 NO_VENV = "LABCTL_NO_VENV"
 
 Say = Callable[[str], None]
-"""Takes one line about the progress, without newline."""
+"""Takes a line about the progress, without newline."""
 
 BUILDS_ON: dict[str, tuple[str, ...]] = {
     "cli": ("cli",),
@@ -134,17 +134,17 @@ def stamp_of(group: str, root: str) -> str:
 
 
 def in_venv(root: str = ROOT) -> bool:
-    """Whether the running interpreter is the environment's, and labctl may install into it."""
+    """True if the running interpreter is the environment's, and labctl may install into it."""
     return os.environ.get(NO_VENV) != "1" and os.path.realpath(sys.prefix) == os.path.realpath(venv_of(root))
 
 
 def is_current(group: str, root: str = ROOT) -> bool:
-    """Whether `group`, and what it builds on, is installed as pinned, for the Python that is there now."""
+    """True if `group`, and what it builds on, is installed as pinned, for the Python that is there now."""
     return all(_stamp(g, root) == expected_stamp(g, root) for g in BUILDS_ON[group])
 
 
 def expected_stamp(group: str, root: str) -> dict[str, object]:
-    """What the stamp of a group says once the group is installed; empty when the interpreter is gone."""
+    """The stamp of a group that is installed; empty when the interpreter is gone."""
     python = os.path.realpath(python_of(root))
     if not os.access(python, os.X_OK):
         return {}

@@ -1,4 +1,4 @@
-"""pip as a process; which build of torch is taken, and what failures of uv and pip mean.
+"""Command lines of pip; the choice of torch's build; the causes of failures of uv and pip.
 
 torch on Linux: PyPI's wheel is the CUDA build, gigabytes that a machine without an NVIDIA GPU cannot use.
 There its CPU build is taken from PyTorch's own index, unless pip is told of package sources of its own:
@@ -26,20 +26,20 @@ SOURCE_OPTIONS = ("index-url", "extra-index-url", "find-links", "no-index")
 
 @dataclass(frozen=True)
 class TorchSource:
-    """Where torch comes from: an index URL, or empty for pip's own sources; `why` is one line."""
+    """The source of torch: an index URL, or empty for pip's own sources; `why` is one line."""
 
     index: str
     why: str
     required: bool = False
-    """Whether the user asked for this index, so that nothing may stand in for it."""
+    """True if the user asked for this index, so that nothing may stand in for it."""
     cuda: bool = False
-    """Whether this is the CUDA build."""
+    """True for the CUDA build."""
 
 
 def torch_source(
     environ: Mapping[str, str], platform: str, exists: Callable[[str], bool], pip_config: str
 ) -> TorchSource:
-    """Decide where torch comes from. `pip_config` is what `pip config list` printed."""
+    """Choose the source of torch. `pip_config` is the output of `pip config list`."""
     nvidia = next((sign for sign in NVIDIA_SIGNS if exists(sign)), "")
     asked = environ.get(TORCH_INDEX)
     if asked:
@@ -57,7 +57,7 @@ def torch_source(
 
 
 def options(pip_config: str) -> dict[str, str]:
-    """What `pip config list` printed, as `pip install` takes it: option -> value."""
+    """The output of `pip config list` as `pip install` takes it: option -> value."""
     found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for section, key, value in re.findall(r"^([\w:-]+)\.([\w.-]+)=(['\"].*['\"])$", pip_config, re.MULTILINE):
         with contextlib.suppress(SyntaxError, ValueError):  # a line that is no value
@@ -100,12 +100,12 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why an installation failed."""
+    """The cause of a failed installation."""
 
     message: str
     hint: str
     certain: bool = False
-    """Whether pip would fail where uv did."""
+    """True if pip would fail where uv did."""
 
 
 CAUSES: tuple[tuple[str, Cause], ...] = (
@@ -188,7 +188,7 @@ CAUSES: tuple[tuple[str, Cause], ...] = (
 
 
 def cause(lines: list[str]) -> Cause:
-    """What made uv or pip fail, and what to do, from the last lines of its output."""
+    """Find the cause in the last lines that uv or pip printed."""
     text = "\n".join(lines)
     for pattern, known in CAUSES:
         if match := re.search(pattern, text, re.IGNORECASE):

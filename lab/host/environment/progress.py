@@ -1,4 +1,4 @@
-"""How an installation is followed: a single changing line on a terminal, a line now and then elsewhere."""
+"""Progress of an installation: one changing line on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Progress:
         return self._clock() - self._start
 
     def line(self, text: str) -> None:
-        """Say something that stays."""
+        """Say a line that stays."""
         self.clear()
         self._said_at = self._clock()
         if self._say:
@@ -49,7 +49,7 @@ class Progress:
             self._write(text + "\n")
 
     def update(self, text: str) -> None:
-        """Say how far it is; the next update replaces it, or comes EVERY seconds later."""
+        """Say a state that the next update replaces; where lines stay, only every EVERY seconds."""
         text = f"{text}  {self.seconds:.0f} s"
         if not self._changing:
             if self._clock() - self._said_at >= EVERY:

@@ -1,4 +1,4 @@
-"""uv as a process: how it is called, and what of pip's configuration holds for it too.
+"""Command lines and environment of uv, with the configuration of pip.
 
 uv reads neither pip.conf nor PIP_*: sources, certificates and proxies that pip is told of become variables of
 uv's environment, where nobody else sees a password in a URL. What uv cannot honour leaves the work to pip.
@@ -50,7 +50,7 @@ TRUE = ("1", "on", "t", "true", "y", "yes")
 
 @dataclass(frozen=True)
 class Handover:
-    """What pip is told, in uv's words."""
+    """The configuration of pip in uv's words."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Handover:
 
 
 def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
-    """Translate what `pip config list` printed; pip's requests also read a certificate from `environ`."""
+    """Translate the output of `pip config list`; a certificate may also stand in `environ`, as for pip."""
     told: dict[str, str] = {}
     arguments: tuple[str, ...] = ()
     if bundle := environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE"):
@@ -81,7 +81,7 @@ def from_pip(pip_config: str, environ: Mapping[str, str]) -> Handover:
 
 
 def environment(environ: Mapping[str, str], handover: Handover) -> dict[str, str]:
-    """The environment that uv runs in: pip's, less the UV_* that are not KEPT, and what pip is told."""
+    """The environment that uv runs in: pip's, without the UV_* that are not KEPT, and with the handover."""
     own = pip.environment(environ).items()
     kept = {k: v for k, v in own if not k.startswith("UV_") or k.startswith(KEPT)}
     return {**kept, **handover.variables}

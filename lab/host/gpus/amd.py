@@ -6,24 +6,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from lab.host.gpus.model import Detection, Gpu
+from lab.host.gpus.model import Detection, Gpu, detection
 from lab.topology import Vendor
 
 MIN_MEMORY_BYTES = 1024**3
 """A GPU with less is the processor's built-in one (its share of main memory is 512 MB as delivered)."""
 
 KFD = "/dev/kfd"
-
-
-@dataclass(frozen=True)
-class _KfdNode:
-    folder: Path
-    properties: dict[str, int] = field(default_factory=dict)
 
 
 def amd_gpus(
@@ -33,9 +27,9 @@ def amd_gpus(
 ) -> Detection:
     """AMD's GPUs, in HIP's order.
 
-    `root` is where sys and dev lie; `accessible` says whether this user may open a file, `group` which group
-    owns it (OSError: none can be told). The topology's processor nodes have `simd_count` 0; a node that a
-    container may not see cannot be read.
+    `root` holds sys and dev; `accessible` says if this user may open a file, `group` gives the group that
+    owns it (OSError: unknown). The topology's processor nodes have `simd_count` 0; a node that a container
+    may not see cannot be read.
     """
     topology = root / "sys/class/kfd/kfd/topology/nodes"
     if not topology.is_dir():
@@ -45,47 +39,39 @@ def amd_gpus(
         )
     gpus: list[Gpu] = []
     problems: list[tuple[str, str]] = []
-    nodes = [node for node in _kfd_nodes(topology) if node.properties.get("simd_count", 0) > 0]
-    for index, node in enumerate(nodes):
-        gpu = _amd_gpu(node, index)
-        absent = next((n for n in gpu.device_nodes if not (root / n.lstrip("/")).exists()), None)
-        refused = next((n for n in gpu.device_nodes if not accessible(root / n.lstrip("/"))), None)
-        if 0 < gpu.memory_bytes < MIN_MEMORY_BYTES:
-            size = gpu.memory_bytes // 1024**2
-            problems.append(
-                (
-                    f"GPU {index} ({gpu.name}) is left out: built into the processor, {size} MiB",
-                    "use a separate GPU",
-                )
-            )
-        elif absent:
-            problems.append(
-                (
-                    f"GPU {index} ({gpu.name}) is left out: {absent} is missing",
-                    "load the kernel driver with `sudo modprobe amdgpu`; a container or virtual"
-                    " machine must be started with them",
-                )
-            )
-        elif refused:
-            problems.append(
-                (
-                    f"GPU {index} ({gpu.name}) is left out: this user may not open {refused}",
-                    "join the groups that own it (`render` and `video`), then log in again",
-                )
-            )
+    nodes = [(folder, found) for folder, found in _kfd_nodes(topology) if found.get("simd_count", 0) > 0]
+    for index, (folder, properties) in enumerate(nodes):
+        gpu = _amd_gpu(folder, properties, index)
+        if left_out := _left_out(gpu, root, accessible):
+            why, hint = left_out
+            problems.append((f"GPU {index} ({gpu.name}) is left out: {why}", hint))
         else:
             gpus.append(replace(gpu, groups=_groups(root, gpu.device_nodes, group)))
     if not nodes:
         problems.append(("AMD's kernel driver is loaded but sees no GPU", "look at the kernel's log: dmesg"))
-    hint = problems[0][1] if problems else ""
-    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
+    return detection(gpus, problems)
 
 
-def _kfd_nodes(topology: Path) -> Iterator[_KfdNode]:
+def _left_out(gpu: Gpu, root: Path, accessible: Callable[[Path], bool]) -> tuple[str, str] | None:
+    """The reason why a GPU cannot be used, and a hint; None if it can."""
+    if 0 < gpu.memory_bytes < MIN_MEMORY_BYTES:
+        return f"built into the processor, {gpu.memory_bytes // 1024**2} MiB", "use a separate GPU"
+    for node in gpu.device_nodes:
+        if not (root / node.lstrip("/")).exists():
+            driver = "load the kernel driver with `sudo modprobe amdgpu`"
+            return f"{node} is missing", f"{driver}; a container or virtual machine must be started with them"
+    for node in gpu.device_nodes:
+        if not accessible(root / node.lstrip("/")):
+            hint = "join the groups that own it (`render` and `video`), then log in again"
+            return f"this user may not open {node}", hint
+    return None
+
+
+def _kfd_nodes(topology: Path) -> Iterator[tuple[Path, dict[str, int]]]:
     folders = [folder for folder in topology.iterdir() if folder.name.isdigit()]
     for folder in sorted(folders, key=lambda folder: int(folder.name)):
         with suppress(OSError):
-            yield _KfdNode(folder, _numbers(folder / "properties"))
+            yield folder, _numbers(folder / "properties")
 
 
 def _numbers(path: Path) -> dict[str, int]:
@@ -94,15 +80,15 @@ def _numbers(path: Path) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def _amd_gpu(node: _KfdNode, index: int) -> Gpu:
-    unique = node.properties.get("unique_id", 0)
-    minor = node.properties.get("drm_render_minor", 0)
+def _amd_gpu(folder: Path, properties: Mapping[str, int], index: int) -> Gpu:
+    unique = properties.get("unique_id", 0)
+    minor = properties.get("drm_render_minor", 0)
     return Gpu(
         vendor=Vendor.AMD,
         uuid=f"GPU-{unique:016x}" if unique else "",
         index=index,
-        name=_gfx(node.properties.get("gfx_target_version", 0)),
-        memory_bytes=_amd_memory(node.folder),
+        name=_gfx(properties.get("gfx_target_version", 0)),
+        memory_bytes=_amd_memory(folder),
         device_nodes=(KFD, f"/dev/dri/renderD{minor}") if minor else (KFD,),
         render_minor=minor or None,
     )

@@ -1,4 +1,4 @@
-"""`--gpus`: from what a person wrote to the GPUs that are meant.
+"""`--gpus`: finds the GPUs that a person has named.
 
 A GPU is named by its UUID or the beginning of one (`GPU-5c0d`, or `5c0d` without the prefix), by its index as
 `labctl gpus` and nvidia-smi show it, or, on AMD, by its render node (`renderD128`).
@@ -9,39 +9,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lab.errors import GpuError, UsageError
-from lab.host.gpus.model import BRANDS, Detection, Gpu
+from lab.host.gpus.model import BRANDS, Detection, Gpu, GpuRequest
 from lab.topology import Vendor
 
 SEE = "`labctl gpus` lists them"
 
 
 def choose(
-    chosen: Sequence[str],
-    workers: int,
-    found: Mapping[Vendor, Detection],
-    *,
-    share: bool,
+    request: GpuRequest, workers: int, found: Mapping[Vendor, Detection]
 ) -> tuple[Vendor, tuple[Gpu, ...]]:
-    """The vendor and the GPUs that are named in `chosen`, in that order; each once.
+    """The vendor and the GPUs that are named, in that order; each once.
 
     Raises GpuError for a GPU that is not there; UsageError when a name is ambiguous, a GPU is named twice or
-    stands for several workers without `share`, vendors are mixed, or the number is wrong.
+    stands for several workers that may not share, vendors are mixed, or the number is wrong.
     """
-    gpus = [_one(name, found) for name in chosen]
+    gpus = [_one(name, found) for name in request.gpus]
     vendors = {gpu.vendor for gpu in gpus}
     if len(vendors) > 1:
         raise UsageError(
-            f"--gpus {','.join(chosen)}: GPUs of both vendors; a lab has those of one",
+            f"--gpus {','.join(request.gpus)}: GPUs of both vendors; a lab has those of one",
             "name NVIDIA GPUs or AMD GPUs, with --gpu nvidia or --gpu amd",
         )
-    if not share:
-        _each_once(chosen, gpus)
+    if not request.share_gpu:
+        _each_once(request.gpus, gpus)
     number, distinct = len(gpus), tuple(dict.fromkeys(gpus))
     if number > workers:
         raise UsageError(
             f"--gpus names {number} GPUs for {_workers(workers)}", f"start as many: --workers {number}"
         )
-    if number < workers and not share:
+    if number < workers and not request.share_gpu:
         raise UsageError(
             f"--gpus names {_number(number)} for {_workers(workers)}",
             f"name {workers}, start fewer: --workers {number}, or let several workers share one: --share-gpu",
@@ -72,7 +68,7 @@ def _one(name: str, found: Mapping[Vendor, Detection]) -> Gpu:
 
 
 def _exactly(name: str, gpu: Gpu) -> bool:
-    """Whether this is the GPU's index, its UUID, or its render node."""
+    """True if this is the GPU's index, its UUID, or its render node."""
     if name.isdigit() and len(name) <= 3:
         return gpu.index == int(name)
     render = f"renderD{gpu.render_minor}" if gpu.render_minor is not None else ""

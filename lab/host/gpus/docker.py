@@ -1,4 +1,4 @@
-"""What the Docker Engine of this machine needs to give GPUs to containers, asked before anything starts."""
+"""Checks, before anything starts, if the Docker Engine of this machine can give GPUs to containers."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 @dataclass(frozen=True)
 class GpuHost:
-    """What the engine says. Empty where it does not answer: that is another check's business."""
+    """The engine's answer. Empty where there is none: that is another check's business."""
 
     answers: bool = False
-    """Whether the engine does."""
+    """True if the engine does."""
     runtimes: tuple[str, ...] = ()
     """The engine's container runtimes; the toolkit adds `nvidia`."""
     cdi: tuple[str, ...] = ()
     """Devices that the engine found in CDI specifications, such as `nvidia.com/gpu=0` (engine 28.2 on)."""
     programs: tuple[str, ...] = ()
-    """Of HOOK and TOOLKIT, those on PATH."""
+    """HOOK and TOOLKIT, as far as they are on PATH."""
     desktop: bool = False
-    """Docker Desktop: the engine lies in a virtual machine."""
+    """True for Docker Desktop, whose engine lies in a virtual machine."""
 
 
 def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = None) -> GpuHost:
@@ -55,8 +55,7 @@ def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = 
     docker = which("docker")
     if docker is None:
         return GpuHost()
-    ask = run or partial(command.run, timeout=ASK_SECONDS)
-    info = _json(_output(ask, (docker, "info", "--format", "{{json .}}")))
+    info = _info(docker, run or partial(command.run, timeout=ASK_SECONDS))
     found = info.get("DiscoveredDevices") or ()
     return GpuHost(
         answers=bool(info.get("ServerVersion")),
@@ -68,7 +67,7 @@ def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = 
 
 
 def problem(vendor: Vendor, host: GpuHost) -> tuple[str, str]:
-    """Why containers get no GPU of this vendor here, and what to do; empty when they do, or nobody knows."""
+    """The reason why containers get no GPU of this vendor, and a hint; empty if they do, or if unknown."""
     if not host.answers:
         return "", ""
     if vendor is Vendor.NVIDIA and not toolkit(host):
@@ -128,7 +127,7 @@ def listed(
 
 
 def toolkit(host: GpuHost) -> str:
-    """How Docker reaches NVIDIA's GPUs, or empty when it cannot."""
+    """The way in which Docker reaches NVIDIA's GPUs; empty if it cannot."""
     if "nvidia" in host.runtimes:
         return "runtime nvidia"
     if HOOK in host.programs and not host.desktop:
@@ -138,17 +137,10 @@ def toolkit(host: GpuHost) -> str:
     return ""
 
 
-def _json(text: str) -> dict[str, Any]:
+def _info(docker: str, run: Run) -> dict[str, Any]:
     try:
-        value = parse_json(text)
-    except ValueError:
+        result = run((docker, "info", "--format", "{{json .}}"))
+        value = parse_json(result.stdout) if result.returncode == 0 else None
+    except (OSError, ValueError, subprocess.SubprocessError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _output(run: Run, argv: Sequence[str]) -> str:
-    try:
-        result = run(argv)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return result.stdout if result.returncode == 0 else ""

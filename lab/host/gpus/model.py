@@ -1,11 +1,17 @@
-"""What a detector of GPUs answers: plain data."""
+"""GPUs as they are asked for and found: plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lab.topology import Vendor
+
+AUTO = "auto"
+CHOICES = ("nvidia", "amd", "simulated", "none", AUTO)
+"""The values of `--gpu`."""
+
+BRANDS = {Vendor.NVIDIA: "NVIDIA", Vendor.AMD: "AMD"}
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,20 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class GpuRequest:
+    """The GPUs that are asked for, under the names of labctl's options."""
+
+    gpu: str = AUTO
+    """One of CHOICES."""
+    gpus: tuple[str, ...] = ()
+    """Names of GPUs (see lab.host.gpus.choosing), in the workers' order."""
+    share_gpu: bool = False
+    """True lets several workers have one GPU where there are fewer GPUs than workers."""
+
+
+@dataclass(frozen=True)
 class Detection:
-    """What a detector found. `problem` says why a GPU, or all, are missing; `hint` says what to do."""
+    """The GPUs that were found. `problem` says why one, or all, are missing; `hint` says what to do."""
 
     gpus: tuple[Gpu, ...] = ()
     problem: str = ""
@@ -43,8 +61,13 @@ class Detection:
 
 
 Detector = Callable[[], Detection]
+"""Looks for GPUs of one vendor. It raises nothing: that there is no driver is a fact."""
 
-BRANDS = {Vendor.NVIDIA: "NVIDIA", Vendor.AMD: "AMD"}
+
+def detection(gpus: Sequence[Gpu], problems: Sequence[tuple[str, str]]) -> Detection:
+    """A Detection with several problems, each with its hint; the first hint counts."""
+    hint = problems[0][1] if problems else ""
+    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
 
 
 def count(vendor: Vendor, number: int) -> str:

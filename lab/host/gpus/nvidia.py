@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from lab.host.gpus.model import Detection, Gpu
+from lab.host.gpus.model import Detection, Gpu, detection
 from lab.topology import Vendor
+
+LOOK = "look at the output of nvidia-smi"
 
 
 def nvidia_gpus(load: Callable[[], Any] | None = None) -> Detection:
@@ -25,7 +27,7 @@ def nvidia_gpus(load: Callable[[], Any] | None = None) -> Detection:
     try:
         return _nvml_gpus(nvml)
     except nvml.NVMLError as error:
-        return Detection(problem=f"NVIDIA's driver reports: {error}", hint="look at the output of nvidia-smi")
+        return Detection(problem=f"NVIDIA's driver reports: {error}", hint=LOOK)
     finally:
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
@@ -63,7 +65,7 @@ def _no_nvml(nvml: Any, error: Exception) -> Detection:
     for kind, problem, hint in causes:
         if isinstance(error, kind):
             return Detection(problem=problem, hint=hint)
-    return Detection(problem=f"NVIDIA's driver reports: {error}", hint="look at the output of nvidia-smi")
+    return Detection(problem=f"NVIDIA's driver reports: {error}", hint=LOOK)
 
 
 def _nvml_gpus(nvml: Any) -> Detection:
@@ -73,25 +75,18 @@ def _nvml_gpus(nvml: Any) -> Detection:
     for index in range(count):
         try:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
-            if _mig_enabled(nvml, device):
-                slices = list(_mig_slices(nvml, device, index))
-                gpus += slices
-                if not slices:
-                    name = _text(nvml.nvmlDeviceGetName(device))
-                    problems.append(
-                        (
-                            f"GPU {index} ({name}) is in MIG mode and has no slice",
-                            f"make slices: nvidia-smi mig -i {index} -cgi PROFILE -C",
-                        )
-                    )
-            else:
+            if not _mig_enabled(nvml, device):
                 gpus.append(_nvml_gpu(nvml, device, index, _nvidia_nodes(nvml, device)))
+            elif slices := list(_mig_slices(nvml, device, index)):
+                gpus += slices
+            else:
+                why = f"GPU {index} ({nvml.nvmlDeviceGetName(device)}) is in MIG mode and has no slice"
+                problems.append((why, f"make slices: nvidia-smi mig -i {index} -cgi PROFILE -C"))
         except nvml.NVMLError as error:
-            problems.append((f"GPU {index} is left out: {error}", "look at the output of nvidia-smi"))
+            problems.append((f"GPU {index} is left out: {error}", LOOK))
     if not count:
-        problems.append(("NVIDIA's driver is loaded but sees no GPU", "look at the output of nvidia-smi"))
-    hint = problems[0][1] if problems else ""
-    return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
+        problems.append(("NVIDIA's driver is loaded but sees no GPU", LOOK))
+    return detection(gpus, problems)
 
 
 def _mig_enabled(nvml: Any, device: Any) -> bool:
@@ -113,9 +108,9 @@ def _mig_slices(nvml: Any, device: Any, index: int) -> Iterator[Gpu]:
 def _nvml_gpu(nvml: Any, device: Any, index: int, nodes: tuple[str, ...]) -> Gpu:
     return Gpu(
         vendor=Vendor.NVIDIA,
-        uuid=_text(nvml.nvmlDeviceGetUUID(device)),
+        uuid=nvml.nvmlDeviceGetUUID(device),
         index=index,
-        name=_text(nvml.nvmlDeviceGetName(device)),
+        name=nvml.nvmlDeviceGetName(device),
         memory_bytes=_nvml_memory(nvml, device),
         device_nodes=nodes,
     )
@@ -134,7 +129,3 @@ def _nvidia_nodes(nvml: Any, device: Any) -> tuple[str, ...]:
     except nvml.NVMLError_NotSupported:  # WSL2, where all GPUs lie behind /dev/dxg
         return ()
     return (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

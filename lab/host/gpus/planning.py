@@ -1,64 +1,54 @@
-"""Which worker gets which GPU."""
+"""The plan that gives each worker a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lab.errors import GpuError, UsageError
 from lab.host.gpus.amd import amd_gpus
 from lab.host.gpus.choosing import choose
-from lab.host.gpus.model import BRANDS, Detection, Detector, Gpu, count
+from lab.host.gpus.model import AUTO, BRANDS, CHOICES, Detection, Detector, Gpu, GpuRequest, count
 from lab.host.gpus.nvidia import nvidia_gpus
 from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
 
-AUTO = "auto"
-CHOICES = ("nvidia", "amd", "simulated", "none", AUTO)
-"""What `--gpu` takes."""
-
 
 def plan(
-    choice: str,
-    workers: int,
-    *,
-    chosen: Sequence[str] = (),
-    share: bool = False,
-    nvidia: Detector = nvidia_gpus,
-    amd: Detector = amd_gpus,
+    request: GpuRequest, workers: int, *, nvidia: Detector = nvidia_gpus, amd: Detector = amd_gpus
 ) -> GpuPlan:
-    """One GPU for each of `workers` workers, as `choice` (one of CHOICES) asks.
+    """One GPU for each of `workers` workers.
 
-    `chosen` names the GPUs (see lab.host.gpus.choosing), in the workers' order. With `share`, several workers
-    get one GPU where there are fewer GPUs than workers. `auto` takes the first vendor with a GPU for every
-    worker, else simulated ones, and fails only when `chosen` does.
-    Raises UsageError for what makes no sense; GpuError when GPUs that were asked for are missing or too few.
+    `auto` takes the first vendor with a GPU for every worker, else simulated ones, and fails only when GPUs
+    are named. Raises UsageError for what makes no sense; GpuError when GPUs that were asked for are missing
+    or too few.
     """
+    choice, share = request.gpu, request.share_gpu
     if choice not in CHOICES:
         raise UsageError(f"--gpu {choice}: unknown", f"known: {', '.join(CHOICES)}")
-    if choice in (Vendor.SIMULATED.value, Vendor.NONE.value) and (chosen or share):
-        option = "--gpus" if chosen else "--share-gpu"
+    if choice in (Vendor.SIMULATED.value, Vendor.NONE.value) and (request.gpus or share):
+        option = "--gpus" if request.gpus else "--share-gpu"
         raise UsageError(
             f"{option} makes no sense with --gpu {choice}", "it is about real GPUs: --gpu nvidia or --gpu amd"
         )
     detectors = {Vendor.NVIDIA: nvidia, Vendor.AMD: amd}
-    if chosen:
-        wanted = [vendor for vendor in detectors if choice in (AUTO, vendor.value)]
-        vendor, gpus = choose(chosen, workers, {each: detectors[each]() for each in wanted}, share=share)
+    if request.gpus:
+        found = {each: detect() for each, detect in detectors.items() if choice in (AUTO, each.value)}
+        vendor, gpus = choose(request, workers, found)
         return _assigned(vendor, gpus, workers, "chosen with --gpus")
     if choice == AUTO:
-        return _auto(workers, detectors[Vendor.NVIDIA], detectors[Vendor.AMD], share=share)
+        return _auto(workers, detectors, share=share)
     vendor = Vendor(choice)
     if vendor is Vendor.NONE:
         return GpuPlan(vendor, reason="asked for: no GPUs")
     if vendor is Vendor.SIMULATED:
         return _simulated(workers, "asked for: one logical GPU per worker, no device behind it")
-    found = detectors[vendor]()
-    if not found.gpus or (len(found.gpus) < workers and not share):
-        raise _too_few(vendor, found, workers)
-    return _pinned(vendor, found, workers, "asked for")
+    there = detectors[vendor]()
+    if not there.gpus or (len(there.gpus) < workers and not share):
+        raise _too_few(vendor, there, workers)
+    return _pinned(vendor, there, workers, "asked for")
 
 
 def sharing_note(made: GpuPlan) -> str:
-    """What it means that workers of this plan share a GPU; empty when none do."""
+    """The consequences for the workers of this plan that share a GPU; empty when none do."""
     if not made.shared:
         return ""
     sharing = []
@@ -72,10 +62,10 @@ def sharing_note(made: GpuPlan) -> str:
     )
 
 
-def _auto(workers: int, nvidia: Detector, amd: Detector, *, share: bool) -> GpuPlan:
+def _auto(workers: int, detectors: Mapping[Vendor, Detector], *, share: bool) -> GpuPlan:
     missing = []
     fewer: list[tuple[Vendor, Detection]] = []
-    for vendor, detect in ((Vendor.NVIDIA, nvidia), (Vendor.AMD, amd)):
+    for vendor, detect in detectors.items():
         found = detect()
         if len(found.gpus) >= workers:
             return _pinned(vendor, found, workers, "auto")

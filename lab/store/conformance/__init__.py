@@ -1,4 +1,4 @@
-"""Whether an S3 server does what Ray Train (through pyarrow) and labctl ask of it.
+"""Examines if an S3 server does what Ray Train (through pyarrow) and labctl ask of it.
 
 Each question makes real requests below one prefix of its own, which is removed at the end; other objects are
 neither read nor changed. `essential` ones must pass for Ray and the lab to work; the others are used by
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.errors import StoreError
-from lab.store.client import Client
-from lab.store.conformance.bench import Bench, DeviationError, SkippedError
 from lab.store.conformance.questions import QUESTIONS, Question
+from lab.store.conformance.requests import Bench, Client, DeviationError, SkippedError
 
-__all__ = ["FOLDER", "QUESTIONS", "Finding", "Question", "examine"]
+__all__ = ["FOLDER", "QUESTIONS", "Client", "Finding", "Question", "examine"]
 
 FOLDER = ".raylab/conformance"
-"""Below it each run has a folder with a random name."""
+"""Each run has a folder with a random name in it."""
 
 OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
 

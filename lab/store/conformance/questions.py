@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
-from lab.store.client import value, values
-from lab.store.conformance.bench import Bench, DeviationError, same, want
-from lab.store.conformance.filesystem import file_system
+from lab.errors import StoreError
+from lab.store.conformance.requests import (
+    Bench,
+    DeviationError,
+    SkippedError,
+    same,
+    value,
+    values,
+    want,
+)
 from lab.topology import Credentials
 
 PART = 5 << 20
 """Bytes: the smallest part that S3 allows."""
+
+PYARROW_SECONDS = 20.0
+"""Timeout of pyarrow's requests."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +37,7 @@ class Question:
     ask: Callable[[Bench], str]
     essential: bool
     why: str
-    """Who needs it."""
+    """The use that needs it."""
 
 
 def put_and_get(bench: Bench) -> str:
@@ -33,16 +45,16 @@ def put_and_get(bench: Bench) -> str:
     etag = bench.put("plain", body).headers.get("etag", "")
     same(etag.strip('"'), hashlib.md5(body, usedforsecurity=False).hexdigest(), "the ETag of a plain object")
     answer = want(bench.object("GET", "plain"), 200, "reading an object")
-    same(answer.body, body, "what was read")
+    same(answer.data, body, "what was read")
     bench.put("plain", b"newer")
-    same(bench.object("GET", "plain").body, b"newer", "what was read after it was replaced")
+    same(bench.object("GET", "plain").data, b"newer", "what was read after it was replaced")
     return "what was written was read at once, replaced too"
 
 
 def odd_names(bench: Bench) -> str:
     name = "odd/a b+c%d=é&'(1).txt"
     bench.put(name, b"odd")
-    same(bench.object("GET", name).body, b"odd", "the object with an odd name")
+    same(bench.object("GET", name).data, b"odd", "the object with an odd name")
     same(bench.keys("odd/"), [name], "the listing of an odd name")
     return "blanks, signs and letters beyond ASCII are kept"
 
@@ -63,7 +75,7 @@ def ranges(bench: Bench) -> str:
     bench.put("range", b"0123456789")
     for asked, data in (("bytes=2-4", b"234"), ("bytes=8-99", b"89"), ("bytes=-3", b"789")):
         answer = want(bench.object("GET", "range", headers={"Range": asked}), 206, f"reading {asked}")
-        same(answer.body, data, f"what was read with {asked}")
+        same(answer.data, data, f"what was read with {asked}")
     want(bench.object("GET", "range", headers={"Range": "bytes=10-"}), 416, "a range behind the end")
     return "middle, end and last bytes are read"
 
@@ -119,7 +131,7 @@ def multipart(bench: Bench) -> str:
     done = want(bench.object("POST", "parts", body, ("uploadId", upload)), 200, "completing an upload")
     if "<Error>" in done.text:
         raise DeviationError(f"completing an upload fails inside an HTTP 200: {value(done.text, 'Code')}")
-    same(hashlib.sha256(bench.object("GET", "parts").body).hexdigest(), _sha(b"".join(parts)), "the data")
+    same(hashlib.sha256(bench.object("GET", "parts").data).hexdigest(), _sha(b"".join(parts)), "the data")
     etag = bench.object("HEAD", "parts").headers.get("etag", "")
     if not etag.strip('"').endswith("-2"):
         raise DeviationError(f"the ETag of an upload in 2 parts is {etag}, which does not say so")
@@ -142,7 +154,7 @@ def copy(bench: Bench) -> str:
     source = f"/{bench.bucket}/{bench.key('from')}"
     answer = bench.object("PUT", "to", headers={"x-amz-copy-source": source})
     want(answer, 200, "copying an object")
-    same(bench.object("GET", "to").body, b"copied", "the copy")
+    same(bench.object("GET", "to").data, b"copied", "the copy")
     return "an object was copied on the server"
 
 
@@ -176,7 +188,7 @@ def wrong_keys(bench: Bench) -> str:
     for key, what in cases:
         for method in ("GET", "PUT", "DELETE"):
             want(bench.client.with_key(key).ask(method, path), 403, f"{method} with {what}")
-    same(bench.object("GET", "guarded").body, b"x", "the object after refused requests")
+    same(bench.object("GET", "guarded").data, b"x", "the object after refused requests")
     return "a wrong secret and an unknown key are refused"
 
 
@@ -194,8 +206,47 @@ def conditional_put(bench: Bench) -> str:
     want(bench.object("PUT", "once", b"first", headers=once), 200, "the first PUT with If-None-Match: *")
     second = bench.object("PUT", "once", b"second", headers=once)
     want(second, 412, "the second PUT with If-None-Match: *")
-    same(bench.object("GET", "once").body, b"first", "the object after it")
+    same(bench.object("GET", "once").data, b"first", "the object after it")
     return "If-None-Match: * writes once"
+
+
+def file_system(bench: Bench) -> str:
+    """Make, write, look at, read, move and delete as Ray Train does. Raises DeviationError, SkippedError."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SkippedError("pyarrow is not installed here; the requests it makes are asked above")
+    from pyarrow import fs
+
+    parts = urlsplit(bench.client.endpoint_url)
+    key = bench.client.credentials
+    try:
+        files = fs.S3FileSystem(
+            access_key=key.access_key,
+            secret_key=key.secret_key,
+            endpoint_override=parts.netloc,
+            scheme=parts.scheme,
+            region=bench.client.region,
+            connect_timeout=PYARROW_SECONDS,
+            request_timeout=PYARROW_SECONDS,
+        )
+        folder = f"{bench.bucket}/{bench.key('fs')}"
+        files.create_dir(f"{folder}/checkpoint", recursive=True)
+        data = b"0123456789" * 1_200_000  # more than pyarrow sends at once, so that it uploads in parts
+        with files.open_output_stream(f"{folder}/checkpoint/data") as stream:
+            stream.write(data)
+        found = files.get_file_info(fs.FileSelector(folder, recursive=True))
+        kinds = sorted((info.base_name, info.type.name, info.size or 0) for info in found)
+        same(kinds, [("checkpoint", "Directory", 0), ("data", "File", len(data))], "the listing")
+        with files.open_input_file(f"{folder}/checkpoint/data") as source:
+            same(source.read_at(10, 11_999_990), data[-10:], "the end of the file")
+        files.move(f"{folder}/checkpoint/data", f"{folder}/checkpoint/moved")
+        info = files.get_file_info(f"{folder}/checkpoint/data")
+        same(info.type.name, "NotFound", "the old name of a moved file")
+        files.delete_dir(folder)
+        same(files.get_file_info(folder).type.name, "NotFound", "a deleted folder")
+    except OSError as error:
+        first = str(error).splitlines()[0][:300]
+        raise StoreError(f"pyarrow cannot use the store: {first}", "see the failed checks above") from error
+    return "folders, a file of 12 MB in parts, listing, reading at an offset, moving, deleting"
 
 
 def _begin(bench: Bench, name: str) -> str:

@@ -25,49 +25,27 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
-from lab.host.reading import SMALL, read_json, read_text
+from lab.host.secrets import read_key, read_secret
+from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
 
 STOP_SECONDS = 5.0
-"""How long an end on request waits for the change that is being made."""
-
-
-def read_credentials(path: Path) -> Credentials:
-    """The key in a credentials file. Raises UsageError."""
-    try:
-        content = read_json(path, SMALL)
-        access_key, secret_key = content["access_key"], content["secret_key"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} is no credentials file: {error!r}", 'it needs {"access_key": ..., "secret_key": ...}'
-        ) from error
-    if not (isinstance(access_key, str) and isinstance(secret_key, str) and access_key and secret_key):
-        raise UsageError(f"{path} holds an empty key", "give both halves of the key as text")
-    return Credentials(access_key, secret_key)
+"""Longest wait for the change that is being made when the server is asked to end."""
 
 
 def read_keys(args: argparse.Namespace) -> Keyring:
     """Every key of the command line. Raises UsageError."""
-    training = read_credentials(args.credentials)
+    training = read_key(args.credentials, "--credentials names it")
     if args.root_user_file is None and args.root_password_file is None:
         return Keyring(Key(training))
     if args.root_user_file is None or args.root_password_file is None:
         raise UsageError("--root-user-file and --root-password-file belong together", "give both, or neither")
-    root = Credentials(_secret(args.root_user_file), _secret(args.root_password_file))
+    line = "it needs one line of text"
+    root = Credentials(read_secret(args.root_user_file, line), read_secret(args.root_password_file, line))
     if root.access_key == training.access_key:
         raise UsageError("the root key and the key in --credentials have the same name", "make another one")
     return Keyring(Key(root), Key(training, args.bucket))
-
-
-def _secret(path: Path) -> str:
-    try:
-        text = read_text(path, SMALL).strip()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "it needs one line of text") from error
-    if not text:
-        raise UsageError(f"{path} is empty", "it needs one line of text")
-    return text
 
 
 def check_loopback(host: str) -> None:
@@ -79,13 +57,12 @@ def check_loopback(host: str) -> None:
         raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1, or add --any-host")
 
 
-def make_server(host: str, port: int, root: Path, keys: Keyring, access_log: bool) -> Any:
+def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: bool) -> Any:
     """A server that listens already, and its application. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import ThreadedWSGIServer
 
     from lab.store.server.app import S3App
-    from lab.store.server.disk import Disk
 
     class Handler(MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
@@ -96,8 +73,6 @@ def make_server(host: str, port: int, root: Path, keys: Keyring, access_log: boo
             text = message % args if args else message
             _log(text.strip().splitlines()[-1] if text.strip() else type)
 
-    disk = Disk(root, _log)
-    tempfile.tempdir = str(disk.tmp)  # the parts of unfinished uploads lie on the store's disk
     app = S3App(disk, keys, _log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
@@ -131,7 +106,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not args.any_host:
             check_loopback(args.host)
         _allow_many_files()
-        server, app = make_server(args.host, args.port, args.root, read_keys(args), args.access_log)
+        keys = read_keys(args)
+        disk = Disk(args.root, _log)
+        tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
+        server, app = make_server(args.host, args.port, disk, keys, args.access_log)
     except LabError as error:
         _log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
@@ -149,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _allow_many_files() -> None:
-    """Every part of an unfinished upload is an open file."""
+    """Raise the limit of open files: every part of an unfinished upload is one."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

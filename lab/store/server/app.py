@@ -23,18 +23,31 @@ from xml.sax.saxutils import escape
 from werkzeug.http import parse_range_header
 from werkzeug.wrappers import Request, Response
 
-from lab.store.server.admin import STATUS_PATH, set_user_status
 from lab.store.server.auth import authenticate, is_of_signature, open_body
 from lab.store.server.disk import Disk, StorageError
-from lab.store.server.keys import COPY_SOURCE, Keyring, as_header, check_allowed, copied_from, only_bucket
-from lab.store.server.metrics import METRICS_PATH, Usage, answer, check_token
+from lab.store.server.keys import (
+    COPY_SOURCE,
+    Keyring,
+    RefusalError,
+    as_header,
+    check_allowed,
+    copied_from,
+    only_bucket,
+)
+from lab.store.server.minio_api import (
+    METRICS_PATH,
+    STATUS_PATH,
+    Usage,
+    answer,
+    check_token,
+    set_user_status,
+)
 from lab.store.server.moto import VERSION, Environ, MotoStore
-from lab.store.server.refusal import RefusalError
 
 SERVER = f"raylab-standin (moto {VERSION})"
 HEALTH_PATH = "/raylab/health"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
-"""Whom moto takes every verified request to come from."""
+"""The identity that moto sees in every verified request."""
 
 KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
 """Query parameters a change may have: the others name settings that this store would not keep."""

@@ -1,7 +1,7 @@
-"""Who talks to the stand-in S3 server: AWS Signature Version 4, in presigned URLs also 2 (`s3_auth_v2`).
+"""Verifies signatures for the stand-in S3 server: AWS version 4, in presigned URLs also 2 (`auth_v2`).
 
-botocore builds the canonical request and the signature; this module only says what the client claimed to
-have signed. It also takes the framing off uploads that come in chunks (`aws-chunked`).
+botocore builds the canonical request and the signature; this module says what the client claims to have
+signed. It also takes the framing off uploads that come in chunks (`aws-chunked`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.compat import HTTPHeaders
 
 from lab.store.server import auth_v2
-from lab.store.server.keys import Key, Keyring
-from lab.store.server.refusal import RefusalError
+from lab.store.server.keys import Key, Keyring, RefusalError
 
 MAX_SKEW = timedelta(minutes=15)
 MAX_EXPIRY_SECONDS = 7 * 24 * 3600
@@ -37,7 +36,7 @@ DIGESTS: dict[str, Callable[[bytes], bytes]] = {
     "HTTP_X_AMZ_CHECKSUM_SHA1": lambda data: hashlib.sha1(data, usedforsecurity=False).digest(),
     "HTTP_X_AMZ_CHECKSUM_SHA256": lambda data: hashlib.sha256(data).digest(),
 }
-"""Checks of the transport that the standard library can make; the others are kept unchecked."""
+"""Checksums of a body that the standard library can compute; others are kept unchecked."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class Signature:
     """A verified signature, and what is needed to verify the chunks that follow it."""
 
     key: Key
-    """Whose signature it is."""
+    """The key that made it."""
     payload: str = UNSIGNED
     """The X-Amz-Content-SHA256 that was signed, or UNSIGNED-PAYLOAD."""
-    # The rest is for chunks, each signed with the signature before it.
+    # The rest verifies chunks, each of which is signed with the signature before it.
     value: str = ""
     timestamp: str = ""
     scope: str = ""
@@ -118,7 +117,7 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
 
 
 def is_of_signature(parameter: str) -> bool:
-    """Whether a query parameter says who asks, and not for what."""
+    """True for a query parameter that belongs to a signature, not to the question."""
     return parameter.lower().startswith("x-amz-") or parameter in auth_v2.PARAMETERS
 
 
@@ -209,9 +208,7 @@ def _dechunk(signature: Signature, body: bytes) -> tuple[bytes, dict[str, str]]:
     previous, position, chunks = signature.value, 0, []
     while True:
         end = body.find(b"\r\n", position)
-        match = re.fullmatch(
-            rb"([0-9a-fA-F]+)(?:;chunk-signature=([0-9a-f]{64}))?", body[position : max(end, 0)]
-        )
+        match = CHUNK_LINE.fullmatch(body[position : max(end, 0)])
         if end < 0 or match is None:
             raise RefusalError(400, "IncompleteBody", "the chunked body ends early or is malformed")
         size = int(match[1], 16)
@@ -219,7 +216,8 @@ def _dechunk(signature: Signature, body: bytes) -> tuple[bytes, dict[str, str]]:
         if len(chunk) < size:
             raise RefusalError(400, "IncompleteBody", "the chunked body ends early")
         if signed:
-            previous = _check_chunk(signature, previous, chunk, (match[2] or b"").decode())
+            claimed = (match[2] or b"").decode()
+            previous = _check_chained(signature, "PAYLOAD", previous, [b"", chunk], claimed)
         position = end + 2 + size
         if not size:
             break
@@ -235,10 +233,6 @@ def _dechunk(signature: Signature, body: bytes) -> tuple[bytes, dict[str, str]]:
         text = "".join(f"{name}:{value}\n" for name, value in trailers.items())
         _check_chained(signature, "TRAILER", previous, [text.encode()], trailer_signature)
     return b"".join(chunks), {n: v for n, v in trailers.items() if n.startswith("x-amz-checksum-")}
-
-
-def _check_chunk(signature: Signature, previous: str, chunk: bytes, claimed: str) -> str:
-    return _check_chained(signature, "PAYLOAD", previous, [b"", chunk], claimed)
 
 
 def _check_chained(signature: Signature, kind: str, previous: str, parts: list[bytes], claimed: str) -> str:

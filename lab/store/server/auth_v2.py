@@ -18,8 +18,7 @@ from typing import Any
 
 from botocore.auth import HmacV1Auth
 
-from lab.store.server.keys import Key, Keyring
-from lab.store.server.refusal import RefusalError
+from lab.store.server.keys import Key, Keyring, RefusalError
 
 ACCESS_KEY = "AWSAccessKeyId"
 PARAMETERS = frozenset({ACCESS_KEY, "Signature", "Expires", "content-md5", "content-type"})
@@ -38,7 +37,7 @@ def verify(
     keys: Keyring,
     now: datetime,
 ) -> Key:
-    """Whose presigned URL this is; `query` is decoded. Raises RefusalError."""
+    """The key that signed a presigned URL; `query` is decoded. Raises RefusalError."""
     parameters = dict(query)
     expires = parameters.get("Expires", "")
     if not (parameters.get(ACCESS_KEY) and parameters.get("Signature") and expires):

@@ -1,4 +1,4 @@
-"""The objects of the stand-in S3 server as files: what it acknowledged survives it, however it ends.
+"""The objects of the stand-in S3 server as files: what it has acknowledged survives any end of it.
 
     ROOT/store.json                     marks the folder as a store; the running server holds a lock on it
     ROOT/tmp/                           unfinished writes; emptied at every start
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.errors import RefusedError, StoreError
+from lab.host.files import take_lock
 from lab.host.reading import parse_json
 
 LAYOUT = 1
@@ -42,7 +43,7 @@ class StorageError(Exception):
 
 @dataclass(frozen=True)
 class ObjectRecord:
-    """What is known of an object beside its data."""
+    """The record of an object: all that is known of it but its data."""
 
     key: str
     size: int
@@ -75,7 +76,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class BucketRecord:
-    """What is known of a bucket. `created` is ISO 8601 with offset."""
+    """The record of a bucket. `created` is ISO 8601 with offset."""
 
     name: str
     region: str
@@ -101,13 +102,17 @@ class Disk:
                 raise RefusedError(
                     f"{root} is neither empty nor an object store", "give the store a folder of its own"
                 )
-            self._lock = _lock(marker)
+            self._lock = take_lock(marker)
             _check_layout(marker)
             shutil.rmtree(self._tmp, ignore_errors=True)
             self._tmp.mkdir(exist_ok=True)
             self._buckets.mkdir(exist_ok=True)
             if not marker.read_bytes():
                 marker.write_text(json.dumps({"layout": LAYOUT}))
+        except BlockingIOError:
+            raise RefusedError(
+                f"another server uses the object store in {root}", "stop that server first"
+            ) from None
         except OSError as error:
             raise StoreError(
                 f"the object store cannot use {root}: {error.strerror}", "make room there or make it writable"
@@ -267,20 +272,3 @@ def _check_layout(marker: Path) -> None:
             f"{marker.parent} holds an object store of layout {layout}, this version knows only {LAYOUT}",
             "use the version that wrote it, or give the store another folder",
         )
-
-
-def _lock(marker: Path) -> IO[bytes]:
-    """Holds the store for this process; the system lets go of it when the process ends."""
-    stream = marker.open("ab")
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return stream
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        stream.close()
-        raise RefusedError(
-            f"another server uses the object store in {marker.parent}", "stop that server first"
-        ) from None
-    return stream

@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from lab.store.server.refusal import RefusalError
 from lab.topology import Credentials
 
 COPY_SOURCE = "HTTP_X_AMZ_COPY_SOURCE"
+
+
+class RefusalError(Exception):
+    """A request is refused; the answer is an S3 error."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
 
 
 @dataclass(frozen=True)

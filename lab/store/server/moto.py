@@ -1,4 +1,4 @@
-"""moto's S3 models over the files of `s3_disk`: the one module that knows moto's inside (pinned: 5.2.5).
+"""moto's S3 models over the files of `disk`: the one module that knows moto's inside (pinned: 5.2.5).
 
 moto holds the list of what there is, in memory; the data stay in the files. What the disk refuses is undone
 in moto, from the disk.
@@ -52,12 +52,12 @@ class MotoStore:
         return None if known is None else known._value_buffer
 
     def size(self) -> tuple[int, int, int]:
-        """How many buckets and objects there are, and the bytes of all objects."""
+        """The number of buckets, the number of objects, and the bytes of all objects."""
         sizes = [key.contentsize for bucket in self._backend.buckets.values() for key in bucket.keys.values()]
         return len(self._backend.buckets), len(sizes), sum(sizes)
 
     def has_upload(self, bucket: str, upload: str) -> bool:
-        """Whether an upload in parts has begun and is neither complete nor aborted."""
+        """True if an upload in parts has begun and is neither complete nor aborted."""
         held = self._backend.buckets.get(bucket)
         return held is not None and upload in held.multiparts
 
@@ -73,7 +73,12 @@ class MotoStore:
             self._save_key(bucket, key)
         elif everything:
             stale = [s.record.key for s in self._disk.objects(name) if s.record.key not in bucket.keys]
-            failures = [error for error in (self._try_save_key(bucket, key) for key in stale) if error]
+            failures = []
+            for stale_key in stale:
+                try:
+                    self._save_key(bucket, stale_key)
+                except StorageError as error:
+                    failures.append(error)
             if failures:
                 raise failures[0]
         else:
@@ -86,13 +91,6 @@ class MotoStore:
                     self._backend.delete_bucket(name)
                 raise
         _forget_models()
-
-    def _try_save_key(self, bucket: Any, name: str) -> StorageError | None:
-        try:
-            self._save_key(bucket, name)
-        except StorageError as error:
-            return error
-        return None
 
     def _save_key(self, bucket: Any, name: str) -> None:
         key = bucket.keys.get(name)
@@ -200,7 +198,7 @@ def _contents(key: Any) -> tuple[int, Iterator[bytes]]:
 
 
 def _is_new_upload(key: Any) -> bool:
-    """Whether an object's data are still the parts it was uploaded in."""
+    """True if an object's data are still the parts it was uploaded in."""
     return bool(getattr(key.multipart, "completed", None))
 
 

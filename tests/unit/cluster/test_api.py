@@ -22,18 +22,18 @@ class FakePool:
         self.answers = list(answers)
         self.asked: list[tuple[str, str, Any, dict[str, str]]] = []
 
-    def request(self, method: str, url: str, *, body: Any, headers: dict[str, str], timeout: Any) -> Any:
+    def request(self, method: str, url: str, *, body: Any, headers: dict[str, str], **_: Any) -> Any:
         self.asked.append((method, url, body, headers))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return SimpleNamespace(status=answer[0], data=answer[1])
+        return SimpleNamespace(status=answer[0], headers={}, data=answer[1])
 
 
 def api_with(*answers: tuple[int, bytes] | Exception, token: str = "secret") -> tuple[RayApi, FakePool]:
     pool = FakePool(*answers)
     api = RayApi(URL + "/", token)
-    api._pool = pool  # type: ignore[assignment]
+    api._pool = pool
     return api, pool
 
 
@@ -80,7 +80,7 @@ def test_bytes_are_sent_as_they_are_and_no_token_means_no_header() -> None:
 def test_silence_is_an_error_that_says_where_and_what_to_look_at() -> None:
     api, _ = api_with(urllib3.exceptions.ProtocolError("reset"))
 
-    with pytest.raises(ClusterError, match=rf"{URL} does not answer \(ProtocolError\)") as caught:
+    with pytest.raises(ClusterError, match=rf"{URL} does not answer \(the connection broke\)") as caught:
         api.request("GET", "/api/version")
     assert "labctl status" in caught.value.hint
 

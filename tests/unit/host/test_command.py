@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lab.host.command import DRAIN_SECONDS, Output, PastDeadlineError, run, start, stream
+from lab.host.command import DRAIN_SECONDS, lines_until_end, run, start, stream
 
 TALKS = (
     "import sys; print('one'); print('two', file=sys.stderr, flush=True); print('three', end=''); sys.exit(3)"
@@ -31,14 +31,17 @@ def test_each_line_of_both_streams_is_given_and_the_whole_is_kept() -> None:
 
 
 def test_lines_come_while_the_command_runs_and_an_error_of_the_reader_ends_it() -> None:
-    class EnoughError(Exception):
-        pass
+    pids: list[int] = []
 
-    def enough(line: str) -> None:
-        raise EnoughError(line)
+    def interrupt(line: str) -> None:
+        pids.append(int(line))
+        raise KeyboardInterrupt
 
-    with pytest.raises(EnoughError, match="here"):
-        stream(python(STAYS), enough, timeout=60, env=os.environ)
+    endless = "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"
+    with pytest.raises(KeyboardInterrupt):
+        stream(python(endless), interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
 
 
 def test_at_its_deadline_a_command_is_ended() -> None:
@@ -80,16 +83,14 @@ class Chatter(queue.SimpleQueue[str | None]):
 
 def test_a_command_that_prints_steadily_meets_its_deadline() -> None:
     lines = Chatter()
-    output = Output(lines, lambda: False, 5.0, lambda: lines.now)
-    with pytest.raises(PastDeadlineError):
-        list(iter(output.next, None))
+    with pytest.raises(subprocess.TimeoutExpired):
+        list(lines_until_end(lines, lambda: False, 5.0, clock=lambda: lines.now))
     assert 5 <= lines.now < 5.2
 
 
 def test_a_chatty_descendant_does_not_hold_up_the_end() -> None:
     lines = Chatter()
-    output = Output(lines, lambda: lines.now >= 3, 100.0, lambda: lines.now)
-    assert list(iter(output.next, None))
+    assert list(lines_until_end(lines, lambda: lines.now >= 3, 100.0, clock=lambda: lines.now))
     assert 3 + DRAIN_SECONDS <= lines.now < 3.3 + DRAIN_SECONDS
 
 
@@ -98,14 +99,31 @@ def test_what_a_command_has_said_before_it_ended_is_given_however_slow_the_reade
     for number in range(5):
         lines.put(str(number))
     now = [0.0]
-    output = Output(lines, lambda: True, 1.0, lambda: now[0])
     given = []
-    while (line := output.next()) is not None:
+    for line in lines_until_end(lines, lambda: True, 1.0, clock=lambda: now[0]):
         given.append(line)
         now[0] += 3 * DRAIN_SECONDS
         lines.put("from a descendant, later")
     assert given[:5] == ["0", "1", "2", "3", "4"]
     assert len(given) == 6
+
+
+def test_a_silent_command_is_said_to_be_silent() -> None:
+    class Silence(queue.SimpleQueue[str | None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> str | None:
+            raise queue.Empty
+
+    looks: list[str] = []
+    given = lines_until_end(
+        Silence(),
+        lambda: False,
+        3.0,
+        clock=lambda: float(len(looks)),
+        on_silence=lambda: looks.append("silent"),
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        list(given)
+    assert len(looks) == 3
 
 
 def test_the_deadline_of_a_chatty_command_ends_it() -> None:
@@ -118,6 +136,16 @@ def test_a_command_gets_no_input_and_a_session_of_its_own() -> None:
     program = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
     found = run([sys.executable, "-c", program], timeout=60, env=os.environ)
     assert found.stdout == "True ''\n"
+
+
+def test_a_descriptor_is_inherited_only_if_it_is_passed() -> None:
+    reader, writer = os.pipe()
+    program = f"import os, sys; os.write({writer}, b'x')"
+    assert stream(python(program), lambda _: None).returncode
+    assert stream(python(program), lambda _: None, pass_fds=[writer]).returncode == 0
+    assert os.read(reader, 1) == b"x"
+    os.close(reader)
+    os.close(writer)
 
 
 def test_at_the_deadline_a_command_ends_with_what_it_started() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from lab.errors import LabError, SetupError, UsageError
 from lab.host import files
+from lab.runtime.fake.host import FakeClock
 
 
 def test_home_is_what_the_variable_says_or_a_folder_of_the_user(
@@ -120,30 +123,37 @@ def test_a_lock_is_freed_when_its_holder_fails(tmp_path: Path) -> None:
 
 
 def test_with_patience_a_lock_is_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    first = files.lock(path, "lab a")
-    first.__enter__()
-    naps: list[float] = []
+    path, clock = tmp_path / "lock", FakeClock(0.0)
+    first = ExitStack()
+    first.enter_context(files.lock(path, "lab a"))
+    clock.after(3.0, first.close)
 
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        if len(naps) == 3:
-            first.__exit__(None, None, None)
-
-    with files.lock(path, "lab a", patience=10, sleep=nap):
-        assert len(naps) == 3
+    with files.lock(path, "lab a", patience=10, clock=clock):
+        assert clock() == pytest.approx(3.0, abs=0.2)
 
 
 def test_patience_ends(tmp_path: Path) -> None:
-    path, naps = tmp_path / "lock", list[float]()
+    path, clock = tmp_path / "lock", FakeClock(0.0)
 
     with (
         files.lock(path, "ports"),
         pytest.raises(SetupError, match="busy with ports"),
-        files.lock(path, "ports", patience=1.0, sleep=naps.append),
+        files.lock(path, "ports", patience=1.0, clock=clock),
     ):
         pytest.fail("two hold the lock")
-    assert sum(naps) == pytest.approx(1.0, abs=0.2)
+    assert clock() == pytest.approx(1.0)
+
+
+def test_who_waits_for_a_lock_says_so_once_and_who_inherits_it_holds_it(tmp_path: Path) -> None:
+    path, clock, said = tmp_path / "lock", FakeClock(0.0), list[str]()
+    first = files.take_lock(path)
+    inherited = os.dup(first.fileno())
+    first.close()
+    clock.after(2.0, lambda: os.close(inherited))
+
+    with files.take_lock(path, timeout=math.inf, on_wait=lambda: said.append("waiting"), clock=clock):
+        assert clock() == pytest.approx(2.0, abs=0.2)
+    assert said == ["waiting"]
 
 
 def test_a_lock_file_that_cannot_be_opened_is_a_setup_error(tmp_path: Path) -> None:

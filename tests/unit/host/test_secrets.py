@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import ServiceError, SetupError
+from lab.errors import ServiceError, SetupError, UsageError
 from lab.host.secrets import (
     AWS_FILE,
     GRAFANA_FILE,
@@ -25,9 +25,14 @@ from lab.host.secrets import (
     STORE_FILE,
     Secrets,
     hand_over,
+    key_from,
     load_or_make,
+    read_key,
+    read_secret,
 )
+from lab.topology import Credentials
 
+KEY = Credentials("access", "secret")
 FILES = {
     AWS_FILE,
     GRAFANA_FILE,
@@ -203,3 +208,49 @@ def test_the_settings_of_redis_follow_from_its_password(tmp_path: Path) -> None:
     second = load_or_make(tmp_path)
     assert second.redis_password != first.redis_password
     assert (tmp_path / REDIS_SETTINGS_FILE).read_text() == f"requirepass {second.redis_password}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"access_key": "access", "secret_key": "secret"}),
+        "[default]\naws_access_key_id = access\naws_secret_access_key = secret\n",
+        "[other]\nx = y\n[default]\nregion = x\naws_access_key_id=access\naws_secret_access_key=secret\n",
+    ],
+)
+def test_a_key_is_read_from_json_or_from_an_aws_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key").write_text(text)
+    assert read_key(tmp_path / "key") == KEY
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", "no section", "[default]\n", "[default]\naws_access_key_id=\naws_secret_access_key=x"],
+)
+def test_a_file_without_a_key_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key").write_text(text)
+    with pytest.raises(UsageError, match="holds no key"):
+        read_key(tmp_path / "key")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_key(tmp_path / "key")
+
+
+def test_a_key_in_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(json.dumps(vars(KEY)))
+    file = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "key")}
+    both = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    assert key_from({**file, **both}) == Credentials("a", "b")
+    assert key_from({**file, "AWS_ACCESS_KEY_ID": "a"}) == KEY
+    assert key_from({"AWS_ACCESS_KEY_ID": "a"}) is None
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_a_secret_that_is_not_there_or_empty_is_told(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "token").write_text(text)
+    with pytest.raises(UsageError, match=r"token (cannot be read|is empty)") as caught:
+        read_secret(tmp_path / "token", "this names it")
+    assert caught.value.hint == "this names it"

@@ -15,8 +15,7 @@ import urllib3
 from minio import crypto
 
 from lab.store.server.auth import authenticate
-from lab.store.server.keys import Key, Keyring
-from lab.store.server.refusal import RefusalError
+from lab.store.server.keys import Key, Keyring, RefusalError
 from lab.topology import Credentials
 from tests.unit.store.s3_wsgi import Server, WsgiPool
 

@@ -12,8 +12,8 @@ import pytest
 import urllib3
 
 from lab.errors import StoreError
-from lab.store.client import Client, values
-from lab.store.conformance import QUESTIONS, Finding, examine
+from lab.store.conformance import QUESTIONS, Client, Finding, examine
+from lab.store.conformance.requests import values
 from lab.topology import Credentials
 from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
 
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def findings(pool: Any, key: Credentials = TRAINING, bucket: str = "ray") -> dict[str, Finding]:
-    client = Client(HOST, key, http=pool)
+    client = Client(HOST, key, pool=pool)
     return {finding.name: finding for finding in examine(client, bucket, questions=OVER_HTTP)}
 
 
@@ -197,7 +197,7 @@ def test_pyarrow_is_skipped_where_it_is_not_installed(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (asked,) = (question for question in QUESTIONS if question.name == "pyarrow")
-    client = Client(HOST, TRAINING, http=WsgiPool(server))
+    client = Client(HOST, TRAINING, pool=WsgiPool(server))
     found = {f.name: f for f in examine(client, "ray", questions=(replace(asked),))}
     assert (found["pyarrow"].outcome, "not installed" in found["pyarrow"].detail) == ("skipped", True)
 

@@ -14,7 +14,8 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
 from lab.errors import StoreError, UsageError, WaitTimeoutError
-from lab.store import ObjectStore, UnreachableStoreError, setup
+from lab.runtime.fake.host import FakeClock
+from lab.store import FakeObjectStore, ObjectStore, UnreachableStoreError, setup
 from lab.store.setup import POLICY, training_policy
 from lab.topology import Credentials
 from tests.unit.store.admin_api import MinioPool
@@ -145,26 +146,22 @@ def test_an_answer_of_a_user_list_that_cannot_be_opened_is_told(minio: MinioPool
         run(minio)
 
 
-class Late:
-    """A store that answers from the call number `answers` on. Its clock goes a second per look."""
+class Late(FakeObjectStore):
+    """A store that answers from the call number `answers` on."""
 
     def __init__(self, answers: int) -> None:
-        self.calls, self.answers, self.said = itertools.count(1), answers, []  # type: ignore[var-annotated]
-        self.now = 0.0
+        super().__init__()
+        self.calls, self.answers = itertools.count(1), answers
+        self.clock = FakeClock(0.0)
+        self.said: list[str] = []
 
     def ping(self) -> str:
         if next(self.calls) < self.answers:
             raise UnreachableStoreError("http://minio:9000 cannot be reached: Connection refused")
         return "MinIO"
 
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
     def wait(self, seconds: float = 60.0) -> str:
-        store: Any = self
-        return setup.wait_for(
-            store, self.said.append, seconds=seconds, clock=lambda: self.now, sleep=self.sleep
-        )
+        return setup.wait_for(self, self.said.append, seconds=seconds, clock=self.clock)
 
 
 def test_a_store_that_comes_late_is_waited_for_and_that_is_said() -> None:
@@ -178,7 +175,7 @@ def test_a_store_that_never_comes_is_not_waited_for_for_ever() -> None:
     late = Late(answers=1000)
     with pytest.raises(WaitTimeoutError, match=r"after 20 s: .*Connection refused"):
         late.wait(20)
-    assert late.now <= 21
+    assert late.clock() == 20
 
 
 def test_a_store_that_is_not_ready_yet_counts_as_unreachable(server: Server) -> None:
@@ -219,8 +216,7 @@ def test_as_a_program_its_last_line_and_exit_code_say_what_failed(environment: d
             raise NewConnectionError(HTTPConnection("minio", 9000), "Connection refused")
 
     said: list[str] = []
-    late = Late(1)
-    code = setup.main(environment, say=said.append, http=Dead(), clock=lambda: late.now, sleep=late.sleep)
+    code = setup.main(environment, say=said.append, http=Dead(), clock=FakeClock())
     assert code == WaitTimeoutError.exit_code
     assert said[-1].startswith("the object store could not be set up: the object store does not answer after")
 
@@ -229,8 +225,8 @@ def test_as_a_program_its_last_line_and_exit_code_say_what_failed(environment: d
     ("variable", "text", "message"),
     [
         ("LAB_S3_ROOT_USER_FILE", "", "is empty"),
-        ("LAB_S3_TRAINING_KEY_FILE", "{}", "is no key"),
-        ("LAB_S3_TRAINING_KEY_FILE", "hush-hush", "is no key"),
+        ("LAB_S3_TRAINING_KEY_FILE", "{}", "holds no key"),
+        ("LAB_S3_TRAINING_KEY_FILE", "hush-hush", "holds no key"),
         ("LAB_S3_ROOT_PASSWORD_FILE", None, "cannot be read"),
         ("AWS_ENDPOINT_URL", "", "is not set"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UsageError
-from lab.flows.doctor.store import endpoints_of, find_key, read_key, store_checks
+from lab.flows.doctor.store import endpoints_of, find_key, store_checks
 from lab.store.conformance import QUESTIONS
 from lab.topology import Credentials, Endpoints
 from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
@@ -27,19 +27,6 @@ def nowhere() -> None:
     return None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        json.dumps({"access_key": "access", "secret_key": "secret"}),
-        "[default]\naws_access_key_id = access\naws_secret_access_key = secret\n",
-        "[other]\nx = y\n[default]\nregion = x\naws_access_key_id=access\naws_secret_access_key=secret\n",
-    ],
-)
-def test_a_key_is_read_from_json_or_from_an_aws_file(tmp_path: Path, text: str) -> None:
-    (tmp_path / "key").write_text(text)
-    assert read_key(tmp_path / "key") == KEY
-
-
 def test_a_profile_chooses_the_section(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(
         "[default]\naws_access_key_id=x\naws_secret_access_key=x\n"
@@ -47,21 +34,6 @@ def test_a_profile_chooses_the_section(tmp_path: Path) -> None:
     )
     found = find_key(HOST, tmp_path / "key", {"AWS_PROFILE": "mine"}, nowhere)
     assert found == Credentials("access", "secret%1")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "{}", "no section", "[default]\n", "[default]\naws_access_key_id=\naws_secret_access_key=x"],
-)
-def test_a_file_without_a_key_is_told(tmp_path: Path, text: str) -> None:
-    (tmp_path / "key").write_text(text)
-    with pytest.raises(UsageError, match="holds no key"):
-        read_key(tmp_path / "key")
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_key(tmp_path / "key")
 
 
 @pytest.mark.parametrize(

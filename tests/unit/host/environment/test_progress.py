@@ -1,14 +1,11 @@
-"""How an installation is followed, and the process that does it."""
+"""The progress of an installation, as it is shown."""
 
 from __future__ import annotations
 
 import io
-import os
-import sys
 
 import pytest
 
-from lab.host.environment.process import run_process
 from lab.host.environment.progress import InstallProgress, Progress
 
 
@@ -72,28 +69,3 @@ def test_a_listener_gets_the_lines_and_stderr_none(capsys: pytest.CaptureFixture
     Progress(said.append).line("making .venv")
     assert said == ["making .venv"]
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_real_process_is_read_line_by_line() -> None:
-    lines: list[str] = []
-    code = run_process(
-        [sys.executable, "-c", "import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"],
-        {"PYTHONUNBUFFERED": "1"},
-        lines.append,
-        lambda: None,
-    )
-    assert (code, lines) == (3, ["a", "b"])
-
-
-def test_a_process_is_ended_when_its_reader_is_interrupted() -> None:
-    pids: list[int] = []
-
-    def interrupt(line: str) -> None:
-        pids.append(int(line))
-        raise KeyboardInterrupt
-
-    endless = "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"
-    with pytest.raises(KeyboardInterrupt):
-        run_process([sys.executable, "-c", endless], {}, interrupt, lambda: None)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pids[0], 0)

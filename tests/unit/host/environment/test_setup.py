@@ -6,8 +6,9 @@ import errno
 import json
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from lab.errors import SetupError
 from lab.host import environment
 from lab.host.environment import pip, setup, uv
 from lab.host.environment.progress import pinned
+from lab.host.environment.venv import LOCK, Machine
+from lab.host.files import take_lock
+from lab.runtime.fake.host import FakeClock
 
 PINNED = {
     "installer": "pip==26.3\nuv==0.13.9\n",
@@ -25,7 +29,6 @@ PINNED = {
     "report": "matplotlib==3.11.2\n",
     "test": "pytest==9.2.0\n",
 }
-OK = 0
 
 
 @dataclass
@@ -43,11 +46,13 @@ class FakeMachine:
     def __call__(
         self,
         argv: list[str],
-        env: Mapping[str, str],
         on_line: Callable[[str], None],
-        on_tick: Callable[[], None],
-        keep: int | None,
-    ) -> int:
+        *,
+        env: Mapping[str, str],
+        on_silence: Callable[[], None],
+        pass_fds: Sequence[int],
+    ) -> subprocess.CompletedProcess[str]:
+        assert pass_fds, "it has to inherit the lock"
         self.calls.append(argv)
         self.environments.append(env)
         text = " ".join(argv)
@@ -55,8 +60,8 @@ class FakeMachine:
             if re.search(pattern, text):
                 for line in output.splitlines():
                     on_line(line)
-                on_tick()
-                return code
+                on_silence()
+                return subprocess.CompletedProcess(argv, code, output)
         self.during(text)
         if "-m venv" in text or "-m virtualenv" in text:
             self.make_venv(pip="--without-pip" not in argv)
@@ -68,7 +73,7 @@ class FakeMachine:
         elif "pip install" in text:
             for name in self.wanted(argv):
                 self.put(name)
-        return OK
+        return subprocess.CompletedProcess(argv, 0, "")
 
     @staticmethod
     def wanted(argv: list[str]) -> set[str]:
@@ -129,7 +134,7 @@ def install(fake: FakeMachine, group: str = "cli", **machine: object) -> list[st
         "python": "/usr/bin/python3",
         **machine,
     }
-    setup.install(str(fake.root), group, said.append, machine=setup.Machine(run=fake, **facts))  # type: ignore[arg-type]
+    setup.install(str(fake.root), group, said.append, machine=Machine(run=fake, **facts))  # type: ignore[arg-type]
     return said
 
 
@@ -308,24 +313,20 @@ def test_a_folder_that_cannot_be_written_is_told(
     assert str(fake.root) in caught.value.message
 
 
-def test_a_second_set_up_waits_for_the_first(
-    fake: FakeMachine, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    waited: list[bool] = []
+def test_a_second_set_up_waits_for_the_first(fake: FakeMachine, root: Path) -> None:
+    clock, venv = FakeClock(0.0), root / ".venv"
+    venv.mkdir()
+    first = take_lock(venv / LOCK)
 
-    def flock(file: object, how: int) -> None:
-        if how & fcntl.LOCK_NB:
-            raise BlockingIOError
-        waited.append(True)
+    def finish() -> None:
         fake.make_venv()
         stamp = environment.expected_stamp("cli", str(root))
         Path(environment.stamp_of("cli", str(root))).write_text(json.dumps(stamp))
+        first.close()
 
-    monkeypatch.setattr(fcntl, "flock", flock)
-    said = install(fake)
-    assert waited == [True]
-    assert said == [f"another labctl is setting up {root / '.venv'}; waiting for it"]
+    clock.after(60, finish)
+    said = install(fake, clock=clock)
+    assert said == [f"another labctl is setting up {venv}; waiting for it"]
     assert fake.calls == [], "the other one installed it"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import GpuError, LabError, UsageError
 from lab.host import gpus
-from lab.host.gpus import Detection, Gpu, sharing_note
+from lab.host.gpus import Detection, Gpu, GpuRequest, sharing_note
 from lab.topology import GpuPlan, Vendor
 
 GIB = 1024**3
@@ -60,10 +60,8 @@ def make(
         return lambda: Detection(found) if found else Detection(problem=problem, hint="load it")
 
     return gpus.plan(
-        choice,
+        GpuRequest(choice, chosen, share),
         workers,
-        chosen=chosen,
-        share=share,
         nvidia=seen(nvidia, "no NVIDIA driver"),
         amd=seen(amd, "no AMD driver"),
     )

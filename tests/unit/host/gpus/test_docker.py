@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.errors import GpuError
-from lab.host.gpus import Detection, Gpu, amd_gpus, plan
+from lab.host.gpus import Detection, Gpu, GpuRequest, amd_gpus, plan
 from lab.host.gpus.docker import (
     HOOK,
     TOOLKIT,
@@ -120,21 +120,21 @@ def test_without_gpus_the_engine_is_not_asked() -> None:
 def test_gpus_that_containers_cannot_get_are_an_error_before_anything_starts() -> None:
     nvidia, amd = detectors(host(PLAIN), lambda: H200, lambda: NOTHING)
     with pytest.raises(GpuError) as caught:
-        plan("nvidia", 2, nvidia=nvidia, amd=amd)
+        plan(GpuRequest("nvidia"), 2, nvidia=nvidia, amd=amd)
     assert caught.value.message.startswith("--gpu nvidia: NVIDIA's Container Toolkit is not installed")
     assert "nvidia-container-toolkit" in caught.value.hint
 
 
 def test_auto_does_without_gpus_that_containers_cannot_get_and_says_why() -> None:
     nvidia, amd = detectors(host(PLAIN), lambda: H200, lambda: NOTHING)
-    made = plan("auto", 2, nvidia=nvidia, amd=amd)
+    made = plan(GpuRequest("auto"), 2, nvidia=nvidia, amd=amd)
     assert made.vendor is Vendor.SIMULATED
     assert "Container Toolkit is not installed" in made.reason
 
 
 def test_gpus_that_containers_get_are_planned_as_ever() -> None:
     nvidia, amd = detectors(host(GpuHost(True, ("nvidia",))), lambda: H200, lambda: NOTHING)
-    assert plan("auto", 2, nvidia=nvidia, amd=amd).devices == ("GPU-0", "GPU-1")
+    assert plan(GpuRequest("auto"), 2, nvidia=nvidia, amd=amd).devices == ("GPU-0", "GPU-1")
 
 
 def test_a_container_gets_an_amd_gpu_whose_groups_this_user_is_not_in(

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from lab.host.gpus import Detection, Gpu, nvidia_gpus, plan
+from lab.host.gpus import Detection, Gpu, GpuRequest, nvidia_gpus, plan
 from lab.topology import Vendor
 
 GIB = 1024**3
@@ -80,8 +80,8 @@ class FakeNvml:
     def nvmlDeviceGetUUID(self, handle: SimpleNamespace) -> str:
         return str(handle.uuid)
 
-    def nvmlDeviceGetName(self, handle: SimpleNamespace) -> bytes:
-        return str(handle.name).encode()
+    def nvmlDeviceGetName(self, handle: SimpleNamespace) -> str:
+        return str(handle.name)
 
     def nvmlDeviceGetMemoryInfo(self, handle: SimpleNamespace) -> SimpleNamespace:
         if handle.total == 0:
@@ -186,5 +186,5 @@ def test_missing_nvml_bindings_are_a_problem_not_a_crash() -> None:
 
 def test_mig_slices_serve_as_gpus() -> None:
     both = nvidia(mig(0, ["1g.10gb", "1g.10gb"]))
-    made = plan("nvidia", 2, nvidia=lambda: both)
+    made = plan(GpuRequest("nvidia"), 2, nvidia=lambda: both)
     assert [a.gpu for a in made.assignments] == ["MIG-0000-0", "MIG-0000-1"]

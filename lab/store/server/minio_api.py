@@ -1,28 +1,50 @@
-"""What the stand-in S3 server tells Prometheus: some of MinIO's metrics, at its path, behind its token."""
+"""The interfaces of MinIO that the stand-in S3 server has beside S3: disabling a key, and metrics."""
 
 from __future__ import annotations
 
 import hmac
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from werkzeug.wrappers import Response
 
 from lab.host.secrets import minio_metrics_token
-from lab.store.server.keys import Keyring
-from lab.store.server.refusal import RefusalError
+from lab.store.server.keys import Key, Keyring, RefusalError
 
+STATUS_PATH = "/minio/admin/v3/set-user-status"
 METRICS_PATH = "/minio/v2/metrics/cluster"
+
+
+def set_user_status(
+    keys: Keyring, asks: Key, query: Mapping[str, Sequence[str]], *, presigned: bool
+) -> Response:
+    """Answer a verified request by `asks` to disable or enable a user's key; errors are JSON, as MinIO's."""
+    if presigned:
+        return _problem(403, "AccessDenied", "no presigned URL may do this: its query may not be signed")
+    if asks.bucket:
+        return _problem(403, "AccessDenied", "only the root key may do this")
+    status = query.get("status", [""])[0]
+    if status not in ("enabled", "disabled"):
+        return _problem(400, "InvalidRequest", "the status must be enabled or disabled")
+    if not keys.set_enabled(query.get("accessKey", [""])[0], status == "enabled"):
+        return _problem(404, "XMinioAdminNoSuchUser", "there is no such user")
+    return Response(status=200)
+
+
+def _problem(status: int, code: str, message: str) -> Response:
+    return Response(json.dumps({"Code": code, "Message": message}), status, mimetype="application/json")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How much a store holds. Sizes are in bytes."""
+    """The contents of a store. Sizes are in bytes."""
 
     buckets: int
     objects: int
     size: int
     free: int
-    """Left on the disk that it writes to."""
+    """Bytes that are left on the disk that it writes to."""
 
 
 def check_token(keys: Keyring, authorization: str) -> None:

@@ -1,0 +1,176 @@
+"""Single S3 requests and their answers as they come, below one prefix of one bucket. `minio` signs them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote, urlsplit
+from xml.sax.saxutils import escape
+
+from lab.errors import StoreError
+from lab.host import http
+from lab.store.base import UnreachableStoreError
+from lab.store.s3 import RETRIES, parse_address
+from lab.topology import REGION, Credentials
+
+
+class Answer(http.Reply):
+    """An answer of an S3 server."""
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.data.decode("utf-8", "replace")
+
+    @property
+    def code(self) -> str:
+        """The S3 error code, or empty."""
+        return value(self.text, "Code") if self.status >= 300 else ""
+
+
+def value(xml: str, name: str) -> str:
+    """The text of the first element `name`, or empty. For answers whose form is under test, so not strict."""
+    found = values(xml, name)
+    return found[0] if found else ""
+
+
+def values(xml: str, name: str) -> list[str]:
+    """The texts of all elements `name` that hold text."""
+    parts = xml.split(f"<{name}>")[1:]
+    return [html.unescape(part.split("<", 1)[0]) for part in parts]
+
+
+class Client:
+    """Requests to one S3 server by one key, with the bucket in the path."""
+
+    def __init__(
+        self, endpoint_url: str, credentials: Credentials, region: str = REGION, *, pool: Any = None
+    ) -> None:
+        """`pool` is the urllib3 pool to use. Raises StoreError when `endpoint_url` is no address."""
+        self._host = parse_address(endpoint_url).netloc
+        self.endpoint_url = endpoint_url.rstrip("/")
+        self.credentials, self.region = credentials, region
+        self._pool = pool or http.make_pool(RETRIES)
+
+    def with_key(self, credentials: Credentials) -> Client:
+        """The same server, asked with another key."""
+        return Client(self.endpoint_url, credentials, self.region, pool=self._pool)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Iterable[tuple[str, str]] = (),
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """The answer to one signed request; `path` is BUCKET/KEY, not encoded.
+
+        Raises UnreachableStoreError.
+        """
+        from minio.credentials.credentials import Credentials as Key
+        from minio.signer import sign_v4_s3
+
+        text = "&".join(f"{quote(n, safe='')}={quote(v, safe='')}" for n, v in sorted(query))
+        url = urlsplit(f"{self.endpoint_url}/{quote(path)}{'?' if text else ''}{text}")
+        now = datetime.now(timezone.utc)
+        digest = hashlib.sha256(body).hexdigest()
+        signed = sign_v4_s3(
+            method=method,
+            url=url,
+            region=self.region,
+            headers={
+                "Host": self._host,
+                "x-amz-content-sha256": digest,
+                "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
+                **(headers or {}),
+            },
+            credentials=Key(self.credentials.access_key, self.credentials.secret_key),
+            content_sha256=digest,
+            date=now,
+        )
+        try:
+            reply = http.request(
+                method,
+                url.geturl(),
+                headers={n: str(v) for n, v in signed.items()},
+                body=body,
+                timeout=None,
+                pool=self._pool,
+            )
+        except http.NoAnswerError as error:
+            raise UnreachableStoreError(
+                f"the object store at {self.endpoint_url} cannot be reached: {error}",
+                "check the address, and whether the server runs",
+            ) from error
+        except ValueError as error:
+            raise StoreError(f"{self.endpoint_url} cannot be asked: {http.first_line(error)}") from error
+        return Answer(reply.status, reply.headers, reply.data)
+
+
+class DeviationError(Exception):
+    """The server did something else than S3 does. The message says what."""
+
+
+class SkippedError(Exception):
+    """The question cannot be asked here. The message says why."""
+
+
+class Bench:
+    """One server, one bucket, one prefix."""
+
+    def __init__(self, client: Client, bucket: str, prefix: str) -> None:
+        self.client, self.bucket, self.prefix = client, bucket, prefix
+
+    def key(self, name: str) -> str:
+        """The whole key of an object of this run."""
+        return f"{self.prefix}/{name}"
+
+    def object(
+        self,
+        method: str,
+        name: str,
+        body: bytes = b"",
+        *query: tuple[str, str],
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """A request to one of this run's objects."""
+        return self.client.ask(method, f"{self.bucket}/{self.key(name)}", query, body, headers)
+
+    def put(self, name: str, body: bytes) -> Answer:
+        """Store an object. Raises DeviationError."""
+        return want(self.object("PUT", name, body), 200, "storing an object")
+
+    def page(self, *query: tuple[str, str], prefix: str = "") -> Answer:
+        """A page of a listing of this run's objects. Raises DeviationError."""
+        asked = (("list-type", "2"), ("prefix", self.key(prefix)), *query)
+        return want(self.client.ask("GET", self.bucket, asked), 200, "listing")
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """The names of this run's objects that begin with `prefix`. Raises DeviationError."""
+        return [key.removeprefix(f"{self.prefix}/") for key in values(self.page(prefix=prefix).text, "Key")]
+
+    def delete_many(self, names: list[str]) -> Answer:
+        """One request that deletes many objects."""
+        listed = "".join(f"<Object><Key>{escape(self.key(name))}</Key></Object>" for name in names)
+        body = f"<Delete>{listed}</Delete>".encode()
+        digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        return self.client.ask("POST", self.bucket, [("delete", "")], body, {"Content-MD5": digest})
+
+
+def want(answer: Answer, status: int, what: str) -> Answer:
+    """The answer, if it has this status. Raises DeviationError."""
+    if answer.status != status:
+        code = f" {answer.code}" if answer.code else ""
+        raise DeviationError(f"{what} is answered with HTTP {answer.status}{code}, not {status}")
+    return answer
+
+
+def same(found: object, expected: object, what: str) -> None:
+    """Raises DeviationError when the two differ."""
+    if found != expected:
+        raise DeviationError(f"{what}: {str(found)[:80]!r} instead of {str(expected)[:80]!r}")
