@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 RESULT_SCHEMA = "lesson-result/1"
 """Version of the JSON that `LessonResult.to_json` gives; schema.json beside this file describes it."""
 
+SCHEMA_OF = "lab.flows.lessons"
+"""The package with schema.json: of a report, and as its `$defs/result` of a result."""
+
 LESSONS_PREFIX = ".raylab/lessons"
 """Where in the bucket lessons keep what they measured, their results and their executed notebooks."""
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.flows.lessons.catalogue import find_lesson, numbers
-from lab.flows.lessons.form import misfits
-from lab.flows.lessons.model import digest, signed
+from lab.flows.lessons.model import SCHEMA_OF, digest, signed
 from lab.flows.lessons.results import Document
 from lab.host.reading import TooLargeError, parse_json, read_text
+from lab.host.schemas import load_schema, misfits
 from lab.version import __version__
 
 REPORT_SCHEMA = "lesson-report/1"
@@ -79,7 +79,7 @@ def verify(document: Any) -> tuple[str, ...]:
     Who reads labctl's source can write a report that fits. This finds accidents, not fraud.
     """
     try:
-        wrong = tuple(misfits(document))
+        wrong = tuple(misfits(document, load_schema(SCHEMA_OF), "the report"))
         return wrong or tuple(_contradictions(document))
     except RecursionError:
         return ("it is nested too deeply",)

@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue import numbers
 from lab.flows.lessons.evidence import folder
-from lab.flows.lessons.form import misfits, schema
-from lab.flows.lessons.model import Evidence, JobRecord, Lesson, LessonCheck, LessonResult, digest, failed
+from lab.flows.lessons.model import (
+    SCHEMA_OF,
+    Evidence,
+    JobRecord,
+    Lesson,
+    LessonCheck,
+    LessonResult,
+    digest,
+    failed,
+)
 from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
+from lab.host.schemas import load_schema, misfits
 from lab.store import MissingObjectError
 from lab.version import __version__
 
@@ -160,11 +169,10 @@ def _rank(document: Document) -> tuple[bool, float]:
 
 def _result(document: Any, lesson: int) -> Document | None:
     """The document if it is an intact result of this lesson."""
-    if any(misfits(document, schema()["$defs"]["result"])):
+    form = load_schema(SCHEMA_OF)
+    if any(misfits(document, {**form["$defs"]["result"], "$defs": form["$defs"]}, "the result")):
         return None
-    return (
-        document if document.get("lesson") == lesson and document.get("sha256") == digest(document) else None
-    )
+    return document if document["lesson"] == lesson and document["sha256"] == digest(document) else None
 
 
 def table(lesson: Lesson, result: LessonResult) -> list[str]:

@@ -18,6 +18,7 @@ from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.usage_samples import key_of, read_samples
 from lab.flows.report.model import Evidence, Subject, Use
 from lab.host.reading import parse_json, read_bytes
+from lab.host.schemas import load_schema, misfits
 from lab.topology import GpuPlan, Vendor, is_worker
 
 if TYPE_CHECKING:
@@ -92,42 +93,23 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
             f"{document.get('schema')!r}",
             how,
         )
-    try:
-        _check(document)
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise UsageError(f"{where} is a damaged receipt: {_what(error)}", how) from error
+    schema = load_schema("lab.evidence.receipt")
+    wrong = next(misfits(document, schema, "the receipt", more_fields=True), "") or _odd_time(document)
+    if wrong:
+        raise UsageError(f"{where} is a damaged receipt: {wrong}", how)
     return document
 
 
-def _check(document: Mapping[str, Any]) -> None:
-    """Raises KeyError, TypeError, ValueError or AttributeError unless a report can be made of it."""
-    fault, job = document["fault"], document["job"]
-    _finite(fault["at"])
-    str(fault["kind"] + fault["target"] + job["submission_id"] + document["verdict"])
-    for value in (fault.get("reverted_at"), *document["timeline"].values()):
-        if value is not None:
-            _finite(value)
-    for attempt in document["attempts"]:
-        list(attempt["nodes"])
-        for key in ("attempt", "started_at", "ended_at"):
-            if attempt[key] is not None:
-                _finite(attempt[key])
-    for check in document["checks"]:
-        str(check["name"] + check["detail"])
-        bool(check["passed"])
-    for row in document.get("world_size") or ():
-        _finite(row["at"])
-        int(row["ranks"])
-
-
-def _finite(value: Any) -> None:
-    """Raises TypeError or ValueError for what is no number of seconds that a date could be made of."""
-    if not abs(float(value)) < MAX_SECONDS:
-        raise ValueError(f"{value} is no number of seconds")
-
-
-def _what(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+def _odd_time(receipt: Mapping[str, Any]) -> str:
+    """What is wrong with a time of a receipt of which no date can be made; empty when nothing is."""
+    fault = receipt["fault"]
+    times = {"fault.at": fault["at"], "fault.reverted_at": fault["reverted_at"]}
+    times |= {f"timeline.{key}": after for key, after in receipt["timeline"].items()}
+    for table, keys in (("attempts", ("started_at", "ended_at")), ("world_size", ("at",))):
+        rows = enumerate(receipt[table])
+        times |= {f"{table}[{number}].{key}": row[key] for number, row in rows for key in keys}
+    wrong = (where for where, at in times.items() if at is not None and abs(at) >= MAX_SECONDS)
+    return next((f"{where}: no date can be made of it" for where in wrong), "")
 
 
 def _receipts(lab: Lab) -> list[str]:
