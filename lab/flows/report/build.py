@@ -1,4 +1,4 @@
-"""From evidence to what a report tells. Pure: asks nothing, imports nothing heavy."""
+"""Builds the data of a report from evidence. Pure: asks nothing, imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lab.evidence.labels import moment_label
 from lab.evidence.ledger import Number, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.report import labels
-from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, Tale, Use
+from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData, Use
 from lab.topology import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
@@ -27,8 +28,8 @@ AROUND = 30.0
 """Samples of resource use are shown from this long before the run to this long after, in seconds."""
 
 
-def tell(evidence: Evidence) -> Tale:
-    """What is known of the subject, put in order. What is missing is named, and never made up."""
+def build_report(evidence: Evidence) -> ReportData:
+    """Put what is known of the subject in order. What is missing is named, and never made up."""
     receipt = evidence.subject.receipt
     run = _run(evidence)
     fault = receipt["fault"] if receipt else None
@@ -43,13 +44,13 @@ def tell(evidence: Evidence) -> Tale:
     verdict = str(receipt["verdict"]) if receipt else ""
     lost = _lost(evidence)
     head = headline(receipt) if receipt else _unjudged(evidence, lost)
-    title, meaning = labels.HEADLINES.get(head, (verdict, ""))
+    words = labels.HEADLINES[head]
     job = (receipt or {}).get("job") or {}
-    return Tale(
-        title=title,
+    return ReportData(
+        title=words.title,
         verdict=verdict,
         headline=head,
-        reason=str((receipt or {}).get("reason") or "; ".join(_known(evidence, lost)) or meaning),
+        reason=str((receipt or {}).get("reason") or "; ".join(_known(evidence, lost)) or words.meaning),
         fault=fault,
         job=evidence.subject.job,
         status=str(job.get("status") or evidence.job.get("status") or ""),
@@ -207,7 +208,7 @@ def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
     times["reverted"] = None if reverted is None else reverted - fault["at"]
     order = list(labels.MOMENTS)
     keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
-    moments = [Moment(key, labels.moment(key)[0], times[key], labels.moment(key)[1]) for key in keys]
+    moments = [Moment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys]
     return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
 
 
@@ -216,13 +217,11 @@ def _parts(receipt: Mapping[str, Any]) -> tuple[Part, ...]:
     breakdown = receipt.get("breakdown")
     if not isinstance(breakdown, Mapping):
         return ()
-    order = list(labels.PARTS)
-    found = [
-        Part(key, labels.part(key)[0], float(value), labels.part(key)[1])
-        for key, each in breakdown.items()
-        if (value := number(each)) is not None and value >= 0 and key in order
-    ]
-    return tuple(sorted(found, key=lambda part: order.index(part.key)))
+    return tuple(
+        Part(key, key.replace("_", " "), float(value), meaning)
+        for key, meaning in labels.PARTS.items()
+        if (value := number(breakdown.get(key))) is not None and value >= 0
+    )
 
 
 def _ranks(

@@ -1,4 +1,4 @@
-"""What a report is made of, as plain data. Times are seconds after `Tale.origin` unless it says otherwise."""
+"""The data of a report. Times are seconds after `ReportData.origin` unless it says otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.faults.records import LoggedFault
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is to be about: a receipt, or a job that nothing was done to."""
+    """The subject of a report: a receipt, or a job that nothing was done to."""
 
     job: str
     receipt: Mapping[str, Any] | None = None
@@ -123,14 +123,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Tale:
-    """All that a report tells. Plain values: it can be drawn without a lab."""
+class ReportData:
+    """All that a report says. Plain values: it can be drawn without a lab."""
 
     title: str
     verdict: str
     """The receipt's, or empty for a job without one."""
     headline: str
-    """The key of `title` in lab.flows.report.labels."""
+    """The key in `HEADLINES` of lab.flows.report.labels."""
     reason: str
     fault: Mapping[str, Any] | None
     """The receipt's."""

@@ -1,4 +1,4 @@
-"""Which pictures a tale has, in the order of the page, each with the words that stand for it."""
+"""The pictures of a report in the order of the page, each with the words that stand for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.flows.report.draw import curves, recovery, usage, workers
 from lab.flows.report.draw.style import render, styled
-from lab.flows.report.model import Tale
+from lab.flows.report.model import ReportData
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Picture:
     png: bytes
 
 
-def draw_pictures(tale: Tale) -> tuple[Picture, ...]:
-    """Every picture that this tale has enough evidence for."""
+def draw_pictures(data: ReportData) -> tuple[Picture, ...]:
+    """Every picture for which the report has enough evidence."""
     found = []
     with styled():
         for name, (draw, alt) in PICTURES.items():
-            drawn = draw(tale)
+            drawn = draw(data)
             if drawn is not None:
-                found.append(Picture(name, alt(tale), render(drawn, "svg"), render(drawn, "png")))
+                found.append(Picture(name, alt(data), render(drawn, "svg"), render(drawn, "png")))
     return tuple(found)
 
 
-Drawing = tuple[Callable[[Tale], Any], Callable[[Tale], str]]
+Drawing = tuple[Callable[[ReportData], Any], Callable[[ReportData], str]]
 
 PICTURES: dict[str, Drawing] = {
     "timeline": (recovery.draw_timeline, recovery.alt_timeline),

@@ -15,13 +15,13 @@ from lab.flows.recovery.usage_samples import Sample, Samples
 from lab.flows.report import Subject, find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
 from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
-from tests.unit.flows.report import tales
+from tests.unit.flows.report import cases
 
 PREFIX = ".raylab/receipts"
 
 
-def receipt(job: str = JOB, at: float = tales.AT) -> dict[str, Any]:
-    document = tales.kill_receipt().to_json()
+def receipt(job: str = JOB, at: float = cases.AT) -> dict[str, Any]:
+    document = cases.kill_receipt().to_json()
     return {
         **document,
         "fault": {**document["fault"], "at": at},
