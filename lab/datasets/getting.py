@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lab.datasets import address, food11, model, pictures
+from lab.datasets import food11, model, pictures
 from lab.datasets.archive import LARGEST_IN_ALL, unpack
-from lab.datasets.download import Download, Http, UnreachableError, sha256_of
+from lab.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
 from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
 from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
+from lab.host.clock import MONOTONIC, Clock
 from lab.host.reading import SMALL, open_file, read_json
+
+if TYPE_CHECKING:
+    from requests import Session
 
 PICTURES = 20
 """Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""
@@ -91,8 +95,8 @@ def get_food11(
     sha256: str = "",
     force: bool = False,
     on_progress: OnProgress = ignore_progress,
-    http: Http | None = None,
-    sleep: Callable[[float], None] = time.sleep,
+    session: Session | None = None,
+    clock: Clock = MONOTONIC,
 ) -> tuple[Dataset, bool]:
     """The published Food-11, from `file` or else from the first of `urls` that gives it.
 
@@ -121,10 +125,10 @@ def get_food11(
             return made, True
         downloads = model.make_folder(shelf.downloads)
         known = _known(downloads)
-        got = _download(urls, downloads, on_progress, http, sleep)
+        got = _download(urls, downloads, on_progress, session, clock)
         key = _key(got.url)
         try:
-            expected, source = sha256 or known.get(key, ""), address.shown(got.url)
+            expected, source = sha256 or known.get(key, ""), shown(got.url)
             made = shelf.put(food11.NAME, _from(got.part, source, expected, on_progress))
         except ChecksumError as error:
             raise ChecksumError(
@@ -143,14 +147,14 @@ def _download(
     urls: Sequence[str],
     folder: Path,
     on_progress: OnProgress,
-    http: Http | None,
-    sleep: Callable[[float], None],
+    session: Session | None,
+    clock: Clock,
 ) -> Download:
     """The archive, from the first address that gives it. Raises SetupError when none does."""
     problems = []
     for url in urls:
-        part = folder / f"{food11.NAME}-{address.fingerprint(url)[:8]}.zip.part"
-        got = Download(url, part, http=http, on_progress=on_progress, sleep=sleep)
+        part = folder / f"{food11.NAME}-{fingerprint(url)[:8]}.zip.part"
+        got = Download(url, part, session=session, on_progress=on_progress, clock=clock)
         try:
             got.fetch()
         except UnreachableError as error:
@@ -187,4 +191,4 @@ def _known(downloads: Path) -> dict[str, str]:
 
 def _key(url: str) -> str:
     """What stands for an address in KNOWN."""
-    return f"{address.shown(url)} {address.fingerprint(url)[:8]}"
+    return f"{shown(url)} {fingerprint(url)[:8]}"
