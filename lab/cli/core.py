@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import Archive, Built, ImageNeed
     from lab.flows.lessons.model import Lesson, LessonResult
-    from lab.flows.lessons.run import OnStep
+    from lab.flows.lessons.notebook import OnStep
     from lab.flows.recovery import FaultRequest, Moment, Outcome
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written

@@ -6,8 +6,8 @@
 
 from lab.flows.lessons.catalogue import find_lesson, lessons, numbers
 from lab.flows.lessons.model import (
-    Beside,
     Evidence,
+    HostTask,
     Lesson,
     LessonCheck,
     LessonResult,
@@ -18,8 +18,8 @@ from lab.flows.lessons.model import (
 from lab.flows.lessons.session import Session
 
 __all__ = [
-    "Beside",
     "Evidence",
+    "HostTask",
     "Lesson",
     "LessonCheck",
     "LessonResult",

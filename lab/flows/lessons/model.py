@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.flows.doctor.model import Check
+from lab.host.clock import Clock
 from lab.topology import GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
@@ -98,21 +99,20 @@ def failed(name: str, detail: str, hint: str = "") -> Check:
     return Check(name, "failed", detail, hint)
 
 
-class Beside(Protocol):
-    """What a function that runs on the host beside a notebook is given to speak and to wait with."""
-
-    def __call__(self, line: str) -> None:
-        """Tell a line. Raises NotebookOverError when the notebook has failed or was interrupted."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait. Raises NotebookOverError as soon as the notebook has failed or was interrupted."""
-
-
 class NotebookOverError(Exception):
     """The notebook is over, and nobody waits any more for what is done beside it."""
 
 
-Meanwhile = Callable[["Lab", Beside], None]
+@dataclass(frozen=True)
+class HostTask:
+    """Handle of a task on the host beside a notebook.
+
+    `say` and the clock's `sleep` raise NotebookOverError once the notebook has failed or was interrupted.
+    """
+
+    say: Callable[[str], None]
+    """Report progress, a line at a time."""
+    clock: Clock
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class Lesson:
     """Asked while the lab is up, in the notebook and on the host."""
     needs: tuple[str, ...] = ()
     """Datasets, by name: `food11`."""
-    meanwhile: Meanwhile | None = None
-    """Runs on the host beside the notebook under `labctl lesson run`: what the class would do by hand."""
+    host_task: Callable[[Lab, HostTask], None] | None = None
+    """Does on the host, beside the notebook under `labctl lesson run`, what the class does by hand."""
     checks_after_down: tuple[LessonCheck, ...] = ()
     """Asked on the host once the lab is down, beside those of `checks` that were answered before."""
     seconds: float = NOTEBOOK_SECONDS

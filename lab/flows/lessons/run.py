@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from lab.errors import LabDownError, LabError, RefusedError
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.evidence import gather
 from lab.flows.lessons.model import (
-    Beside,
     Evidence,
+    HostTask,
     JobRecord,
     Lesson,
     LessonResult,
@@ -35,6 +34,7 @@ from lab.flows.lessons.results import (
     newest,
     on_host,
 )
+from lab.host.clock import WALL, Clock
 from lab.host.files import home
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress, ignore_progress
@@ -101,7 +101,7 @@ def run_lesson(
     get_data: GetData,
     on_step: OnStep,
     on_progress: OnProgress = ignore_progress,
-    clock: Callable[[], float] = time.time,
+    clock: Clock = WALL,
 ) -> LessonResult:
     """Do a lesson: boot the lab if it is down, get what the lesson needs, execute its notebook, check.
 
@@ -114,14 +114,14 @@ def run_lesson(
     check_lab(lab)
     for dataset in lesson.needs:
         get_data(dataset, lambda line: on_step(Step("note", line)))
-    beside = Companion(lab, lesson, on_step)
+    task = HostTaskThread(lab, lesson, on_step)
     try:
         execute_notebook(lab.runtime, lesson, on_step)
     except BaseException:
-        beside.give_up()
+        task.give_up()
         stop_jobs(lab, lesson, on_step)
         raise
-    beside.finish()
+    task.finish()
     if not lesson.checks_after_down:
         return check_lesson(lab, lesson, clock=clock)
     first = check_lesson(lab, lesson, clock=clock)
@@ -165,7 +165,7 @@ def check_lab(lab: Lab) -> None:
         )
 
 
-def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.time) -> LessonResult:
+def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResult:
     """Ask the checks of a lesson, and keep the result on this machine and in the store.
 
     Raises LabDownError when the lab is down and the checks need it, and what gathering raises.
@@ -222,37 +222,43 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
     )
 
 
-class Companion:
-    """Runs a lesson's `meanwhile` in a thread beside the notebook."""
+class HostTaskThread:
+    """Runs the host task of a lesson in a thread beside the notebook; the task's clock, too."""
 
     def __init__(self, lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
-        """Starts at once, if the lesson has such a function."""
+        """Starts at once, if the lesson has such a task."""
         from lab.lab import Lab as OpenLab
 
         self._on_step = on_step
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        if lesson.meanwhile is not None:
-            meanwhile, own = lesson.meanwhile, OpenLab(lab.runtime)
+        if lesson.host_task is not None:
             self._thread = threading.Thread(
-                target=self._run, args=(meanwhile, own), name=f"beside lesson {lesson.number}", daemon=True
+                target=self._run,
+                args=(lesson.host_task, OpenLab(lab.runtime)),
+                name=f"host task of lesson {lesson.number}",
+                daemon=True,
             )
             self._thread.start()
 
-    def __call__(self, line: str) -> None:
-        """See Beside."""
+    def __call__(self) -> float:
+        """See Clock."""
+        return WALL()
+
+    def sleep(self, seconds: float) -> None:
+        """See HostTask."""
+        if self._over.wait(seconds):
+            raise NotebookOverError
+
+    def say(self, line: str) -> None:
+        """See HostTask."""
         if self._over.is_set():
             raise NotebookOverError
         self._on_step(Step("beside", line))
 
-    def sleep(self, seconds: float) -> None:
-        """See Beside."""
-        if self._over.wait(seconds):
-            raise NotebookOverError
-
-    def _run(self, meanwhile: Callable[[Lab, Beside], None], lab: Lab) -> None:
+    def _run(self, task: Callable[[Lab, HostTask], None], lab: Lab) -> None:
         try:
-            meanwhile(lab, self)
+            task(lab, HostTask(self.say, self))
         except NotebookOverError:
             pass
         except LabError as error:
@@ -272,15 +278,3 @@ class Companion:
         if self._thread is not None:
             with held_back():
                 self._thread.join(GIVE_UP_SECONDS)
-
-
-__all__ = [
-    "OnStep",
-    "Step",
-    "check_lesson",
-    "collect",
-    "execute_notebook",
-    "results",
-    "run_lesson",
-    "stop_jobs",
-]

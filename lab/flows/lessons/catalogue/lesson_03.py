@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.flows.doctor.model import Check
+from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, Lesson, failed, passed
 
 PART = "infeasible"
@@ -11,8 +12,6 @@ WAITED_SECONDS = 10.0
 
 GIVEN_UP_SECONDS = 840.0
 """From about 900 s on Ray gives a job up by itself; then nobody has cancelled it."""
-
-SUBMIT = "run the notebook from its first cell"
 
 
 def no_node_could_hold_it(evidence: Evidence) -> Check:

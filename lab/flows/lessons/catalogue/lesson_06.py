@@ -7,6 +7,7 @@ from collections import Counter
 from lab.cluster.jobs import Job
 from lab.evidence.ledger import Run
 from lab.flows.doctor.model import Check
+from lab.flows.lessons.catalogue.training import SUBMIT, run_of
 from lab.flows.lessons.model import Evidence, Lesson, failed, passed
 
 JOBS = 3
@@ -18,8 +19,6 @@ IN_TURN = tuple(f"in-turn-{number}" for number in range(1, JOBS + 1))
 
 TOLERANCE_SECONDS = 2.0
 """By how much a recorded time may differ from that of Ray's list of jobs."""
-
-SUBMIT = "run the notebook from its first cell"
 
 
 def all_succeeded(evidence: Evidence) -> Check:
@@ -40,7 +39,7 @@ def all_succeeded(evidence: Evidence) -> Check:
 def half_a_gpu_each(evidence: Evidence) -> Check:
     """Each of the three jobs asked for half a GPU."""
     name = "each asked for half a GPU"
-    asked = [_asked(_run(evidence, part)) for part in AT_ONCE]
+    asked = [_asked(run_of(evidence, part)) for part in AT_ONCE]
     found = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
     if asked == [SHARE] * JOBS:
         return passed(name, f"GPU: {found}")
@@ -50,7 +49,7 @@ def half_a_gpu_each(evidence: Evidence) -> Check:
 def packed_two_and_one(evidence: Evidence) -> Check:
     """Of the three jobs at once, two trained on one node and one on the other."""
     name = "packed two and one"
-    places = Counter(_service(evidence, _run(evidence, part)) for part in AT_ONCE)
+    places = Counter(_service(evidence, run_of(evidence, part)) for part in AT_ONCE)
     found = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
     if "" not in places and sorted(places.values()) == [1, 2]:
         return passed(name, found)
@@ -60,7 +59,7 @@ def packed_two_and_one(evidence: Evidence) -> Check:
 def at_the_same_time(evidence: Evidence) -> Check:
     """There was a moment at which all three trained, and none at which two of the others did."""
     name = "at once, and in turn"
-    spans = [_span(_run(evidence, part)) for part in AT_ONCE]
+    spans = [_span(run_of(evidence, part)) for part in AT_ONCE]
     known = [span for span in spans if span is not None]
     if len(known) < JOBS:
         return failed(name, "the ledger does not know when they trained", SUBMIT)
@@ -93,13 +92,6 @@ def times_are_right(evidence: Evidence) -> Check:
     ratio = (real["in_turn"] or 0.0) / (real["at_once"] or 1.0)
     found = f"in turn {real['in_turn']:.0f} s, at once {real['at_once']:.0f} s: {ratio:.2f} times as long"
     return passed(name, found)
-
-
-def _run(evidence: Evidence, part: str) -> Run | None:
-    """The Ray Train run of a part's job."""
-    job = evidence.job(part)
-    history = evidence.histories.get(job.submission_id) if job else None
-    return history.runs[0] if history and history.runs else None
 
 
 def _asked(run: Run | None) -> float | None:

@@ -69,11 +69,14 @@ def learned(part: str, name: str = "it learned something") -> LessonCheck:
         accuracy = number(run.last.metrics.get("val_accuracy")) if run and run.last else None
         if accuracy is None:
             return failed(name, "no val_accuracy was reported", SUBMIT)
-        found = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
-        return (
-            passed(name, found)
-            if accuracy >= CLEARLY_ABOVE
-            else failed(name, found, f"{SUBMIT}, with more epochs: --epochs")
-        )
+        return above_chance(name, accuracy)
 
     return check
+
+
+def above_chance(name: str, accuracy: float) -> Check:
+    """Passed when the accuracy is clearly above that of guessing."""
+    found = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
+    if accuracy >= CLEARLY_ABOVE:
+        return passed(name, found)
+    return failed(name, found, f"{SUBMIT}, with more epochs: --epochs")
