@@ -15,8 +15,8 @@ from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
-from lab.flows.recovery.usage_samples import key_of, read_samples
-from lab.flows.report.model import Evidence, Subject, Use
+from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
+from lab.flows.report.model import Evidence, Subject
 from lab.host.reading import parse_json, read_bytes
 from lab.host.schemas import load_schema, misfits
 from lab.topology import GpuPlan, Vendor, is_worker
@@ -219,7 +219,7 @@ class _Reader:
         curves = compare_curves(history, control, tolerance)
         return {"control_job": job, "control": control, "curves": curves}
 
-    def _samples(self) -> tuple[Use, ...]:
+    def _samples(self) -> tuple[Sample, ...]:
         if not self._subject.key:
             return ()
         try:
@@ -231,9 +231,7 @@ class _Reader:
             return ()
         if samples.problem:
             self._missing.append(samples.problem)
-        return tuple(
-            Use(s.at, s.service, s.cpu_percent, s.memory_bytes, s.gpu_percent) for s in samples.samples
-        )
+        return samples.samples
 
     def _lab_itself(self) -> dict[str, Any]:
         """Its GPUs and settings."""

@@ -9,6 +9,7 @@ from typing import Any
 from lab.evidence.ledger import History, Number
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
+from lab.flows.recovery.usage_samples import Sample
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,6 @@ class Subject:
     """As it was kept or saved; None for a job without one."""
     key: str = ""
     """The receipt's key in the store, empty for a file."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """A sample of one service. CPU in percent of one core, memory in bytes, GPU in percent of its time."""
-
-    at: float
-    """Seconds since the epoch."""
-    service: str
-    cpu_percent: float | None = None
-    memory_bytes: int | None = None
-    gpu_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ class Evidence:
     """Every worker service of the lab."""
     job: Mapping[str, str] = field(default_factory=dict)
     """What Ray says of the job: `status`, `entrypoint`, `recipe`."""
-    samples: tuple[Use, ...] = ()
+    samples: tuple[Sample, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     """As the ledger has it: versions, cores, memory."""
     gpus: str = ""
@@ -155,7 +144,7 @@ class ReportData:
     parts: tuple[Part, ...] = ()
     ranks: tuple[tuple[float, int], ...] = ()
     """How many ranks trained from when on; empty where that never changed."""
-    samples: tuple[Use, ...] = ()
+    samples: tuple[Sample, ...] = ()
     """With `at` in seconds after `origin`."""
     attempts: tuple[Mapping[str, Any], ...] = ()
     """As a receipt has them, times in seconds after `origin`."""
@@ -165,3 +154,8 @@ class ReportData:
     expected: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()
+
+    @property
+    def time_label(self) -> str:
+        """The label of an axis of time."""
+        return f"seconds after {'the fault' if self.fault else 'the start of training'}"

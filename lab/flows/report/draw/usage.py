@@ -7,15 +7,16 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.draw.style import COLOURS, DASHES, MARKERS, fault_line, figure, legend, of
-from lab.flows.report.model import ReportData, Use
+from lab.flows.report.model import ReportData
 
 GIB = 2.0**30
 
 GAP = 1.7
 """Samples that lie so many times farther apart than usual are not joined."""
 
-Value = Callable[[Use], float | None]
+Value = Callable[[Sample], float | None]
 
 KINDS: tuple[tuple[str, Value], ...] = (
     ("CPU, cores in use", lambda s: None if s.cpu_percent is None else s.cpu_percent / 100),
@@ -60,7 +61,7 @@ def draw(data: ReportData) -> Any:
         if data.fault is not None:
             fault_line(axes)
     last = grid[-1][0]
-    last.set_xlabel("seconds after the fault" if data.fault else "seconds after the start of training")
+    last.set_xlabel(data.time_label)
     legend(drawn, drawn.axes, "lower left", 5)
     return drawn
 

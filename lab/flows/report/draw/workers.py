@@ -94,7 +94,7 @@ def _view(axes: Any, data: ReportData, lanes: dict[str, int], left: float, right
     axes.set_xlim(left - 0.01 * width, right + 0.01 * width)
     if data.fault is not None:
         fault_line(axes, 0.0, label=f"fault: {data.fault['kind']} {data.fault['target']}")
-    axes.set_xlabel("seconds after the fault" if data.fault else "seconds after the start of training")
+    axes.set_xlabel(data.time_label)
 
 
 def _bar(axes: Any, data: ReportData, bar: Bar, row: int, left: float, right: float) -> None:
@@ -162,7 +162,7 @@ def draw_ranks(data: ReportData) -> Any:
     axes.set_ylim(0, max(counts) + 0.6)
     axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.set_ylabel("ranks")
-    axes.set_xlabel("seconds after the fault" if data.fault else "seconds after the start of training")
+    axes.set_xlabel(data.time_label)
     return drawn
 
 

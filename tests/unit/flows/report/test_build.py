@@ -10,7 +10,7 @@ from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import ReportData, Subject, build_report
-from lab.flows.report.model import Evidence, Use
+from lab.flows.report.model import Evidence
 from tests.unit.flows.report import cases
 
 
@@ -136,7 +136,7 @@ def test_the_world_size_is_told_only_where_it_changes(full: ReportData) -> None:
 
 
 def test_samples_count_from_the_fault_and_only_around_the_run(full: ReportData) -> None:
-    far = (Use(cases.AT - 5000, "ray-head", 1.0), Use(cases.AT + 1.0, "ray-head", 2.0))
+    far = (Sample(cases.AT - 5000, "ray-head", 1.0), Sample(cases.AT + 1.0, "ray-head", 2.0))
     data = build_report(cases.full(samples=far))
     assert [(s.at, s.cpu_percent) for s in data.samples] == [(1.0, 2.0)]
     assert {s.service for s in full.samples} == {"ray-head", "ray-worker-0", "ray-worker-1"}
@@ -164,10 +164,6 @@ def test_the_environment_names_versions_and_size(full: ReportData) -> None:
 def test_no_evidence_at_all_is_told_without_failing() -> None:
     data = build_report(Evidence(Subject("job-1"), history=History.of(())))
     assert (data.bars, data.metrics, data.moments) == ((), (), ())
-
-
-def test_a_use_is_made_like_a_sample() -> None:
-    assert set(Use.__dataclass_fields__) == set(Sample.__dataclass_fields__)
 
 
 def test_a_failed_verdict_on_a_job_that_failed_says_that_it_did_not_recover() -> None:
