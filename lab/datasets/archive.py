@@ -1,4 +1,4 @@
-"""From a zip archive of Food-11 to a folder for each split and class."""
+"""Unpacks a zip archive of Food-11 into a folder for each split and class."""
 
 from __future__ import annotations
 

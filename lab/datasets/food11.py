@@ -28,7 +28,7 @@ CLASSES = (
     "Soup",
     "Vegetable/Fruit",
 )
-"""In the order of the class numbers."""
+"""Names in the order of the class numbers."""
 
 FOLDERS = tuple(f"class_{number:02d}" for number in range(len(CLASSES)))
 """The folder of each class in each split, as in the course."""
@@ -52,7 +52,7 @@ BYTES = 1_200_000_000
 
 
 def place(entry: str) -> tuple[str, str, str] | None:
-    """Where a picture of an archive belongs: (split, class folder, file name); None for what is no picture.
+    """The place of a picture of an archive: (split, class folder, file name); None for what is no picture.
 
     Archives name the class in the file (`training/3_12.jpg`, as published) or in a folder
     (`training/class_03/12.jpg`, `training/Egg/12.jpg`, as some mirrors do), below any other folder.

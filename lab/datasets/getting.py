@@ -1,4 +1,4 @@
-"""How a data set comes onto the shelf: drawn, downloaded, or from an archive that is here."""
+"""Puts data sets onto the shelf: drawn, downloaded, or from an archive that is here."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from requests import Session
 
 PICTURES = 20
-"""Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""
+"""Pictures of each class for training by default: enough to learn from in a few seconds."""
 
 MOST_PICTURES = 2000
 SEED = 0
 
 KNOWN = "sha256.json"
-"""Which SHA-256 came from which address (`_key`), so that another file is noticed."""
+"""File with the SHA-256 that came from each address (`_key`), so that another file is noticed."""
 
 WITHOUT = "without internet: `labctl data food11 --synthetic 20`, or --from FILE with an archive you have"
 
@@ -190,5 +190,5 @@ def _known(downloads: Path) -> dict[str, str]:
 
 
 def _key(url: str) -> str:
-    """What stands for an address in KNOWN."""
+    """The key of an address in KNOWN."""
     return f"{shown(url)} {fingerprint(url)[:8]}"

@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 
 def ask(check: LessonCheck, evidence: Evidence) -> Check:
-    """The answer of one check. What a student's notebook recorded may have any form: then it has failed."""
+    """The answer of one check; failed where it cannot read the records of a student's notebook."""
     try:
         return check(evidence)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
@@ -74,12 +74,12 @@ def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
 
 
 def file_name(lesson: int) -> str:
-    """What the result of a lesson is called on the host."""
+    """File name of the result of a lesson on the host."""
     return f"lesson-{lesson:02d}.json"
 
 
 def store_key(lesson: int) -> str:
-    """Where in the bucket the result of a lesson lies."""
+    """Key of the result of a lesson in the bucket."""
     return f"{folder(lesson)}/result.json"
 
 
@@ -124,17 +124,17 @@ def in_store(store: Store) -> dict[int, Document]:
 
 
 def keep_look(place: Path, document: Document) -> None:
-    """Keep what was found last while the lab was up, whatever it was. Raises SetupError."""
+    """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
     write_private(place / look_name(int(document["lesson"])), dump(document) + "\n")
 
 
 def last_look(place: Path, lesson: int) -> Document | None:
-    """What was found last while the lab was up."""
+    """The last result while the lab was up, or None."""
     return _filed(place, lesson, look_name(lesson))
 
 
 def look_name(lesson: int) -> str:
-    """The file on the host with what was found last while the lab was up."""
+    """File name on the host of the last result while the lab was up."""
     return f"last-look-{lesson:02d}.json"
 
 
@@ -153,7 +153,7 @@ def _stored(store: Store, lesson: int) -> Document | None:
 
 
 def newest(*sources: Mapping[int, Document]) -> dict[int, Document]:
-    """Of each lesson its best result: one that passed before one that did not, then the newer."""
+    """The best result of each lesson: one that passed before one that did not, then the newer."""
     found: dict[int, Document] = {}
     for source in sources:
         for number, document in source.items():

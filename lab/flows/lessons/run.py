@@ -1,4 +1,4 @@
-"""The flow of `labctl lesson run` and `check`: a lab, its data, the notebook, and what the checks say."""
+"""The flow of `labctl lesson run` and `check`: a lab, its data, the notebook, the checks."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 JOIN_SECONDS = 120.0
-"""How long what runs beside a notebook may go on once the notebook has come to its end."""
+"""Timeout for a host task once its notebook has come to the end."""
 
 GIVE_UP_SECONDS = 30.0
-"""The same when the notebook has failed: what was broken has to be mended."""
+"""Timeout when the notebook has failed: the task has to mend what it broke."""
 
 LEAST_WORKERS = 2
 NEEDED_CPUS = 8
@@ -55,7 +55,7 @@ NEEDED_CPUS = 8
 
 
 GetData = Callable[[str, Callable[[str], None]], object]
-"""Gets the dataset of that name, unless it is there; the function is for what a person should know."""
+"""Gets the data set of that name, unless it is there; the function takes lines for a person."""
 
 
 def place(lab: str) -> Path:
@@ -192,7 +192,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResu
 
 
 def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
-    """What was answered while the lab was up, and what can be answered now."""
+    """The answers from while the lab was up, and those that can be given now."""
     before = last_look(place(lab.name), lesson.number)
     if before is None:
         raise LabDownError(
@@ -265,7 +265,7 @@ class HostTaskThread:
             self._on_step(Step("beside", f"{error.message}{f' -> {error.hint}' if error.hint else ''}"))
 
     def finish(self) -> None:
-        """The notebook has come to its end: wait for what still goes on, and then give it up."""
+        """Wait for the task once the notebook has come to its end, then give it up."""
         try:
             if self._thread is not None:
                 self._thread.join(JOIN_SECONDS)
@@ -273,7 +273,7 @@ class HostTaskThread:
             self.give_up()
 
     def give_up(self) -> None:
-        """The notebook is over: what goes on is told so with its next word, and may mend what it broke."""
+        """End the task: its next word or sleep raises, and it may mend what it broke."""
         self._over.set()
         if self._thread is not None:
             with held_back():

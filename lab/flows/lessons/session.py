@@ -105,7 +105,7 @@ class Session:
         return found
 
     def why(self, job: str) -> str:
-        """Why a job waits, in a sentence; empty when it does not wait. Raises NotFoundError, ClusterError."""
+        """The reason why a job waits, or an empty text. Raises NotFoundError, ClusterError."""
         self._find(job)
         waiting = self.lab.waiting(job)
         if waiting is None:
@@ -125,7 +125,7 @@ class Session:
         self._records = records
 
     def recorded(self, name: str) -> Any:
-        """What was kept under `name` in this lesson, or None."""
+        """The value that was kept under `name` in this lesson, or None."""
         return read_records(self.lab.store, self.lesson.number)[1].get(name)
 
     def check(self) -> LessonResult:

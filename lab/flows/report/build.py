@@ -96,13 +96,13 @@ def _unjudged(evidence: Evidence, lost: tuple[str, ...]) -> str:
 
 
 def _known(evidence: Evidence, lost: tuple[str, ...]) -> tuple[str, ...]:
-    """What is known of faults and losses of a job without a receipt."""
+    """Faults and losses that are known of a job without a receipt."""
     faults = (f"{fault.kind} of {fault.target} is on record" for fault in evidence.faults)
     return (*faults, *lost)
 
 
 def _brief(text: str) -> str:
-    """A text of many lines, such as one with a traceback: its first line and its last."""
+    """The first and the last line of a text of many lines, such as one with a traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return text if len(lines) <= 2 else f"{lines[0]} … {lines[-1]}"
 
@@ -194,7 +194,7 @@ def _ended(
 
 
 def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
-    """What happened, in the order of time; at the end what did not."""
+    """The moments in order of time; those that did not happen come last."""
     fault = receipt["fault"]
     reverted = fault["reverted_at"]
     times: dict[str, float | None] = {"fault": 0.0, **receipt["timeline"]}
@@ -218,7 +218,7 @@ def _parts(receipt: Mapping[str, Any]) -> tuple[Part, ...]:
 def _ranks(
     receipt: Mapping[str, Any], attempts: Iterable[Mapping[str, Any]], origin: float
 ) -> tuple[tuple[float, int], ...]:
-    """How many ranks trained from when on; empty unless the number changed."""
+    """(time, number of ranks from then on); empty unless the number changed."""
     rows = [(row["at"], row["ranks"]) for row in receipt.get("world_size", ())]
     rows = rows or [(a["started_at"], len(a["nodes"])) for a in attempts if a["started_at"] is not None]
     changes = len({ranks for _, ranks in rows}) > 1

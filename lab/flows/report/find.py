@@ -1,4 +1,4 @@
-"""What a report is to be about, and everything that can be learned of it, from a file and from a lab."""
+"""Finds the subject of a report, and everything that can be learned of it from a file and from a lab."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMA = re.compile(r"recovery-receipt/1\b")
 NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
-"""Of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
+"""Name of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
 
 MAX_SECONDS = 1e11
 """Any point in time is less after 1970: this is in the year 5138."""
@@ -38,7 +38,7 @@ LISTED = 5
 
 
 def find_subject(lab: Lab, what: str = "") -> Subject:
-    """What `what` names: a receipt in a file or in the store, or a job by its id; empty: the newest.
+    """Find a receipt by its file or its name in the store, or a job by its id; empty: the newest receipt.
 
     Raises NotFoundError that lists what there is, UsageError for a file that is no receipt, LabDownError,
     StoreError.
@@ -101,7 +101,7 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _odd_time(receipt: Mapping[str, Any]) -> str:
-    """What is wrong with a time of a receipt of which no date can be made; empty when nothing is."""
+    """The first time of a receipt of which no date can be made, in words; empty when there is none."""
     fault = receipt["fault"]
     times = {"fault.at": fault["at"], "fault.reverted_at": fault["reverted_at"]}
     times |= {f"timeline.{key}": after for key, after in receipt["timeline"].items()}
@@ -136,7 +136,7 @@ def read_evidence(lab: Lab, subject: Subject) -> Evidence:
 
 
 class _Reader:
-    """Asks one lab for one subject."""
+    """Asks one lab about one subject."""
 
     def __init__(self, lab: Lab, subject: Subject) -> None:
         self._lab, self._subject = lab, subject
@@ -186,7 +186,7 @@ class _Reader:
             return ()
 
     def _cluster(self) -> dict[str, Any]:
-        """Which node was which service, and what Ray says of the job."""
+        """Service of each node, and status, entrypoint and recipe of the job."""
         try:
             nodes = self._lab.api.nodes()
             jobs = {job.submission_id: job for job in self._lab.jobs.list()}
@@ -234,7 +234,7 @@ class _Reader:
         return samples.samples
 
     def _lab_itself(self) -> dict[str, Any]:
-        """Its GPUs and settings."""
+        """GPUs and settings of the lab."""
         try:
             spec = self._lab.runtime.spec()
         except LabError as error:

@@ -20,7 +20,7 @@ HEADLINES: Mapping[str, Headline] = {
         "open", "?", "Training with a fault that was not judged", "There is no receipt of what followed."
     ),
 }  # fmt: skip
-"""What heads a receipt, or a job without one -> its words."""
+"""Headline of a receipt, or of a job without one -> its words."""
 
 MOMENTS = {
     "fault": "labctl broke it on purpose; all times count from here",

@@ -18,7 +18,7 @@ class Subject:
 
     job: str
     receipt: Mapping[str, Any] | None = None
-    """As it was kept or saved; None for a job without one."""
+    """The JSON as it was kept or saved; None for a job without a receipt."""
     key: str = ""
     """The receipt's key in the store, empty for a file."""
 
@@ -32,7 +32,7 @@ class Evidence:
     runtime: str = ""
     history: History | None = None
     faults: tuple[LoggedFault, ...] = ()
-    """Those on record for the job."""
+    """Faults on record for the job."""
     control_job: str = ""
     control: History | None = None
     curves: Curves | None = None
@@ -41,10 +41,10 @@ class Evidence:
     workers: tuple[str, ...] = ()
     """Every worker service of the lab."""
     job: Mapping[str, str] = field(default_factory=dict)
-    """What Ray says of the job: `status`, `entrypoint`, `recipe`."""
+    """`status`, `entrypoint` and `recipe` of the job, as Ray has them."""
     samples: tuple[Sample, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """As the ledger has it: versions, cores, memory."""
+    """Versions, cores and memory, as the ledger has them."""
     gpus: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()
@@ -60,17 +60,17 @@ class Bar:
     begin: float
     end: float
     reports: tuple[float, ...] = ()
-    """When rank 0 reported in it."""
+    """Times at which rank 0 reported in it."""
 
 
 @dataclass(frozen=True)
 class Down:
-    """For how long the fault kept a service from training; `lost` when Ray gave its node up."""
+    """The time in which the fault kept a service from training; `lost` when Ray gave its node up."""
 
     service: str
     begin: float
     end: float | None
-    """None while it lasted to the end of what is known."""
+    """None when it lasted to the end of what is known."""
     lost: bool = True
 
 
@@ -143,11 +143,11 @@ class ReportData:
     curves: Curves | None = None
     parts: tuple[Part, ...] = ()
     ranks: tuple[tuple[float, int], ...] = ()
-    """How many ranks trained from when on; empty where that never changed."""
+    """(time, number of ranks from then on); empty where it never changed."""
     samples: tuple[Sample, ...] = ()
-    """With `at` in seconds after `origin`."""
+    """Samples whose `at` is in seconds after `origin`."""
     attempts: tuple[Mapping[str, Any], ...] = ()
-    """As a receipt has them, times in seconds after `origin`."""
+    """The attempts of a receipt, with times in seconds after `origin`."""
     checks: tuple[Mapping[str, Any], ...] = ()
     checkpoint: Mapping[str, Any] | None = None
     lost: Number | None = None

@@ -25,7 +25,7 @@ class Written:
     page: Path
     pictures: tuple[Path, ...]
     missing: tuple[str, ...]
-    """What could not be learned, a line each."""
+    """Names of what could not be learned, a line each."""
 
 
 def write_report(data: ReportData, folder: Path, hidden: Sequence[str] | None = None) -> Written:

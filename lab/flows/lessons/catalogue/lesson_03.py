@@ -11,7 +11,7 @@ WAITED_SECONDS = 10.0
 """Least time from the submission to the end: long enough to look at it."""
 
 GIVEN_UP_SECONDS = 840.0
-"""From about 900 s on Ray gives a job up by itself; then nobody has cancelled it."""
+"""A job that lasted longer was not cancelled: Ray gives up at about 900 s."""
 
 
 def no_node_could_hold_it(evidence: Evidence) -> Check:

@@ -12,13 +12,13 @@ from lab.flows.lessons.model import Evidence, Lesson, failed, passed
 
 JOBS = 3
 SHARE = 0.5
-"""Of a GPU, for each job."""
+"""Share of a GPU for each job."""
 
 AT_ONCE = tuple(f"at-once-{number}" for number in range(1, JOBS + 1))
 IN_TURN = tuple(f"in-turn-{number}" for number in range(1, JOBS + 1))
 
 TOLERANCE_SECONDS = 2.0
-"""By how much a recorded time may differ from that of Ray's list of jobs."""
+"""Largest difference between a recorded time and that of Ray's list of jobs."""
 
 
 def all_succeeded(evidence: Evidence) -> Check:
@@ -47,7 +47,7 @@ def half_a_gpu_each(evidence: Evidence) -> Check:
 
 
 def packed_two_and_one(evidence: Evidence) -> Check:
-    """Of the three jobs at once, two trained on one node and one on the other."""
+    """Two of the three jobs at once trained on one node, and one on the other."""
     name = "packed two and one"
     places = Counter(_service(evidence, run_of(evidence, part)) for part in AT_ONCE)
     found = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
@@ -99,13 +99,13 @@ def _asked(run: Run | None) -> float | None:
 
 
 def _service(evidence: Evidence, run: Run | None) -> str:
-    """Where its one rank trained."""
+    """The service on which its one rank trained."""
     nodes = [node for attempt in (run.attempts if run else ()) for node in attempt.nodes.values()]
     return evidence.service_of(nodes[0]) if nodes else ""
 
 
 def _span(run: Run | None) -> tuple[float, float] | None:
-    """From the start of the training function to the last report."""
+    """Start of the training function, and time of the last report."""
     if run is None or not run.attempts or run.last is None:
         return None
     begin = run.attempts[0].training_started_at or run.attempts[0].started_at

@@ -58,7 +58,7 @@ def services_are_down(evidence: Evidence) -> Check:
 
 
 def objects_are_kept(evidence: Evidence) -> Check:
-    """What was stored outlives the lab."""
+    """Stored objects outlive the lab."""
     name = "what was stored is kept"
     if evidence.kept:
         return passed(name, ", ".join(evidence.kept))

@@ -1,4 +1,4 @@
-"""What several lessons ask of a training under Ray Train: about one part of a lesson and its newest run."""
+"""Checks that several lessons share, about the job of one part of a lesson and its newest run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHANCE = 1 / 11
 """Accuracy of somebody who guesses among the 11 classes of Food-11."""
 
 CLEARLY_ABOVE = 2.5 * CHANCE
-"""What 55 pictures do not reach by luck: four standard deviations above chance."""
+"""Four standard deviations above chance: 55 pictures do not reach it by luck."""
 
 SUBMIT = "run the notebook from its first cell"
 

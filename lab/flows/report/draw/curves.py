@@ -63,7 +63,7 @@ def _metric(axes: Any, data: ReportData, metric: Metric) -> None:
 
 
 def alt(data: ReportData) -> str:
-    """What the curves show, in words: first and last value of each metric."""
+    """The curves in words: first and last value of each metric."""
     told = []
     for metric in data.metrics:
         first, last = metric.lines[0].points[0], metric.lines[-1].points[-1]

@@ -1,4 +1,4 @@
-"""What the services used: CPU, memory and GPU over time, a line for each service."""
+"""Resource use: CPU, memory and GPU over time, a line for each service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS: tuple[tuple[str, Value], ...] = (
 
 
 def measured(data: ReportData) -> list[tuple[str, dict[str, list[tuple[float, float]]]]]:
-    """Of each kind that was measured: its name, and service -> (seconds, value) in order."""
+    """The name of each kind that was measured, and its service -> (seconds, value) in order."""
     services = sorted({sample.service for sample in data.samples})
     found = []
     for name, value in KINDS:
@@ -41,7 +41,7 @@ def measured(data: ReportData) -> list[tuple[str, dict[str, list[tuple[float, fl
 
 
 def draw(data: ReportData) -> Any:
-    """A picture for each kind of resource, one below the other; nothing without samples."""
+    """Draw a picture for each kind of resource, one below the other; None without samples."""
     kinds = measured(data)
     if not kinds:
         return None

@@ -1,4 +1,4 @@
-"""Which worker trained when: a row for each service, a bar for each rank of each attempt."""
+"""The training over time: a row for each service, a bar for each rank of each attempt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEGIBLE_TICKS = 90
 
 
 def draw(data: ReportData) -> Any:
-    """The whole run, and the time around the fault larger; nothing where no attempt is known."""
+    """Draw the whole run, and the time around the fault larger; None where no attempt is known."""
     if not data.bars:
         return None
     lanes = _lanes(data)
@@ -47,7 +47,7 @@ def _end(data: ReportData) -> float:
 
 
 def _around(data: ReportData, begin: float, end: float) -> tuple[float, float] | None:
-    """From a little before the fault to a little after everything that it caused."""
+    """The time from a little before the fault to a little after everything that it caused."""
     if data.fault is None:
         return None
     times = [m.seconds for m in data.moments if m.seconds is not None and m.seconds < 300]
@@ -121,7 +121,7 @@ def _bar(axes: Any, data: ReportData, bar: Bar, row: int, left: float, right: fl
 
 
 def alt(data: ReportData) -> str:
-    """Who trained when, in words."""
+    """The picture in words."""
     told = [
         f"attempt {b.attempt} rank {b.rank} on {b.service}, {labels.after(b.begin)} to {labels.after(b.end)}"
         for b in data.bars
@@ -134,7 +134,7 @@ def alt(data: ReportData) -> str:
 
 
 def draw_ranks(data: ReportData) -> Any:
-    """How many ranks trained over time; nothing where that never changed."""
+    """Draw the number of ranks over time; None where it never changed."""
     if not data.ranks:
         return None
     drawn = figure(1.7)
