@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.datasets import food11, model, pictures
-from lab.datasets.archive import LARGEST_IN_ALL, unpack
 from lab.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
 from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
@@ -111,7 +110,7 @@ def get_food11(
         raise UsageError(f"--sha256 {sha256}: not 64 hexadecimal digits", "`sha256sum FILE` prints them")
     if file is not None:
         try:
-            open_file(file, LARGEST_IN_ALL).close()
+            open_file(file, food11.LARGEST_IN_ALL).close()
         except OSError as error:
             hint = "give the zip archive of Food-11"
             raise NotFoundError(f"--from {file}: {error.strerror}", hint) from error
@@ -174,7 +173,7 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
                 f"the archive from {source} has the SHA-256 {found}, not {sha256}",
                 "it is damaged, or was replaced: --sha256 says which one you want",
             )
-        unpack(archive, folder, on_progress)
+        food11.unpack(archive, folder, on_progress)
         return Filled(source, found, synthetic=False)
 
     return fill

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -70,16 +71,8 @@ class Evidence:
 
     def job(self, part: str) -> Job | None:
         """The newest job that `Session.new_job(part)` named, or None."""
-        begin = f"{job_prefix(self.lesson)}{part}-"
-        stamp = len("20261121-154500")
-        return next(
-            (
-                job
-                for job in self.jobs
-                if job.submission_id.startswith(begin) and len(job.submission_id) - len(begin) == stamp
-            ),
-            None,
-        )
+        name = re.compile(rf"{job_prefix(self.lesson)}{part}-\d{{8}}-\d{{6}}")
+        return next((job for job in self.jobs if name.fullmatch(job.submission_id)), None)
 
     def service_of(self, node_id: str) -> str:
         """The service of a node id, such as `ray-worker-0`; empty for a node Ray does not know."""
@@ -97,6 +90,11 @@ def passed(name: str, detail: str) -> Check:
 def failed(name: str, detail: str, hint: str = "") -> Check:
     """A check that did not pass: what was found instead, and what to do."""
     return Check(name, "failed", detail, hint)
+
+
+def answer(ok: bool, name: str, detail: str, hint: str = "") -> Check:
+    """A check that passed, or failed with this hint."""
+    return passed(name, detail) if ok else failed(name, detail, hint)
 
 
 class NotebookOverError(Exception):
@@ -139,19 +137,10 @@ class Lesson:
     """Deadline of the notebook under `labctl lesson run`."""
 
 
-@dataclass(frozen=True)
-class JobRecord:
-    """A job as a result names it."""
-
-    submission_id: str
-    status: str
-    started_at: float | None = None
-    """Time at which Ray took it, seconds since the epoch, to the millisecond; None when Ray does not say."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The job as a result has it."""
-        told = {"submission_id": self.submission_id, "status": self.status}
-        return told if self.started_at is None else {**told, "started_at": round(self.started_at, 3)}
+def job_record(job: Job) -> dict[str, Any]:
+    """The job as a result has it. `started_at`, by Ray's clock, is left out when Ray does not say."""
+    told = {"submission_id": job.submission_id, "status": job.status}
+    return told if job.started_at is None else {**told, "started_at": round(job.started_at, 3)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,7 +161,8 @@ class LessonResult:
     """Time of the check, seconds since the epoch."""
     checks: tuple[Check, ...]
     measured: Mapping[str, Any]
-    jobs: tuple[JobRecord, ...]
+    jobs: tuple[Mapping[str, Any], ...]
+    """Each as `job_record` makes it, newest first."""
 
     def __repr__(self) -> str:
         """Short: a notebook's last cell shows it below the table."""
@@ -202,7 +192,7 @@ class LessonResult:
                     {"name": c.name, "passed": c.outcome == "passed", "detail": c.detail} for c in self.checks
                 ],
                 "measured": dict(self.measured),
-                "jobs": [job.to_json() for job in self.jobs],
+                "jobs": [dict(job) for job in self.jobs],
             }
         )
 

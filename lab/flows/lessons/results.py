@@ -14,12 +14,12 @@ from lab.flows.lessons.evidence import folder
 from lab.flows.lessons.model import (
     SCHEMA_OF,
     Evidence,
-    JobRecord,
     Lesson,
     LessonCheck,
     LessonResult,
     digest,
     failed,
+    job_record,
 )
 from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
@@ -60,7 +60,7 @@ def judge(
         at=at,
         checks=(*(ask(check, evidence) for check in lesson.checks), *more),
         measured=evidence.records,
-        jobs=tuple(JobRecord(job.submission_id, job.status, job.started_at) for job in evidence.jobs),
+        jobs=tuple(map(job_record, evidence.jobs)),
     )
 
 
@@ -113,14 +113,12 @@ def dump(document: Mapping[str, Any]) -> str:
 
 def on_host(place: Path) -> dict[int, Document]:
     """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
-    found = {number: _filed(place, number) for number in numbers()}
-    return {number: document for number, document in found.items() if document is not None}
+    return {number: found for number in numbers() if (found := _filed(place, number)) is not None}
 
 
 def in_store(store: Store) -> dict[int, Document]:
     """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
-    found = {number: _stored(store, number) for number in numbers()}
-    return {number: document for number, document in found.items() if document is not None}
+    return {number: found for number in numbers() if (found := _stored(store, number)) is not None}
 
 
 def keep_look(place: Path, document: Document) -> None:
@@ -192,22 +190,3 @@ def table(lesson: Lesson, result: LessonResult) -> list[str]:
         f"Lesson {lesson.number}, {lesson.title}: {verdict} ({done} of {len(result.checks)} checks), {when}",
         *lines,
     ]
-
-
-__all__ = [
-    "Document",
-    "ask",
-    "dump",
-    "file_name",
-    "in_store",
-    "judge",
-    "keep_in_store",
-    "keep_look",
-    "keep_on_host",
-    "last_look",
-    "newest",
-    "not_yet",
-    "on_host",
-    "store_key",
-    "table",
-]

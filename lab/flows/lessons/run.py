@@ -15,7 +15,6 @@ from lab.flows.lessons.evidence import gather
 from lab.flows.lessons.model import (
     Evidence,
     HostTask,
-    JobRecord,
     Lesson,
     LessonResult,
     NotebookOverError,
@@ -216,9 +215,7 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
         at=at,
         checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
         measured=before["measured"],
-        jobs=tuple(
-            JobRecord(job["submission_id"], job["status"], job.get("started_at")) for job in before["jobs"]
-        ),
+        jobs=tuple(before["jobs"]),
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.ray_settings import environment
-from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
+from lab.errors import LabDownError, LabError, NotFoundError, UsageError
 from lab.evidence.ledger import number
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
@@ -22,7 +23,6 @@ from lab.host.schemas import load_schema, misfits
 from lab.topology import GpuPlan, Vendor, is_worker
 
 if TYPE_CHECKING:
-    from lab.cluster.jobs import Job
     from lab.evidence.ledger import Event, History
     from lab.lab import Lab
 
@@ -178,27 +178,31 @@ class _Reader:
             return None, ()
         return history, tuple(self._lab.ledger(job).events)
 
-    def _faults(self) -> tuple[LoggedFault, ...]:
+    @contextlib.contextmanager
+    def _noted(self, problem: str) -> Iterator[None]:
+        """Name an error in `missing` instead of raising it."""
         try:
+            yield
+        except LabError as error:
+            self._missing.append(f"{problem}: {error.message}")
+
+    def _faults(self) -> tuple[LoggedFault, ...]:
+        with self._noted("the record of faults could not be read"):
             return recorded_faults(self._lab.store, self._subject.job)
-        except StoreError as error:
-            self._missing.append(f"the record of faults could not be read: {error.message}")
-            return ()
+        return ()
 
     def _cluster(self) -> dict[str, Any]:
         """Service of each node, and status, entrypoint and recipe of the job."""
-        try:
+        with self._noted("Ray did not answer"):
             nodes = self._lab.api.nodes()
-            jobs = {job.submission_id: job for job in self._lab.jobs.list()}
-        except LabError as error:
-            self._missing.append(f"Ray did not answer: {error.message}")
-            return {}
-        job = jobs.get(self._subject.job)
-        return {
-            "services": {node.node_id: node.service for node in nodes},
-            "workers": tuple(sorted({node.service for node in nodes if is_worker(node.service)})),
-            "job": _told(job) if job else {},
-        }
+            jobs = [job for job in self._lab.jobs.list() if job.submission_id == self._subject.job]
+            told = [{"status": j.status, "entrypoint": j.entrypoint, "recipe": j.recipe} for j in jobs]
+            return {
+                "services": {node.node_id: node.service for node in nodes},
+                "workers": tuple(sorted({node.service for node in nodes if is_worker(node.service)})),
+                "job": told[0] if told else {},
+            }
+        return {}
 
     def _control(self, history: History | None) -> dict[str, Any]:
         """The control run that the receipt names, or the newest one of the job."""
@@ -207,42 +211,32 @@ class _Reader:
         told = (self._subject.receipt or {}).get("control") or {}
         named = str(told.get("submission_id") or "")
         tolerance = number((told.get("curves") or {}).get("tolerance")) or 0.0
-        try:
+        with self._noted("the control run could not be read"):
             newest = control_of(self._lab.jobs.list(), self._subject.job) if not named else None
             job = named or (newest.submission_id if newest else "")
             control = self._lab.history(job) if job else None
-        except LabError as error:
-            self._missing.append(f"the control run could not be read: {error.message}")
-            return {}
-        if control is None or not control.runs or history is None:
-            return {}
-        curves = compare_curves(history, control, tolerance)
-        return {"control_job": job, "control": control, "curves": curves}
+            if control is not None and control.runs and history is not None:
+                curves = compare_curves(history, control, tolerance)
+                return {"control_job": job, "control": control, "curves": curves}
+        return {}
 
     def _samples(self) -> tuple[Sample, ...]:
-        if not self._subject.key:
-            return ()
-        try:
-            if not self._lab.store.exists(key_of(self._subject.key)):
-                return ()
-            samples = read_samples(self._lab.store.get(key_of(self._subject.key)))
-        except StoreError as error:
-            self._missing.append(f"the samples of resource use could not be read: {error.message}")
-            return ()
-        if samples.problem:
-            self._missing.append(samples.problem)
-        return samples.samples
+        key = key_of(self._subject.key)
+        with self._noted("the samples of resource use could not be read"):
+            if self._subject.key and self._lab.store.exists(key):
+                samples = read_samples(self._lab.store.get(key))
+                self._missing += [samples.problem] if samples.problem else []
+                return samples.samples
+        return ()
 
     def _lab_itself(self) -> dict[str, Any]:
         """GPUs and settings of the lab."""
-        try:
+        with self._noted("the lab's settings could not be read"):
             spec = self._lab.runtime.spec()
-        except LabError as error:
-            self._missing.append(f"the lab's settings could not be read: {error.message}")
-            return {}
-        each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
-        changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
-        return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
+            each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
+            changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
+            return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
+        return {}
 
 
 def _gpus(plan: GpuPlan) -> str:
@@ -250,10 +244,6 @@ def _gpus(plan: GpuPlan) -> str:
         return "simulated, one logical GPU per worker" if plan.vendor is Vendor.SIMULATED else "none"
     names = dict.fromkeys(assignment.name or plan.vendor.value for assignment in plan.assignments)
     return f"{len(plan.assignments)} × {', '.join(names)}"
-
-
-def _told(job: Job) -> dict[str, str]:
-    return {"status": job.status, "entrypoint": job.entrypoint, "recipe": job.recipe}
 
 
 def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:

@@ -361,7 +361,7 @@ def test_a_full_disk_leaves_no_data_set_and_keeps_the_download(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "/data/x.jpg")
 
-    monkeypatch.setattr("lab.datasets.archive.store", full)
+    monkeypatch.setattr("lab.datasets.food11.store", full)
     with pytest.raises(SetupError, match=r"cannot write /data/x\.jpg: No space left") as caught:
         get(shelf, Server(published()))
     assert caught.value.hint == "free some space"

@@ -8,7 +8,7 @@ from lab.cluster.jobs import Job
 from lab.evidence.ledger import Run
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of
-from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 
 JOBS = 3
 SHARE = 0.5
@@ -41,9 +41,7 @@ def half_a_gpu_each(evidence: Evidence) -> Check:
     name = "each asked for half a GPU"
     asked = [_asked(run_of(evidence, part)) for part in AT_ONCE]
     found = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
-    if asked == [SHARE] * JOBS:
-        return passed(name, f"GPU: {found}")
-    return failed(name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
+    return answer(asked == [SHARE] * JOBS, name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
 
 
 def packed_two_and_one(evidence: Evidence) -> Check:
@@ -51,9 +49,8 @@ def packed_two_and_one(evidence: Evidence) -> Check:
     name = "packed two and one"
     places = Counter(_service(evidence, run_of(evidence, part)) for part in AT_ONCE)
     found = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
-    if "" not in places and sorted(places.values()) == [1, 2]:
-        return passed(name, found)
-    return failed(name, found, "no other job may hold a GPU meanwhile; look at `labctl top`")
+    packed = "" not in places and sorted(places.values()) == [1, 2]
+    return answer(packed, name, found, "no other job may hold a GPU meanwhile; look at `labctl top`")
 
 
 def at_the_same_time(evidence: Evidence) -> Check:

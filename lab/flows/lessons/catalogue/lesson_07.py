@@ -11,7 +11,16 @@ from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.outcomes import run_checks
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
-from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, failed, job_prefix, passed
+from lab.flows.lessons.model import (
+    Evidence,
+    HostTask,
+    Lesson,
+    LessonCheck,
+    answer,
+    failed,
+    job_prefix,
+    passed,
+)
 from lab.flows.recovery import FaultRequest, inject
 from lab.host.clock import poll
 from lab.lab import Lab
@@ -35,9 +44,11 @@ def lost_rank(evidence: Evidence) -> Case | None:
     if job is None or run is None or hit is None or hit.failure_detected_at is None or not hit.nodes:
         return None
     node = hit.nodes[min(hit.nodes)]
+    signs = [report.at for report in hit.reports]
+    signs += [checkpoint.at for checkpoint in run.checkpoints if checkpoint.attempt == hit.number]
+    last = min(max(signs, default=hit.failure_detected_at), hit.failure_detected_at)
     fault = FaultRecord(
-        "failure", evidence.service_of(node) or "a lost node", node, hit.failure_detected_at,
-        expected=Expected.RANK_LOST,
+        "failure", evidence.service_of(node) or "a lost node", node, last, expected=Expected.RANK_LOST,
     )  # fmt: skip
     nodes = tuple(NodeRecord(n.service, n.node_id, n.alive, n.started_at) for n in evidence.nodes)
     case = Case(ReceiptEvidence(job.submission_id, job.status, fault, nodes=nodes), run)
@@ -52,8 +63,8 @@ def asks(question: str, name: str, hint: str) -> LessonCheck:
         if case is None:
             lacks = "no attempt failed and was followed by another one"
             return failed(name, lacks, f"{SUBMIT}, and break it sooner")
-        answer = next(each for each in run_checks(case) if each.name == question)
-        return passed(name, answer.detail) if answer.passed else failed(name, answer.detail, hint)
+        found = next(each for each in run_checks(case) if each.name == question)
+        return answer(found.passed, name, found.detail, hint)
 
     return check
 
@@ -62,18 +73,13 @@ def receipt_agrees(evidence: Evidence) -> Check:
     """labctl's receipt says `recovered`; where the notebook did it without labctl, the ledger decides."""
     name = "labctl's receipt"
     job = evidence.job(PART)
-    mine = [
-        each
-        for each in evidence.receipts
-        if job and each.get("job", {}).get("submission_id") == job.submission_id
-    ]
+    mine = [r for r in evidence.receipts if job and r["job"]["submission_id"] == job.submission_id]
     if mine:
-        verdict = str(mine[-1].get("verdict"))
-        if verdict == "recovered":
-            return passed(name, verdict)
-        wrong = [c for c in mine[-1].get("checks", ()) if not c.get("passed")]
-        found = "; ".join([verdict, *(f"{c.get('name')}: {c.get('detail')}" for c in wrong)])
-        return failed(name, found, "`labctl status` says what is down; run the notebook again")
+        verdict = str(mine[-1]["verdict"])
+        wrong = [f"{c['name']}: {c['detail']}" for c in mine[-1]["checks"] if not c["passed"]]
+        found = verdict if verdict == "recovered" else "; ".join([verdict, *wrong])
+        hint = "`labctl status` says what is down; run the notebook again"
+        return answer(verdict == "recovered", name, found, hint)
     if lost_rank(evidence) is None:
         return failed(name, "there is none, and the ledger knows of no fault", SUBMIT)
     return passed(name, "there is none; the ledger decides")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.evidence.ledger import Run, RunAttempt, number
 from lab.flows.doctor.model import Check
-from lab.flows.lessons.model import Evidence, LessonCheck, failed, job_prefix, passed
+from lab.flows.lessons.model import Evidence, LessonCheck, answer, failed, job_prefix, passed
 from lab.topology import is_worker
 
 CHANCE = 1 / 11
@@ -54,9 +54,8 @@ def on_gpu_nodes(part: str, ranks: int, name: str) -> LessonCheck:
         gpus = run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
         services = [evidence.service_of(attempt.nodes[rank]) for rank in sorted(attempt.nodes)]
         found = f"{len(services)} on {', '.join(s or 'an unknown node' for s in services)}, {gpus:g} GPU each"
-        if len(services) == len(set(services)) == ranks and all(map(is_worker, services)) and gpus >= 1:
-            return passed(name, found)
-        return failed(name, found, f"{SUBMIT}, with --workers {ranks} --gpus 1")
+        apart = len(services) == len(set(services)) == ranks and all(map(is_worker, services))
+        return answer(apart and gpus >= 1, name, found, f"{SUBMIT}, with --workers {ranks} --gpus 1")
 
     return check
 
@@ -77,6 +76,4 @@ def learned(part: str, name: str = "it learned something") -> LessonCheck:
 def above_chance(name: str, accuracy: float) -> Check:
     """Passed when the accuracy is clearly above that of guessing."""
     found = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
-    if accuracy >= CLEARLY_ABOVE:
-        return passed(name, found)
-    return failed(name, found, f"{SUBMIT}, with more epochs: --epochs")
+    return answer(accuracy >= CLEARLY_ABOVE, name, found, f"{SUBMIT}, with more epochs: --epochs")

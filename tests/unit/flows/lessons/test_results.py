@@ -17,10 +17,10 @@ from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.model import (
     SCHEMA_OF,
     Evidence,
-    JobRecord,
     LessonResult,
     digest,
     failed,
+    job_record,
     passed,
     signed,
 )
@@ -39,7 +39,7 @@ from lab.flows.lessons.results import (
 from lab.host.schemas import load_schema
 from lab.store import FakeObjectStore
 from lab.topology import GpuPlan, LabStatus, Vendor
-from tests.unit.flows.lessons.world import AT
+from tests.unit.flows.lessons.world import AT, job
 
 
 def result(
@@ -69,7 +69,7 @@ def result(
             *(passed("another", "yes") for _ in range(others)),
         ),
         measured={"seconds": 12.5},
-        jobs=tuple(JobRecord(each, "SUCCEEDED", started_at) for each in jobs),
+        jobs=tuple(job_record(job(each, started_at=started_at)) for each in jobs),
     )
 
 

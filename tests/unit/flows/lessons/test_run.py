@@ -330,7 +330,7 @@ def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
     first = check_lesson(world.lab, ends(), clock=world.clock)
     world.runtime.down()
     assert check_lesson(world.lab, ends(), clock=world.clock).jobs == first.jobs
-    assert first.jobs[0].started_at == AT + 10
+    assert first.jobs[0]["started_at"] == AT + 10
 
 
 def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
