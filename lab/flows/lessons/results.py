@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
+RESULT_FILE = "lesson-{:02d}.json"
+LOOK_FILE = "last-look-{:02d}.json"
+"""Names on the host of the best result of a lesson, and of the last one while the lab was up."""
+
 
 def ask(check: LessonCheck, evidence: Evidence) -> Check:
     """The answer of one check; failed where it cannot read the records of a student's notebook."""
@@ -73,11 +77,6 @@ def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
     )
 
 
-def file_name(lesson: int) -> str:
-    """File name of the result of a lesson on the host."""
-    return f"lesson-{lesson:02d}.json"
-
-
 def store_key(lesson: int) -> str:
     """Key of the result of a lesson in the bucket."""
     return f"{folder(lesson)}/result.json"
@@ -95,9 +94,8 @@ def keep_on_host(place: Path, document: Document) -> Path:
 
     Returns the file. Raises SetupError.
     """
-    number = int(document["lesson"])
-    path = place / file_name(number)
-    if not _worse(document, _filed(place, number)):
+    path = place / RESULT_FILE.format(document["lesson"])
+    if not _worse(document, _filed(place, document["lesson"])):
         write_private(path, dump(document) + "\n")
     return path
 
@@ -123,22 +121,17 @@ def in_store(store: Store) -> dict[int, Document]:
 
 def keep_look(place: Path, document: Document) -> None:
     """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
-    write_private(place / look_name(int(document["lesson"])), dump(document) + "\n")
+    write_private(place / LOOK_FILE.format(document["lesson"]), dump(document) + "\n")
 
 
 def last_look(place: Path, lesson: int) -> Document | None:
     """The last result while the lab was up, or None."""
-    return _filed(place, lesson, look_name(lesson))
+    return _filed(place, lesson, LOOK_FILE)
 
 
-def look_name(lesson: int) -> str:
-    """File name on the host of the last result while the lab was up."""
-    return f"last-look-{lesson:02d}.json"
-
-
-def _filed(place: Path, lesson: int, name: str = "") -> Document | None:
+def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> Document | None:
     try:
-        return _result(read_json(place / (name or file_name(lesson))), lesson)
+        return _result(read_json(place / name.format(lesson)), lesson)
     except (OSError, ValueError):
         return None
 

@@ -23,7 +23,7 @@ from lab.flows.lessons.model import (
     passed,
 )
 from lab.flows.lessons.notebook import Step
-from lab.flows.lessons.results import file_name, keep_in_store, store_key
+from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
 from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
 from lab.topology import JUPYTER, LabSpec, LabStatus
@@ -125,7 +125,7 @@ def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(hom
     ]
     assert world.kept(store_key(2)) == result.to_json()
     assert results(world.lab) == {2: result.to_json()}
-    assert (home / "raylab" / "lessons" / file_name(2)).is_file()
+    assert (home / "raylab" / "lessons" / RESULT_FILE.format(2)).is_file()
 
 
 def test_a_lab_that_is_up_is_used_as_it_is(world: World, run: Runs) -> None:
