@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lab.cluster.jobs import Job
 from lab.evidence.ledger import Run
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of
@@ -65,9 +64,7 @@ def at_the_same_time(evidence: Evidence) -> Check:
         return failed(
             name, "one of the three had ended before another one began", "submit all three in one cell"
         )
-    turns = sorted(
-        (t for part in IN_TURN if (t := _times(evidence.job(part))) is not None), key=lambda t: t[0]
-    )
+    turns = _times(evidence, IN_TURN)
     if len(turns) < JOBS or any(turns[i][1] > turns[i + 1][0] for i in range(JOBS - 1)):
         return failed(name, "the jobs in turn overlap, or one is missing", "wait for each before the next")
     return passed(name, f"all three trained together for {together:.0f} s")
@@ -109,19 +106,18 @@ def _span(run: Run | None) -> tuple[float, float] | None:
     return None if begin is None else (begin, run.last.at)
 
 
-def _times(job: Job | None) -> tuple[float, float] | None:
-    if job is None or job.started_at is None or job.ended_at is None:
-        return None
-    return job.started_at, job.ended_at
+def _times(evidence: Evidence, parts: tuple[str, ...]) -> list[tuple[float, float]]:
+    """Start and end of the jobs of these parts that have ended, by start."""
+    jobs = [job for part in parts if (job := evidence.job(part)) is not None]
+    return sorted(
+        (j.started_at, j.ended_at) for j in jobs if j.started_at is not None and j.ended_at is not None
+    )
 
 
 def _total(evidence: Evidence, parts: tuple[str, ...]) -> float | None:
-    """Seconds from the first job's start to the last one's end."""
-    times = [_times(evidence.job(part)) for part in parts]
-    known = [each for each in times if each is not None]
-    if len(known) < len(parts):
-        return None
-    return max(end for _, end in known) - min(begin for begin, _ in known)
+    """Seconds from the first job's start to the last one's end; None unless all have ended."""
+    times = _times(evidence, parts)
+    return max(end for _, end in times) - times[0][0] if len(times) == len(parts) else None
 
 
 LESSON = Lesson(
