@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lab.datasets import food11, model, pictures
 from lab.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
-from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
+from lab.datasets.shelf import NAMES, Fill, Shelf, allow
 from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.reading import SMALL, open_file, read_json
@@ -54,9 +54,9 @@ def draw_food11(
 
     source = f"drawn: {pictures_of_each} of each class, seed {seed}"
 
-    def fill(folder: Path) -> Filled:
+    def fill(folder: Path) -> None:
         sha256 = pictures.draw(folder, pictures_of_each, seed, on_progress)
-        return Filled(source, sha256, synthetic=True)
+        model.write(folder, source=source, sha256=sha256, synthetic=True)
 
     with shelf.busy():
         there = shelf.find(food11.NAME)
@@ -166,7 +166,7 @@ def _download(
 def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> Fill:
     """Fills a folder from an archive, which must have this SHA-256 where one is given."""
 
-    def fill(folder: Path) -> Filled:
+    def fill(folder: Path) -> None:
         found = sha256_of(archive, on_progress)
         if sha256 and found != sha256:
             raise ChecksumError(
@@ -174,7 +174,7 @@ def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> F
                 "it is damaged, or was replaced: --sha256 says which one you want",
             )
         food11.unpack(archive, folder, on_progress)
-        return Filled(source, found, synthetic=False)
+        model.write(folder, source=source, sha256=found, synthetic=False)
 
     return fill
 

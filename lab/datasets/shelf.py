@@ -25,17 +25,8 @@ PART = re.compile(r"(.+)-[0-9a-f]{8}\.zip\.part")
 """The name of a download: the data set's folder, and the beginning of its address's fingerprint."""
 
 
-@dataclass(frozen=True)
-class Filled:
-    """Facts about a new data set, once its pictures are in the folder."""
-
-    source: str
-    sha256: str
-    synthetic: bool
-
-
-Fill = Callable[[Path], Filled]
-"""Puts the pictures into an empty folder."""
+Fill = Callable[[Path], None]
+"""Puts the pictures and their manifest into an empty folder."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +112,7 @@ class Shelf:
         """
         new, there = self._new(name), self.folder / name
         try:
-            made = fill(model.make_folder(new))
-            model.write(new, source=made.source, sha256=made.sha256, synthetic=made.synthetic)
+            fill(model.make_folder(new))
             with held_back():
                 if there.exists():
                     there.rename(self._old(name))

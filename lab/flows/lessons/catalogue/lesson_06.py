@@ -109,9 +109,7 @@ def _span(run: Run | None) -> tuple[float, float] | None:
 def _times(evidence: Evidence, parts: tuple[str, ...]) -> list[tuple[float, float]]:
     """Start and end of the jobs of these parts that have ended, by start."""
     jobs = [job for part in parts if (job := evidence.job(part)) is not None]
-    return sorted(
-        (j.started_at, j.ended_at) for j in jobs if j.started_at is not None and j.ended_at is not None
-    )
+    return sorted((job.started_at, job.ended_at) for job in jobs if job.started_at and job.ended_at)
 
 
 def _total(evidence: Evidence, parts: tuple[str, ...]) -> float | None:
