@@ -136,15 +136,13 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
     What cannot be stopped is told.
     """
     try:
-        left = [job for job in lab.jobs.list() if not job.final]
+        mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
     except LabError as error:
         on_step(
             Step("note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}")
         )
         return
-    for job in left:
-        if not job.submission_id.startswith(job_prefix(lesson.number)):
-            continue
+    for job in (each for each in mine if not each.final):
         on_step(Step("note", f"stopping job {job.submission_id}"))
         try:
             lab.jobs.stop(job.submission_id)

@@ -6,7 +6,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.jobs import Job
@@ -43,22 +42,17 @@ class Session:
     ) -> None:
         """Raises NotFoundError for a lesson there is none of, LabDownError, StoreError."""
         self.lesson: Lesson = find_lesson(number)
-        self._given, self._say, self._clock = lab, say, clock
+        if lab is None:
+            from lab import Lab as OpenLab
+
+            lab = OpenLab()
+        self.lab, self._say, self._clock = lab, say, clock
         self.began_at = clock()
         """Seconds since the epoch."""
         self._records: dict[str, Any] = {}
         self._named: set[str] = set()
         write_records(self.lab.store, number, self.began_at, {})
         say(f"Lesson {number}: {self.lesson.title} (lab {self.lab.name})")
-
-    @cached_property
-    def lab(self) -> Lab:
-        """The lab."""
-        if self._given is not None:
-            return self._given
-        from lab import Lab
-
-        return Lab()
 
     def new_job(self, part: str) -> str:
         """A new submission id for one part of the lesson; nothing is submitted.

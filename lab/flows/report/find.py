@@ -152,17 +152,18 @@ class _Reader:
             if subject.receipt is None:
                 raise
             return self._down(error.message)
-        found: dict[str, Any] = {"history": history, **self._cluster(), **self._control(history)}
-        found["faults"] = self._faults()
         return Evidence(
             subject,
+            history=history,
+            **self._cluster(),
+            **self._control(history),
+            faults=self._faults(),
             lab=lab.name,
             runtime=lab.runtime.kind,
             samples=self._samples(),
             machine=_machine(events),
             **self._lab_itself(),
             missing=tuple(self._missing),
-            **found,
         )
 
     def _down(self, why: str) -> Evidence:

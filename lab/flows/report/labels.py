@@ -62,9 +62,9 @@ def seconds(value: float) -> str:
     return f"{value:.0f} s" if abs(value) >= 100 else f"{value:.1f} s"
 
 
-def after(value: float) -> str:
-    """A time after the fault: `+4.1 s`."""
-    return f"{'+' if value >= 0 else '−'}{seconds(abs(value))}"
+def after(value: float | None) -> str:
+    """A time after the fault: `+4.1 s`; `–` for None."""
+    return "–" if value is None else f"{'+' if value >= 0 else '−'}{seconds(abs(value))}"
 
 
 def plural(count: float, word: str) -> str:

@@ -45,7 +45,7 @@ def page(data: ReportData, pictures: Iterable[Picture]) -> str:
         head=labels.HEADLINES[data.headline],
         done_to=labels.DONE_TO.get(kind, f"was hit by {kind!r}"),
         facts=tuple(_facts(data)),
-        moments=[(m.label, _after(m.seconds), m.meaning) for m in data.moments],
+        moments=[(m.label, labels.after(m.seconds), m.meaning) for m in data.moments],
         attempts=tuple(_attempts(data)),
         metrics=tuple(_metrics(data)),
         repeated=_repeated(data),
@@ -87,8 +87,8 @@ def _attempts(data: ReportData) -> Rows:
             f"attempt {a['attempt']}",
             ", ".join(f"rank {rank}: {service}" for rank, service in enumerate(a["nodes"])) or "not known",
             _span(a["first_epoch"], a["last_epoch"]),
-            _after(a["started_at"]),
-            _after(a["ended_at"]),
+            labels.after(a["started_at"]),
+            labels.after(a["ended_at"]),
         )
 
 
@@ -118,10 +118,6 @@ def _span(first: Any, last: Any) -> str:
     if first is None:
         return "no report"
     return f"{first}" if first == last or last is None else f"{first} to {last}"
-
-
-def _after(seconds: float | None) -> str:
-    return "–" if seconds is None else labels.after(seconds)
 
 
 def _sentence(text: str) -> str:
