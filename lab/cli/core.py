@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import Archive, Built, ImageNeed
     from lab.flows.lessons.model import Lesson, LessonResult
-    from lab.flows.lessons.run import OnStep
+    from lab.flows.lessons.notebook import OnStep
     from lab.flows.recovery import FaultRequest, Moment, Outcome
     from lab.flows.recovery.heal import Healed
-    from lab.flows.report import Tale, Written
+    from lab.flows.report import ReportData, Written
     from lab.host.environment.progress import Progress
     from lab.host.gpus import Detection
     from lab.lab import Lab
@@ -169,7 +169,7 @@ class Core:
 
     def report(
         self, lab: Lab, what: str, folder: Path | None, say: Callable[[str], None]
-    ) -> tuple[Tale, Written]:
+    ) -> tuple[ReportData, Written]:
         """Tell what became of a receipt or job, and write it down; `say` hears what is installed for that.
 
         Raises NotFoundError, UsageError, LabDownError, StoreError, SetupError.
@@ -178,7 +178,7 @@ class Core:
         from lab.host import environment
 
         subject = report.find_subject(lab, what)
-        tale = report.tell(report.read_evidence(lab, subject))
+        tale = report.build_report(report.read_evidence(lab, subject))
         environment.ensure("report", say)
         return tale, report.write_report(tale, folder or Path(f"raylab-report-{subject.job}"))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
     from lab.flows.recovery.heal import Healed
-    from lab.flows.report import Tale, Written
+    from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu
     from lab.lab import Placement
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
@@ -313,7 +313,7 @@ def check(item: Check) -> Document:
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
 
 
-def report(tale: Tale, written: Written) -> Document:
+def report(tale: ReportData, written: Written) -> Document:
     """A report that was written."""
     return {
         "job": tale.job,

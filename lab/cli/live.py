@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lab.cli.output import Output, encodable
+from lab.evidence.labels import moment_label
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -29,31 +30,13 @@ ORDER = (
 )
 """The story of a recovery in its usual order; these lines are drawn from the start."""
 
-LABELS = {
-    "submitted": "submitted",
-    "placed": "placed",
-    "waiting": "waiting",
-    "fault": "fault",
-    "node_dead": "node declared dead",
-    "failure_detected": "Ray Train acts",
-    "attempt_started": "new attempt",
-    "restored": "checkpoint loaded",
-    "first_report": "first new report",
-    "reverted": "fault reverted",
-    "node_rejoined": "node is back",
-    "progress": "training",
-    "job_finished": "job finished",
-    "control": "control run",
-    "starting": "node is starting",
-}
-
 PASSING = ("waiting", "progress", "control")
 """Moments that follow one another on one line at the bottom."""
 
 
 def label(key: str) -> str:
     """A moment's name for people."""
-    return LABELS.get(key.split(" ", maxsplit=1)[0], key.replace("_", " "))
+    return moment_label(key.split(" ", maxsplit=1)[0])
 
 
 def after(seconds: float | None) -> str:

@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Any
 from lab.cli import text
 from lab.cli.live import after, label
 from lab.cli.output import PANEL_WIDTH, Output, encodable
+from lab.evidence.labels import HEADLINES
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.panel import Panel
     from rich.table import Table
 
-VERDICTS = {
-    "recovered": ("RECOVERED", "training went on from its checkpoint", "green"),
-    "as-expected": ("AS EXPECTED", "what should happen after such a fault did happen", "green"),
-    "restarted-from-scratch": ("RESTARTED FROM SCRATCH", "the work before the fault was lost", "red"),
-    "failed": ("FAILED", "training did not recover", "red"),
-    "not-verified": ("NOT VERIFIED", "the evidence does not allow a verdict", "yellow"),
-    "went on": ("FAILED", "training went on, but not everything is right", "red"),
-    "recovered, lab not whole": ("RECOVERED, LAB NOT WHOLE", "training did recover; see below", "yellow"),
-    "as-expected, lab not whole": ("AS EXPECTED, LAB NOT WHOLE", "training came through", "yellow"),
-}
-"""Headline (see lab.evidence.receipt.headline) -> title, meaning, colour."""
+COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
+"""Tone of a headline -> colour."""
 
 MOMENTS = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
 
@@ -49,8 +41,9 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
 
     from lab.evidence.receipt import headline
 
-    title, meaning, colour = VERDICTS.get(headline(receipt), (receipt["verdict"].upper(), "", "yellow"))
-    head = Text.assemble((title, f"bold {colour}"), f"  {meaning}")
+    words = HEADLINES[headline(receipt)]
+    colour = COLOURS[words.tone]
+    head = Text.assemble((words.word, f"bold {colour}"), f"  {words.short}")
     parts: list[RenderableType] = [head]
     if receipt.get("reason"):
         parts.append(Text(receipt["reason"]))

@@ -1,4 +1,7 @@
-"""A large file over HTTP, which may take several calls: what has arrived is kept and gone on with."""
+"""Downloads a large file over HTTP. What has arrived stays, and the next call resumes there.
+
+requests does what the environment says: proxies, .netrc, certificates; and it follows redirects.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +9,80 @@ import hashlib
 import json
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+import ssl
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from lab.datasets import address
 from lab.datasets.model import OnProgress, ignore_progress
-from lab.errors import SetupError
+from lab.errors import SetupError, UsageError
+from lab.host.clock import MONOTONIC, Clock
 from lab.host.reading import SMALL, open_file, read_json
+
+if TYPE_CHECKING:
+    from requests import Response, Session
+    from urllib3.util import Url
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
-"""Deadline for the next bytes of a download."""
+"""Timeout for the next bytes of a download."""
 
+MAX_REDIRECTS = 8
 FRUITLESS = 5
-"""So many attempts in a row that bring nothing are enough."""
+"""Retries in a row that bring nothing before a download is given up."""
 
 LONGEST_PAUSE_SECONDS = 20.0
+"""Longest back-off between two retries."""
+
 CHUNK = 1 << 18
 ROOM = 2.2
 """Disk that is needed, in sizes of the archive: itself and what is in it."""
 
 BUSY = (408, 425, 429, 500, 502, 503, 504)
-"""Answers of a server that may do better in a moment."""
-
+"""Statuses of a server that may do better in a moment."""
 
 ADDRESS = re.compile(r"\S*(?://|\?|@)\S*")
-"""What may hold a secret in a message of urllib3."""
-
-
-class Http(Protocol):
-    """What is used of a urllib3 pool."""
-
-    def request(self, method: str, url: str, **options: Any) -> Any:
-        """One request; returns a response that streams."""
-
+"""A word of an error that may hold a secret."""
 
 PAGES = ("text/html", "application/json", "text/xml", "application/xml")
-"""What servers answer with in place of a file."""
+"""Types of an answer that is not the file."""
+
+
+def check_url(url: str) -> None:
+    """Raises UsageError unless `url` is an address of http or https."""
+    parts = _parse(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.host:
+        raise UsageError(
+            f"--url {shown(url)}: no http or https address", "for a file on this machine: --from FILE"
+        )
+
+
+def shown(url: str) -> str:
+    """`url` as it may be written: without user and query, which may be secrets."""
+    parts = _parse(url)
+    if parts is None or ("@" in url and not parts.host):
+        return "..."
+    return parts._replace(auth=None, query=None, fragment=None).url
+
+
+def fingerprint(url: str) -> str:
+    """64 hexadecimal digits that name the whole of `url` without saying it."""
+    return hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _parse(url: str) -> Url | None:
+    from urllib3.exceptions import LocationParseError
+    from urllib3.util import parse_url
+
+    try:
+        return parse_url(url)
+    except LocationParseError:
+        return None
 
 
 class _BrokenError(Exception):
-    """A request that ended before its file did; the next one may bring the rest."""
+    """A request ended before its file did; the next one may bring the rest."""
 
 
 class UnreachableError(SetupError):
@@ -60,7 +91,7 @@ class UnreachableError(SetupError):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a file of which a part is here."""
+    """Facts about a file of which a part is here."""
 
     address: str
     """The fingerprint of its URL, which may hold a secret."""
@@ -78,20 +109,18 @@ class Download:
         url: str,
         part: Path,
         *,
-        http: Http | None = None,
+        session: Session | None = None,
         on_progress: OnProgress = ignore_progress,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = MONOTONIC,
         free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
-        """`http` is the urllib3 pool to use. Raises UsageError when `url` is no address, SetupError when the
-        proxy for it cannot be used.
-        """
-        address.check(url)
+        """Raises UsageError when `url` is no address."""
+        check_url(url)
         self.url, self.part = url, part
-        self._shown, self._address = address.shown(url), address.fingerprint(url)
-        self._http, self._progress, self._sleep, self._free = http or pool(url), on_progress, sleep, free
+        self._shown, self._address = shown(url), fingerprint(url)
+        self._session, self._progress, self._clock, self._free = session, on_progress, clock, free
         self._met = False
-        """Whether the server has answered this Download."""
+        """True once the server has answered."""
         self._known = self._read()
 
     def fetch(self) -> None:
@@ -111,7 +140,7 @@ class Download:
                 if fruitless >= FRUITLESS:
                     arrived = f"{self._size()} of {self._known.total or 'unknown'} bytes are here and stay"
                     raise UnreachableError(f"{self._shown}: {broken}; {arrived}") from broken
-            self._sleep(min(2.0**fruitless, LONGEST_PAUSE_SECONDS))
+            self._clock.sleep(min(2.0**fruitless, LONGEST_PAUSE_SECONDS))
 
     def forget(self) -> None:
         """Delete what has arrived."""
@@ -125,20 +154,26 @@ class Download:
 
     def _attempt(self) -> None:
         """One request. Raises _BrokenError when the file is not whole after it."""
+        import requests
         from urllib3.exceptions import HTTPError
 
-        have = self._size()
+        if self._session is None:
+            self._session = requests.Session()
+            self._session.max_redirects = MAX_REDIRECTS
+            trusted = ssl.get_default_verify_paths()  # by this machine, rather than by requests alone
+            self._session.verify = trusted.cafile or trusted.capath or True
+        have, timeout = self._size(), (CONNECT_SECONDS, READ_SECONDS)
         try:
-            answer = self._http.request("GET", self.url, headers=self._headers(have), preload_content=False)
-        except HTTPError as error:
+            answer = self._session.get(self.url, headers=self._headers(have), stream=True, timeout=timeout)
+        except (requests.RequestException, HTTPError) as error:
             if not self._met:
                 raise UnreachableError(f"{self._shown} does not answer: {_plain(error)}") from error
             raise _BrokenError(_plain(error)) from error
         self._met = True
-        with closing(answer):
+        with answer:
             begin = self._judge(answer, have)
             try:
-                self._take(answer, begin)
+                self._take(answer.raw.stream(CHUNK, decode_content=False), begin)
             except HTTPError as error:
                 raise _BrokenError(_plain(error)) from error
         if self._known.total and not self._whole():
@@ -155,9 +190,9 @@ class Download:
                 headers["If-Range"] = self._known.validator
         return headers
 
-    def _judge(self, answer: Any, have: int) -> int:
-        """Where in the file the answer's bytes belong. Raises _BrokenError, UnreachableError."""
-        status, headers, known = answer.status, answer.headers, self._known
+    def _judge(self, answer: Response, have: int) -> int:
+        """The place in the file where the answer's bytes belong. Raises _BrokenError, UnreachableError."""
+        status, headers, known = answer.status_code, answer.headers, self._known
         if status in BUSY:
             raise _BrokenError(f"it answers HTTP {status}")
         if status == 206:
@@ -181,7 +216,7 @@ class Download:
         self._remember(Known(self._address, validator, int(length) if length.isdigit() else 0))
         return 0
 
-    def _take(self, answer: Any, begin: int) -> None:
+    def _take(self, chunks: Iterable[bytes], begin: int) -> None:
         total = self._known.total
         need, free = int(total * ROOM) - begin, self._free(self.part.parent)
         if free < need:
@@ -191,7 +226,7 @@ class Download:
             )
         done = begin
         with self.part.open("ab" if begin else "wb") as stream:
-            for chunk in answer.stream(CHUNK, decode_content=False):
+            for chunk in chunks:
                 stream.write(chunk)
                 done += len(chunk)
                 self._progress("download", done, total)
@@ -214,57 +249,40 @@ class Download:
         self._note.write_text(json.dumps(known.__dict__))
 
 
-def pool(url: str) -> Http:
-    """A urllib3 pool for `url` that obeys the proxy settings of the environment. Raises SetupError."""
-    from urllib.request import getproxies, proxy_bypass
-
-    import urllib3
-
-    options: dict[str, Any] = {
-        "timeout": urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-        "retries": urllib3.Retry(total=8, connect=0, read=0, other=0, status=0, redirect=8),
-    }
-    direct = proxy_bypass(urlsplit(url).hostname or "")
-    proxy = None if direct else address.proxy_for(url, getproxies())
-    if proxy is None:
-        plain: Http = urllib3.PoolManager(**options)
-        return plain
-    through: Http = urllib3.ProxyManager(proxy.url, proxy_headers=dict(proxy.headers), **options)
-    return through
-
-
 def sha256_of(path: Path, on_progress: OnProgress = ignore_progress) -> str:
     """The SHA-256 of a file."""
     digest, done, total = hashlib.sha256(), 0, path.stat().st_size
-    for block in _blocks(path):
-        digest.update(block)
-        done += len(block)
-        on_progress("verify", done, total)
+    with open_file(path) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            done += len(block)
+            on_progress("verify", done, total)
     return digest.hexdigest()
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    with open_file(path) as stream:
-        while block := stream.read(1 << 20):
-            yield block
+def _plain(error: Exception) -> str:
+    """An error of requests or urllib3 in a few words."""
+    import requests
+    import urllib3.exceptions as e
 
-
-def _plain(error: BaseException) -> str:
-    """What urllib3 met, in a few words."""
-    from urllib3 import exceptions as e
-
-    if isinstance(error, e.MaxRetryError) and error.reason is not None:
-        error = error.reason
-    names = (
+    inner = error.args[0] if error.args else None  # requests wraps urllib3, which wraps the reason
+    chain = (error, inner, getattr(inner, "reason", None))
+    proxy = "(HTTP_PROXY, HTTPS_PROXY)"
+    names: tuple[tuple[type[Exception], str], ...] = (
+        (e.ProxyError, f"its proxy lets nothing through {proxy}"),
+        (requests.exceptions.InvalidProxyURL, f"its proxy has no address {proxy}"),
+        (
+            requests.exceptions.InvalidSchema,
+            f"only http and https will do, for its proxy too {proxy}",
+        ),
         (e.NameResolutionError, "its name is not known here (no internet?)"),
-        (e.ProxyError, "its proxy lets nothing through (HTTP_PROXY, HTTPS_PROXY)"),
         (e.LocationValueError, "it leads to no address"),
+        (requests.TooManyRedirects, "it leads from one address to the next"),
         (e.NewConnectionError, "nothing accepts connections there"),
         (e.ConnectTimeoutError, f"no connection within {CONNECT_SECONDS:g} s"),
         (e.ReadTimeoutError, f"nothing came for {READ_SECONDS:g} s"),
         (e.SSLError, "its certificate is not valid"),
-        (e.IncompleteRead, "the connection broke"),
         (e.ProtocolError, "the connection broke"),
     )
-    said = ADDRESS.sub("an address", str(error))
-    return next((text for kind, text in names if isinstance(error, kind)), said)
+    found = (text for kind, text in names if any(isinstance(each, kind) for each in chain))
+    return next(found, ADDRESS.sub("an address", str(error)))

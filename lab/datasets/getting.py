@@ -1,29 +1,32 @@
-"""How a data set comes onto the shelf: drawn, downloaded, or from an archive that is here."""
+"""Puts data sets onto the shelf: drawn, downloaded, or from an archive that is here."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lab.datasets import address, food11, model, pictures
-from lab.datasets.archive import LARGEST_IN_ALL, unpack
-from lab.datasets.download import Download, Http, UnreachableError, sha256_of
+from lab.datasets import food11, model, pictures
+from lab.datasets.download import Download, UnreachableError, fingerprint, sha256_of, shown
 from lab.datasets.model import Dataset, OnProgress, ignore_progress, store
-from lab.datasets.shelf import NAMES, Fill, Filled, Shelf, allow
+from lab.datasets.shelf import NAMES, Fill, Shelf, allow
 from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
+from lab.host.clock import MONOTONIC, Clock
 from lab.host.reading import SMALL, open_file, read_json
 
+if TYPE_CHECKING:
+    from requests import Session
+
 PICTURES = 20
-"""Pictures of each class for training, where nobody says: enough to learn from in a few seconds."""
+"""Pictures of each class for training by default: enough to learn from in a few seconds."""
 
 MOST_PICTURES = 2000
 SEED = 0
 
 KNOWN = "sha256.json"
-"""Which SHA-256 came from which address (`_key`), so that another file is noticed."""
+"""File with the SHA-256 that came from each address (`_key`), so that another file is noticed."""
 
 WITHOUT = "without internet: `labctl data food11 --synthetic 20`, or --from FILE with an archive you have"
 
@@ -51,9 +54,9 @@ def draw_food11(
 
     source = f"drawn: {pictures_of_each} of each class, seed {seed}"
 
-    def fill(folder: Path) -> Filled:
+    def fill(folder: Path) -> None:
         sha256 = pictures.draw(folder, pictures_of_each, seed, on_progress)
-        return Filled(source, sha256, synthetic=True)
+        model.write(folder, source=source, sha256=sha256, synthetic=True)
 
     with shelf.busy():
         there = shelf.find(food11.NAME)
@@ -91,8 +94,8 @@ def get_food11(
     sha256: str = "",
     force: bool = False,
     on_progress: OnProgress = ignore_progress,
-    http: Http | None = None,
-    sleep: Callable[[float], None] = time.sleep,
+    session: Session | None = None,
+    clock: Clock = MONOTONIC,
 ) -> tuple[Dataset, bool]:
     """The published Food-11, from `file` or else from the first of `urls` that gives it.
 
@@ -107,7 +110,7 @@ def get_food11(
         raise UsageError(f"--sha256 {sha256}: not 64 hexadecimal digits", "`sha256sum FILE` prints them")
     if file is not None:
         try:
-            open_file(file, LARGEST_IN_ALL).close()
+            open_file(file, food11.LARGEST_IN_ALL).close()
         except OSError as error:
             hint = "give the zip archive of Food-11"
             raise NotFoundError(f"--from {file}: {error.strerror}", hint) from error
@@ -121,10 +124,10 @@ def get_food11(
             return made, True
         downloads = model.make_folder(shelf.downloads)
         known = _known(downloads)
-        got = _download(urls, downloads, on_progress, http, sleep)
+        got = _download(urls, downloads, on_progress, session, clock)
         key = _key(got.url)
         try:
-            expected, source = sha256 or known.get(key, ""), address.shown(got.url)
+            expected, source = sha256 or known.get(key, ""), shown(got.url)
             made = shelf.put(food11.NAME, _from(got.part, source, expected, on_progress))
         except ChecksumError as error:
             raise ChecksumError(
@@ -143,14 +146,14 @@ def _download(
     urls: Sequence[str],
     folder: Path,
     on_progress: OnProgress,
-    http: Http | None,
-    sleep: Callable[[float], None],
+    session: Session | None,
+    clock: Clock,
 ) -> Download:
     """The archive, from the first address that gives it. Raises SetupError when none does."""
     problems = []
     for url in urls:
-        part = folder / f"{food11.NAME}-{address.fingerprint(url)[:8]}.zip.part"
-        got = Download(url, part, http=http, on_progress=on_progress, sleep=sleep)
+        part = folder / f"{food11.NAME}-{fingerprint(url)[:8]}.zip.part"
+        got = Download(url, part, session=session, on_progress=on_progress, clock=clock)
         try:
             got.fetch()
         except UnreachableError as error:
@@ -163,15 +166,15 @@ def _download(
 def _from(archive: Path, source: str, sha256: str, on_progress: OnProgress) -> Fill:
     """Fills a folder from an archive, which must have this SHA-256 where one is given."""
 
-    def fill(folder: Path) -> Filled:
+    def fill(folder: Path) -> None:
         found = sha256_of(archive, on_progress)
         if sha256 and found != sha256:
             raise ChecksumError(
                 f"the archive from {source} has the SHA-256 {found}, not {sha256}",
                 "it is damaged, or was replaced: --sha256 says which one you want",
             )
-        unpack(archive, folder, on_progress)
-        return Filled(source, found, synthetic=False)
+        food11.unpack(archive, folder, on_progress)
+        model.write(folder, source=source, sha256=found, synthetic=False)
 
     return fill
 
@@ -186,5 +189,5 @@ def _known(downloads: Path) -> dict[str, str]:
 
 
 def _key(url: str) -> str:
-    """What stands for an address in KNOWN."""
-    return f"{address.shown(url)} {address.fingerprint(url)[:8]}"
+    """The key of an address in KNOWN."""
+    return f"{shown(url)} {fingerprint(url)[:8]}"

@@ -1,4 +1,4 @@
-"""What a data set is, and how its folder says so."""
+"""Data sets, and the manifest in the folder of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pictures."""
 
 
 def ignore_progress(phase: str, done: int, total: int) -> None:
-    """Says nothing."""
+    """No-op."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Dataset:
     source: str
     """The URL or file it came from, or how it was drawn; empty for a folder that labctl did not make."""
     sha256: str
-    """Of the archive, or, where the pictures were drawn, of their pixels; empty when unknown."""
+    """SHA-256 of the archive, or of the pixels of drawn pictures; empty when unknown."""
     synthetic: bool
     missing: int = 0
     """Pictures that were there when it was made, and are not now."""
 
     @property
     def pictures(self) -> int:
-        """How many there are in all splits."""
+        """Number of pictures in all splits."""
         return sum(self.split(split) for split in self.counts)
 
     def split(self, name: str) -> int:
@@ -74,7 +74,7 @@ def read(folder: Path) -> Dataset | None:
 
 
 def write(folder: Path, *, source: str, sha256: str, synthetic: bool) -> None:
-    """Note in `folder` what its pictures are and how many of each class."""
+    """Write the manifest of `folder`: source and number of the pictures of each class."""
     counts, _ = _look(folder)
     said = {"source": source, "sha256": sha256, "synthetic": synthetic, "counts": counts}
     store(folder / MANIFEST, (json.dumps(said, indent=1) + "\n").encode())
@@ -110,7 +110,7 @@ def _look(folder: Path) -> tuple[dict[str, dict[str, int]], int]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a folder, by name; nothing where it cannot be read."""
+    """The entries of a folder, by name; none where it cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -118,7 +118,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _size(path: Path) -> int | None:
-    """Bytes of a picture; None for what is none, such as a link that leads nowhere."""
+    """Bytes of a picture; None for anything else, such as a dangling link."""
     try:
         found = path.stat()
     except OSError:

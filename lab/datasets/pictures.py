@@ -1,4 +1,4 @@
-"""Pictures that are drawn, not taken: a small data set of Food-11's layout for a machine without internet.
+"""Draws pictures: a small data set of Food-11's layout for a machine without internet.
 
 Each class has a colour and a shape; place, size and brightness are random, and so are the background, other
 small shapes and noise. A small network tells the classes apart after a few passes, and not before: it is
@@ -28,7 +28,7 @@ LEAST_FOR_VALIDATION = 2
 
 Colour = tuple[int, int, int]
 Inside = Callable[[float, float], bool]
-"""Whether a point of the square -1..1 belongs to a shape."""
+"""True for the points of the square -1..1 that belong to a shape."""
 
 SHAPES: Sequence[Inside] = (
     lambda x, y: x * x + y * y <= 1,  # disc

@@ -1,4 +1,4 @@
-"""The folder of data sets: what is in it, and how something comes in or goes without being half there."""
+"""The folder of data sets: nothing in it is ever half there, whenever labctl ends."""
 
 from __future__ import annotations
 
@@ -19,28 +19,19 @@ from lab.host.files import HOME_VARIABLE, data_folder, lock, make_public
 from lab.host.interrupts import held_back
 
 NAMES = {"food11": food11.NAME}
-"""What is typed -> the folder."""
+"""Name that is typed -> folder."""
 
 PART = re.compile(r"(.+)-[0-9a-f]{8}\.zip\.part")
 """The name of a download: the data set's folder, and the beginning of its address's fingerprint."""
 
 
-@dataclass(frozen=True)
-class Filled:
-    """What a new data set is, once its pictures are in the folder."""
-
-    source: str
-    sha256: str
-    synthetic: bool
-
-
-Fill = Callable[[Path], Filled]
-"""Puts the pictures into an empty folder."""
+Fill = Callable[[Path], None]
+"""Puts the pictures and their manifest into an empty folder."""
 
 
 @dataclass(frozen=True)
 class Partial:
-    """What was downloaded of a data set and not made one yet."""
+    """A download that is not a data set yet."""
 
     name: str
     bytes: int
@@ -54,11 +45,11 @@ class Shelf:
 
     @property
     def downloads(self) -> Path:
-        """Where downloads lie until they are unpacked, also those that were interrupted."""
+        """The folder of downloads until they are unpacked, also of those that were interrupted."""
         return self.folder / ".downloads"
 
     def partial(self) -> tuple[Partial, ...]:
-        """What has arrived of each data set whose download did not come to its end, by name."""
+        """Downloads that did not come to their end, one for each data set, by name."""
         sizes: dict[str, int] = {}
         for path in sorted(self.downloads.glob("*.zip.part")):
             match = PART.fullmatch(path.name)
@@ -82,7 +73,7 @@ class Shelf:
         return next((each for each in self.all() if _same(each.name, name)), None)
 
     def arrived(self, name: str) -> Partial | None:
-        """What was downloaded of the data set of that name, or None where nothing was."""
+        """The download of the data set of that name, or None."""
         return next((each for each in self.partial() if _same(each.name, name)), None)
 
     def get(self, name: str) -> Dataset:
@@ -121,8 +112,7 @@ class Shelf:
         """
         new, there = self._new(name), self.folder / name
         try:
-            made = fill(model.make_folder(new))
-            model.write(new, source=made.source, sha256=made.sha256, synthetic=made.synthetic)
+            fill(model.make_folder(new))
             with held_back():
                 if there.exists():
                     there.rename(self._old(name))
@@ -157,7 +147,7 @@ class Shelf:
 
 
 def allow(there: Dataset | None, *, synthetic: bool, force: bool) -> bool:
-    """Whether to make the data set: True to make it, False when what is there is it.
+    """True when the data set has to be made, False when it is there.
 
     Raises RefusedError when something else is there and `force` does not allow to replace it.
     """
@@ -189,7 +179,7 @@ def disk(folder: Path) -> Iterator[None]:
 
 
 def _same(folder: str, name: str) -> bool:
-    """Whether a folder is what is meant by a name (`food11` or `Food-11`)."""
+    """True when a name (`food11` or `Food-11`) means this folder."""
     return folder.lower() == NAMES.get(name.lower(), name).lower()
 
 

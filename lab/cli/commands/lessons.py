@@ -19,7 +19,7 @@ from lab.topology import LabSpec
 
 if TYPE_CHECKING:
     from lab.flows.lessons.model import Lesson, LessonResult
-    from lab.flows.lessons.run import Step
+    from lab.flows.lessons.notebook import Step
 
 NUMBER = values.WholeNumber(1, 99)
 SHOWN = 70

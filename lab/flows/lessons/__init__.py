@@ -5,29 +5,6 @@
 """
 
 from lab.flows.lessons.catalogue import find_lesson, lessons, numbers
-from lab.flows.lessons.model import (
-    Beside,
-    Evidence,
-    Lesson,
-    LessonCheck,
-    LessonResult,
-    NotebookOverError,
-    failed,
-    passed,
-)
 from lab.flows.lessons.session import Session
 
-__all__ = [
-    "Beside",
-    "Evidence",
-    "Lesson",
-    "LessonCheck",
-    "LessonResult",
-    "NotebookOverError",
-    "Session",
-    "failed",
-    "find_lesson",
-    "lessons",
-    "numbers",
-    "passed",
-]
+__all__ = ["Session", "find_lesson", "lessons", "numbers"]

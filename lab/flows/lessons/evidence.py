@@ -1,4 +1,4 @@
-"""Gathers what the checks of a lesson look at, from Ray's Jobs API, the ledgers, the nodes and the store."""
+"""Gathers the evidence of a lesson's checks from Ray's Jobs API, the ledgers, the nodes and the store."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from lab.store import Store
 
 EARLY_SECONDS = 5.0
-"""How much a job's start may lie before the lesson's: two clocks, and the cell that begins it."""
+"""Time by which a job may start before its lesson: two clocks, and the cell that begins it."""
 
 
 def folder(lesson: int) -> str:
-    """Where in the bucket a lesson keeps its things."""
+    """The folder of a lesson in the bucket."""
     return f"{LESSONS_PREFIX}/{lesson:02d}"
 
 
 def records_key(lesson: int) -> str:
-    """The object that holds when a lesson began and what it measured."""
+    """Key of the object with the begin of a lesson and its records."""
     return f"{folder(lesson)}/session.json"
 
 
 def read_records(store: Store, lesson: int) -> tuple[float | None, dict[str, Any]]:
-    """When a lesson began (seconds since the epoch) and what it measured. Raises StoreError."""
+    """The begin of a lesson (seconds since the epoch) and its records. Raises StoreError."""
     try:
         document = parse_json(store.get(records_key(lesson)))
         records = document["records"]
@@ -52,7 +52,7 @@ def write_records(store: Store, lesson: int, began_at: float, records: Mapping[s
 
 
 def gather(lab: Lab, lesson: Lesson) -> Evidence:
-    """What the checks of `lesson` look at. Raises LabDownError, ClusterError, StoreError."""
+    """Gather the evidence of the checks of `lesson`. Raises LabDownError, ClusterError, StoreError."""
     began_at, records = read_records(lab.store, lesson.number)
     every = lab.jobs.list()
     jobs = tuple(job for job in every if _of_lesson(job, lesson.number, began_at))

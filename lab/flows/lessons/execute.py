@@ -13,19 +13,18 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
 from lab.flows.lessons.evidence import folder
+from lab.host.clock import MONOTONIC, Clock, settle
 
 OUTPUT_CHARACTERS = 20_000
 """Most of a cell's output that is passed on; all of it is in the executed notebook."""
 
 STOP_SECONDS = 15.0
-STOP_POLL_SECONDS = 0.1
 FAILED = 3
 """Exit code when a cell failed."""
 
@@ -37,19 +36,19 @@ def say(event: str, **fields: Any) -> None:
 
 
 def notebook_key(lesson: int) -> str:
-    """Where in the bucket the executed notebook of a lesson lies."""
+    """Key of the executed notebook of a lesson in the bucket."""
     return f"{folder(lesson)}/notebook.ipynb"
 
 
 def first_line(source: str) -> str:
-    """What a cell is called: its first line that is neither empty nor a comment or an import."""
+    """The first line of a cell that is neither empty nor a comment or an import."""
     lines = [line.strip() for line in source.splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("#", "import ", "from "))]
     return (telling or lines or [""])[0]
 
 
 def printed(cell: Any) -> str:
-    """What a cell has printed, its value and its error included, without colours."""
+    """The output of a cell, its value included, without colours."""
     parts = []
     for output in cell.get("outputs", ()):
         if output["output_type"] == "stream":
@@ -59,7 +58,7 @@ def printed(cell: Any) -> str:
     return "".join(parts)[-OUTPUT_CHARACTERS:]
 
 
-def execute(path: Path, seconds: float, keep: Callable[[str], None]) -> int:
+def execute(path: Path, seconds: float, keep: Callable[[str], None], clock: Clock = MONOTONIC) -> int:
     """Execute the notebook within that time and `keep` its text; returns the exit code."""
     import nbformat
     from nbclient import NotebookClient
@@ -68,26 +67,26 @@ def execute(path: Path, seconds: float, keep: Callable[[str], None]) -> int:
     notebook = nbformat.read(path, as_version=4)
     places = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     numbers = {index: number for number, index in enumerate(places, 1)}
-    deadline = time.monotonic() + seconds
-    began = at = time.monotonic()
+    deadline = clock() + seconds
+    began = at = clock()
     current = 0
 
     def begin(cell: Any, cell_index: int) -> None:
         nonlocal began, current
         if cell_index in numbers:
-            began, current = time.monotonic(), numbers[cell_index]
+            began, current = clock(), numbers[cell_index]
             say("begin", number=current, of=len(places), line=first_line(cell.source))
 
     def end(cell: Any, cell_index: int, **_: Any) -> None:
         if cell_index in numbers:
-            took = round(time.monotonic() - began, 2)
+            took = round(clock() - began, 2)
             say("cell", number=numbers[cell_index], of=len(places), line=first_line(cell.source),
                 seconds=took, output=printed(cell))  # fmt: skip
 
     client = NotebookClient(
         notebook,
         kernel_name="python3",
-        timeout_func=lambda _: max(1, round(deadline - time.monotonic())),
+        timeout_func=lambda _: max(1, round(deadline - clock())),
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_start=begin,
         on_cell_executed=end,
@@ -107,26 +106,25 @@ def execute(path: Path, seconds: float, keep: Callable[[str], None]) -> int:
         say("failed", number=current, of=len(places), error="its kernel has ended")
         return FAILED
     finally:
-        notebook.metadata["raylab"] = {"seconds": round(time.monotonic() - at, 1)}
+        notebook.metadata["raylab"] = {"seconds": round(clock() - at, 1)}
         keep(nbformat.writes(notebook))
 
 
-def stop(pid: int) -> int:
+def stop(pid: int, clock: Clock = MONOTONIC) -> int:
     """End the process `pid` if it executes a notebook, and wait until it is gone; returns the exit code."""
     command = Path(f"/proc/{pid}/cmdline")
-    deadline = time.monotonic() + STOP_SECONDS
+
+    def is_zombie() -> bool:
+        os.kill(pid, 0)
+        return command.exists() and not command.read_bytes()
+
     try:
         if command.parent.parent.is_dir() and b"lab.flows.lessons.execute" not in command.read_bytes():
             return 0
         os.kill(pid, signal.SIGTERM)
-        while time.monotonic() < deadline:
-            os.kill(pid, 0)
-            if command.exists() and not command.read_bytes():  # a zombie
-                return 0
-            time.sleep(STOP_POLL_SECONDS)
-    except OSError:
+        return 0 if settle(is_zombie, bool, timeout=STOP_SECONDS, clock=clock) else 1
+    except OSError:  # it is gone
         return 0
-    return 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,14 +1,16 @@
-"""What a lesson is, what its checks look at, and what comes out: plain data."""
+"""Lessons, the evidence of their checks, and results: plain data."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lab.flows.doctor.model import Check
+from lab.host.clock import Clock
 from lab.topology import GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
 RESULT_SCHEMA = "lesson-result/1"
 """Version of the JSON that `LessonResult.to_json` gives; schema.json beside this file describes it."""
 
+SCHEMA_OF = "lab.flows.lessons"
+"""The package with schema.json: of a report, and as its `$defs/result` of a result."""
+
 LESSONS_PREFIX = ".raylab/lessons"
-"""Where in the bucket lessons keep what they measured, their results and their executed notebooks."""
+"""Folder in the bucket with the records, results and executed notebooks of lessons."""
 
 NOTEBOOK_SECONDS = 900.0
 """Deadline of a whole notebook that `labctl lesson run` executes."""
@@ -30,27 +35,27 @@ NOTHING = LabStatus("", "", False, (), GpuPlan(Vendor.NONE))
 
 
 def job_prefix(number: int) -> str:
-    """What the ids of a lesson's jobs begin with: `lesson-04-`."""
+    """Prefix of the ids of a lesson's jobs: `lesson-04-`."""
     return f"lesson-{number:02d}-"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that the checks of one lesson rest on, gathered beforehand. Times: seconds since the epoch."""
+    """Evidence of the checks of one lesson, gathered beforehand. Times are seconds since the epoch."""
 
     lesson: int
     began_at: float | None = None
-    """When the notebook's first cell ran last; None when it never did."""
+    """Time of the last run of the notebook's first cell; None when it never ran."""
     jobs: tuple[Job, ...] = ()
     """Jobs whose ids begin `lesson-NN-`, submitted since `began_at`, newest first."""
     histories: Mapping[str, History] = field(default_factory=dict)
-    """Job id -> what its ledger says. Every job of `jobs` has an entry, perhaps without runs."""
+    """Job id -> its ledger. Every job of `jobs` has an entry, perhaps without runs."""
     logs: Mapping[str, str] = field(default_factory=dict)
-    """Job id -> what its driver printed; empty where there is no log."""
+    """Job id -> output of its driver; empty where there is no log."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Job id -> what its entrypoint asked of one node, as Ray has it: resource -> amount."""
+    """Job id -> demand of its entrypoint on one node, as Ray has it: resource -> amount."""
     records: Mapping[str, Any] = field(default_factory=dict)
-    """What the notebook measured and kept with `Session.record`: claims, to be held against the rest."""
+    """Values that the notebook kept with `Session.record`: claims, to be held against the rest."""
     nodes: tuple[Node, ...] = ()
     """Every node Ray knows, dead ones included, oldest first."""
     receipts: tuple[Mapping[str, Any], ...] = ()
@@ -62,20 +67,12 @@ class Evidence:
     running: tuple[str, ...] = ()
     """Ids of all jobs of the lab, of whatever lesson or none, that have not ended."""
     kept: tuple[str, ...] = ()
-    """Where the lab's objects lie that outlive `labctl down`; known on the host only."""
+    """Places of the lab's objects that outlive `labctl down`; known on the host only."""
 
     def job(self, part: str) -> Job | None:
         """The newest job that `Session.new_job(part)` named, or None."""
-        begin = f"{job_prefix(self.lesson)}{part}-"
-        stamp = len("20261121-154500")
-        return next(
-            (
-                job
-                for job in self.jobs
-                if job.submission_id.startswith(begin) and len(job.submission_id) - len(begin) == stamp
-            ),
-            None,
-        )
+        name = re.compile(rf"{job_prefix(self.lesson)}{part}-\d{{8}}-\d{{6}}")
+        return next((job for job in self.jobs if name.fullmatch(job.submission_id)), None)
 
     def service_of(self, node_id: str) -> str:
         """The service of a node id, such as `ray-worker-0`; empty for a node Ray does not know."""
@@ -95,21 +92,25 @@ def failed(name: str, detail: str, hint: str = "") -> Check:
     return Check(name, "failed", detail, hint)
 
 
-class Beside(Protocol):
-    """What a function that runs on the host beside a notebook is given to speak and to wait with."""
-
-    def __call__(self, line: str) -> None:
-        """Tell a line. Raises NotebookOverError when the notebook has failed or was interrupted."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait. Raises NotebookOverError as soon as the notebook has failed or was interrupted."""
+def answer(ok: bool, name: str, detail: str, hint: str = "") -> Check:
+    """A check that passed, or failed with this hint."""
+    return passed(name, detail) if ok else failed(name, detail, hint)
 
 
 class NotebookOverError(Exception):
-    """The notebook is over, and nobody waits any more for what is done beside it."""
+    """The notebook is over; its host task has to end."""
 
 
-Meanwhile = Callable[["Lab", Beside], None]
+@dataclass(frozen=True)
+class HostTask:
+    """Handle of a task on the host beside a notebook.
+
+    `say` and the clock's `sleep` raise NotebookOverError once the notebook has failed or was interrupted.
+    """
+
+    say: Callable[[str], None]
+    """Report progress, a line at a time."""
+    clock: Clock
 
 
 @dataclass(frozen=True)
@@ -123,37 +124,28 @@ class Lesson:
     notebook: str
     """File in workspace/notebooks."""
     minutes: int
-    """How long a student takes, as a rule."""
+    """Time that a student takes, as a rule."""
     checks: tuple[LessonCheck, ...]
-    """Asked while the lab is up, in the notebook and on the host."""
+    """Checks that are asked while the lab is up, in the notebook and on the host."""
     needs: tuple[str, ...] = ()
     """Datasets, by name: `food11`."""
-    meanwhile: Meanwhile | None = None
-    """Runs on the host beside the notebook under `labctl lesson run`: what the class would do by hand."""
+    host_task: Callable[[Lab, HostTask], None] | None = None
+    """Does on the host, beside the notebook under `labctl lesson run`, what the class does by hand."""
     checks_after_down: tuple[LessonCheck, ...] = ()
-    """Asked on the host once the lab is down, beside those of `checks` that were answered before."""
+    """Checks that are asked on the host once the lab is down; `checks` were answered before."""
     seconds: float = NOTEBOOK_SECONDS
     """Deadline of the notebook under `labctl lesson run`."""
 
 
-@dataclass(frozen=True)
-class JobRecord:
-    """A job as a result names it."""
-
-    submission_id: str
-    status: str
-    started_at: float | None = None
-    """When Ray took it, seconds since the epoch, to the millisecond; None when Ray does not say."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The job as a result has it."""
-        told = {"submission_id": self.submission_id, "status": self.status}
-        return told if self.started_at is None else {**told, "started_at": round(self.started_at, 3)}
+def job_record(job: Job) -> dict[str, Any]:
+    """The job as a result has it. `started_at`, by Ray's clock, is left out when Ray does not say."""
+    told = {"submission_id": job.submission_id, "status": job.status}
+    return told if job.started_at is None else {**told, "started_at": round(job.started_at, 3)}
 
 
 @dataclass(frozen=True, repr=False)
 class LessonResult:
-    """What a student hands in of one lesson."""
+    """The result of one lesson, as a student hands it in."""
 
     lesson: int
     name: str
@@ -166,10 +158,11 @@ class LessonResult:
     ray_version: str
     """Empty when Ray could not be asked."""
     at: float
-    """When it was checked: seconds since the epoch."""
+    """Time of the check, seconds since the epoch."""
     checks: tuple[Check, ...]
     measured: Mapping[str, Any]
-    jobs: tuple[JobRecord, ...]
+    jobs: tuple[Mapping[str, Any], ...]
+    """Each as `job_record` makes it, newest first."""
 
     def __repr__(self) -> str:
         """Short: a notebook's last cell shows it below the table."""
@@ -177,7 +170,7 @@ class LessonResult:
 
     @property
     def passed(self) -> bool:
-        """Whether there are checks and every one passed."""
+        """True when there are checks and every one passed."""
         return bool(self.checks) and all(check.outcome == "passed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
@@ -199,7 +192,7 @@ class LessonResult:
                     {"name": c.name, "passed": c.outcome == "passed", "detail": c.detail} for c in self.checks
                 ],
                 "measured": dict(self.measured),
-                "jobs": [job.to_json() for job in self.jobs],
+                "jobs": [dict(job) for job in self.jobs],
             }
         )
 

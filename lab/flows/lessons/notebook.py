@@ -15,7 +15,7 @@ from lab.runtime.base import Runtime
 from lab.topology import BUCKET, JUPYTER
 
 GRACE_SECONDS = 60.0
-"""How much longer than its notebook the process that executes it may take."""
+"""Time that the process may take beyond the deadline of its notebook."""
 
 STOP_SECONDS = 30.0
 
@@ -27,7 +27,7 @@ class Step:
     kind: str
     text: str
     number: int = 0
-    """Of the cell, counted from 1."""
+    """Number of the cell, from 1."""
     of: int = 0
     seconds: float | None = None
     output: str = ""

@@ -1,4 +1,4 @@
-"""What a student hands in: the results of all lessons in one document; and how a teacher looks at it."""
+"""Lesson reports: the results of all lessons in one document, to hand in and to verify."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.flows.lessons.catalogue import find_lesson, numbers
-from lab.flows.lessons.form import misfits
-from lab.flows.lessons.model import digest, signed
+from lab.flows.lessons.model import SCHEMA_OF, digest, signed
 from lab.flows.lessons.results import Document
 from lab.host.reading import TooLargeError, parse_json, read_text
+from lab.host.schemas import load_schema, misfits
 from lab.version import __version__
 
 REPORT_SCHEMA = "lesson-report/1"
@@ -53,7 +53,7 @@ def _is_name(student: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """What came in a file, on one line and without what a terminal would obey."""
+    """A text from a file, on one line and without control characters."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -74,12 +74,12 @@ def read_report(path: Path) -> Any:
 
 
 def verify(document: Any) -> tuple[str, ...]:
-    """What does not fit in a report, a line each; nothing when it is as labctl wrote it.
+    """The misfits of a report, a line each; none when it is as labctl wrote it.
 
     Who reads labctl's source can write a report that fits. This finds accidents, not fraud.
     """
     try:
-        wrong = tuple(misfits(document))
+        wrong = tuple(misfits(document, load_schema(SCHEMA_OF), "the report"))
         return wrong or tuple(_contradictions(document))
     except RecursionError:
         return ("it is nested too deeply",)
@@ -123,7 +123,7 @@ LEAST_SHARED = 2
 
 
 def copies(reports: Mapping[str, Document]) -> tuple[str, ...]:
-    """Where reports, by file, name the same jobs: two students did not run one job. A line each.
+    """Reports, by file, that name the same jobs, a line each: two students did not run one job.
 
     A job is the same when lab, id and the millisecond in which Ray took it are: labs of one name, and ids of
     one second, are common in a class. One such job may be the teacher's example; several are not.

@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue import numbers
 from lab.flows.lessons.evidence import folder
-from lab.flows.lessons.form import misfits, schema
-from lab.flows.lessons.model import Evidence, JobRecord, Lesson, LessonCheck, LessonResult, digest, failed
+from lab.flows.lessons.model import (
+    SCHEMA_OF,
+    Evidence,
+    Lesson,
+    LessonCheck,
+    LessonResult,
+    digest,
+    failed,
+    job_record,
+)
 from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
+from lab.host.schemas import load_schema, misfits
 from lab.store import MissingObjectError
 from lab.version import __version__
 
@@ -23,9 +32,13 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
+RESULT_FILE = "lesson-{:02d}.json"
+LOOK_FILE = "last-look-{:02d}.json"
+"""Names on the host of the best result of a lesson, and of the last one while the lab was up."""
+
 
 def ask(check: LessonCheck, evidence: Evidence) -> Check:
-    """The answer of one check. What a student's notebook recorded may have any form: then it has failed."""
+    """The answer of one check; failed where it cannot read the records of a student's notebook."""
     try:
         return check(evidence)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as error:
@@ -51,7 +64,7 @@ def judge(
         at=at,
         checks=(*(ask(check, evidence) for check in lesson.checks), *more),
         measured=evidence.records,
-        jobs=tuple(JobRecord(job.submission_id, job.status, job.started_at) for job in evidence.jobs),
+        jobs=tuple(map(job_record, evidence.jobs)),
     )
 
 
@@ -64,13 +77,8 @@ def not_yet(lesson: Lesson, evidence: Evidence) -> tuple[Check, ...]:
     )
 
 
-def file_name(lesson: int) -> str:
-    """What the result of a lesson is called on the host."""
-    return f"lesson-{lesson:02d}.json"
-
-
 def store_key(lesson: int) -> str:
-    """Where in the bucket the result of a lesson lies."""
+    """Key of the result of a lesson in the bucket."""
     return f"{folder(lesson)}/result.json"
 
 
@@ -86,9 +94,8 @@ def keep_on_host(place: Path, document: Document) -> Path:
 
     Returns the file. Raises SetupError.
     """
-    number = int(document["lesson"])
-    path = place / file_name(number)
-    if not _worse(document, _filed(place, number)):
+    path = place / RESULT_FILE.format(document["lesson"])
+    if not _worse(document, _filed(place, document["lesson"])):
         write_private(path, dump(document) + "\n")
     return path
 
@@ -104,34 +111,27 @@ def dump(document: Mapping[str, Any]) -> str:
 
 def on_host(place: Path) -> dict[int, Document]:
     """The results in a lab's folder of lessons, by lesson. A damaged file counts as none."""
-    found = {number: _filed(place, number) for number in numbers()}
-    return {number: document for number, document in found.items() if document is not None}
+    return {number: found for number in numbers() if (found := _filed(place, number)) is not None}
 
 
 def in_store(store: Store) -> dict[int, Document]:
     """The results in the store, by lesson: what notebooks checked themselves. Raises StoreError."""
-    found = {number: _stored(store, number) for number in numbers()}
-    return {number: document for number, document in found.items() if document is not None}
+    return {number: found for number in numbers() if (found := _stored(store, number)) is not None}
 
 
 def keep_look(place: Path, document: Document) -> None:
-    """Keep what was found last while the lab was up, whatever it was. Raises SetupError."""
-    write_private(place / look_name(int(document["lesson"])), dump(document) + "\n")
+    """Keep the last result while the lab was up, whatever it was. Raises SetupError."""
+    write_private(place / LOOK_FILE.format(document["lesson"]), dump(document) + "\n")
 
 
 def last_look(place: Path, lesson: int) -> Document | None:
-    """What was found last while the lab was up."""
-    return _filed(place, lesson, look_name(lesson))
+    """The last result while the lab was up, or None."""
+    return _filed(place, lesson, LOOK_FILE)
 
 
-def look_name(lesson: int) -> str:
-    """The file on the host with what was found last while the lab was up."""
-    return f"last-look-{lesson:02d}.json"
-
-
-def _filed(place: Path, lesson: int, name: str = "") -> Document | None:
+def _filed(place: Path, lesson: int, name: str = RESULT_FILE) -> Document | None:
     try:
-        return _result(read_json(place / (name or file_name(lesson))), lesson)
+        return _result(read_json(place / name.format(lesson)), lesson)
     except (OSError, ValueError):
         return None
 
@@ -144,7 +144,7 @@ def _stored(store: Store, lesson: int) -> Document | None:
 
 
 def newest(*sources: Mapping[int, Document]) -> dict[int, Document]:
-    """Of each lesson its best result: one that passed before one that did not, then the newer."""
+    """The best result of each lesson: one that passed before one that did not, then the newer."""
     found: dict[int, Document] = {}
     for source in sources:
         for number, document in source.items():
@@ -160,11 +160,10 @@ def _rank(document: Document) -> tuple[bool, float]:
 
 def _result(document: Any, lesson: int) -> Document | None:
     """The document if it is an intact result of this lesson."""
-    if any(misfits(document, schema()["$defs"]["result"])):
+    form = load_schema(SCHEMA_OF)
+    if any(misfits(document, {**form["$defs"]["result"], "$defs": form["$defs"]}, "the result")):
         return None
-    return (
-        document if document.get("lesson") == lesson and document.get("sha256") == digest(document) else None
-    )
+    return document if document["lesson"] == lesson and document["sha256"] == digest(document) else None
 
 
 def table(lesson: Lesson, result: LessonResult) -> list[str]:
@@ -184,22 +183,3 @@ def table(lesson: Lesson, result: LessonResult) -> list[str]:
         f"Lesson {lesson.number}, {lesson.title}: {verdict} ({done} of {len(result.checks)} checks), {when}",
         *lines,
     ]
-
-
-__all__ = [
-    "Document",
-    "ask",
-    "dump",
-    "file_name",
-    "in_store",
-    "judge",
-    "keep_in_store",
-    "keep_look",
-    "keep_on_host",
-    "last_look",
-    "newest",
-    "not_yet",
-    "on_host",
-    "store_key",
-    "table",
-]

@@ -1,9 +1,8 @@
-"""The flow of `labctl lesson run` and `check`: a lab, its data, the notebook, and what the checks say."""
+"""The flow of `labctl lesson run` and `check`: a lab, its data, the notebook, the checks."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,8 @@ from lab.errors import LabDownError, LabError, RefusedError
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.evidence import gather
 from lab.flows.lessons.model import (
-    Beside,
     Evidence,
-    JobRecord,
+    HostTask,
     Lesson,
     LessonResult,
     NotebookOverError,
@@ -35,6 +33,7 @@ from lab.flows.lessons.results import (
     newest,
     on_host,
 )
+from lab.host.clock import WALL, Clock
 from lab.host.files import home
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress, ignore_progress
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 JOIN_SECONDS = 120.0
-"""How long what runs beside a notebook may go on once the notebook has come to its end."""
+"""Timeout for a host task once its notebook has come to the end."""
 
 GIVE_UP_SECONDS = 30.0
-"""The same when the notebook has failed: what was broken has to be mended."""
+"""Timeout when the notebook has failed: the task has to mend what it broke."""
 
 LEAST_WORKERS = 2
 NEEDED_CPUS = 8
@@ -55,7 +54,7 @@ NEEDED_CPUS = 8
 
 
 GetData = Callable[[str, Callable[[str], None]], object]
-"""Gets the dataset of that name, unless it is there; the function is for what a person should know."""
+"""Gets the data set of that name, unless it is there; the function takes lines for a person."""
 
 
 def place(lab: str) -> Path:
@@ -101,7 +100,7 @@ def run_lesson(
     get_data: GetData,
     on_step: OnStep,
     on_progress: OnProgress = ignore_progress,
-    clock: Callable[[], float] = time.time,
+    clock: Clock = WALL,
 ) -> LessonResult:
     """Do a lesson: boot the lab if it is down, get what the lesson needs, execute its notebook, check.
 
@@ -114,18 +113,17 @@ def run_lesson(
     check_lab(lab)
     for dataset in lesson.needs:
         get_data(dataset, lambda line: on_step(Step("note", line)))
-    beside = Companion(lab, lesson, on_step)
+    task = HostTaskThread(lab, lesson, on_step)
     try:
         execute_notebook(lab.runtime, lesson, on_step)
     except BaseException:
-        beside.give_up()
+        task.give_up()
         stop_jobs(lab, lesson, on_step)
         raise
-    beside.finish()
-    if not lesson.checks_after_down:
-        return check_lesson(lab, lesson, clock=clock)
+    task.finish()
     first = check_lesson(lab, lesson, clock=clock)
-    if not all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)]):
+    good = all(check.outcome == "passed" for check in first.checks[: len(lesson.checks)])
+    if not (lesson.checks_after_down and good):
         return first
     on_step(Step("note", f"taking lab {lab.name} down; its stored objects stay"))
     lab.down(on_progress=on_progress)
@@ -138,15 +136,13 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
     What cannot be stopped is told.
     """
     try:
-        left = [job for job in lab.jobs.list() if not job.final]
+        mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
     except LabError as error:
         on_step(
             Step("note", f"whether jobs of lesson {lesson.number} are left cannot be said: {error.message}")
         )
         return
-    for job in left:
-        if not job.submission_id.startswith(job_prefix(lesson.number)):
-            continue
+    for job in (each for each in mine if not each.final):
         on_step(Step("note", f"stopping job {job.submission_id}"))
         try:
             lab.jobs.stop(job.submission_id)
@@ -165,7 +161,7 @@ def check_lab(lab: Lab) -> None:
         )
 
 
-def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.time) -> LessonResult:
+def check_lesson(lab: Lab, lesson: Lesson, *, clock: Clock = WALL) -> LessonResult:
     """Ask the checks of a lesson, and keep the result on this machine and in the store.
 
     Raises LabDownError when the lab is down and the checks need it, and what gathering raises.
@@ -192,7 +188,7 @@ def check_lesson(lab: Lab, lesson: Lesson, *, clock: Callable[[], float] = time.
 
 
 def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> LessonResult:
-    """What was answered while the lab was up, and what can be answered now."""
+    """The answers from while the lab was up, and those that can be given now."""
     before = last_look(place(lab.name), lesson.number)
     if before is None:
         raise LabDownError(
@@ -216,50 +212,54 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
         at=at,
         checks=(*answered, *(ask(check, evidence) for check in lesson.checks_after_down)),
         measured=before["measured"],
-        jobs=tuple(
-            JobRecord(job["submission_id"], job["status"], job.get("started_at")) for job in before["jobs"]
-        ),
+        jobs=tuple(before["jobs"]),
     )
 
 
-class Companion:
-    """Runs a lesson's `meanwhile` in a thread beside the notebook."""
+class HostTaskThread:
+    """Runs the host task of a lesson in a thread beside the notebook; the task's clock, too."""
 
     def __init__(self, lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
-        """Starts at once, if the lesson has such a function."""
+        """Starts at once, if the lesson has such a task."""
         from lab.lab import Lab as OpenLab
 
         self._on_step = on_step
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        if lesson.meanwhile is not None:
-            meanwhile, own = lesson.meanwhile, OpenLab(lab.runtime)
+        if lesson.host_task is not None:
             self._thread = threading.Thread(
-                target=self._run, args=(meanwhile, own), name=f"beside lesson {lesson.number}", daemon=True
+                target=self._run,
+                args=(lesson.host_task, OpenLab(lab.runtime)),
+                name=f"host task of lesson {lesson.number}",
+                daemon=True,
             )
             self._thread.start()
 
-    def __call__(self, line: str) -> None:
-        """See Beside."""
+    def __call__(self) -> float:
+        """See Clock."""
+        return WALL()
+
+    def sleep(self, seconds: float) -> None:
+        """See HostTask."""
+        if self._over.wait(seconds):
+            raise NotebookOverError
+
+    def say(self, line: str) -> None:
+        """See HostTask."""
         if self._over.is_set():
             raise NotebookOverError
         self._on_step(Step("beside", line))
 
-    def sleep(self, seconds: float) -> None:
-        """See Beside."""
-        if self._over.wait(seconds):
-            raise NotebookOverError
-
-    def _run(self, meanwhile: Callable[[Lab, Beside], None], lab: Lab) -> None:
+    def _run(self, task: Callable[[Lab, HostTask], None], lab: Lab) -> None:
         try:
-            meanwhile(lab, self)
+            task(lab, HostTask(self.say, self))
         except NotebookOverError:
             pass
         except LabError as error:
             self._on_step(Step("beside", f"{error.message}{f' -> {error.hint}' if error.hint else ''}"))
 
     def finish(self) -> None:
-        """The notebook has come to its end: wait for what still goes on, and then give it up."""
+        """Wait for the task once the notebook has come to its end, then give it up."""
         try:
             if self._thread is not None:
                 self._thread.join(JOIN_SECONDS)
@@ -267,20 +267,8 @@ class Companion:
             self.give_up()
 
     def give_up(self) -> None:
-        """The notebook is over: what goes on is told so with its next word, and may mend what it broke."""
+        """End the task: its next word or sleep raises, and it may mend what it broke."""
         self._over.set()
         if self._thread is not None:
             with held_back():
                 self._thread.join(GIVE_UP_SECONDS)
-
-
-__all__ = [
-    "OnStep",
-    "Step",
-    "check_lesson",
-    "collect",
-    "execute_notebook",
-    "results",
-    "run_lesson",
-    "stop_jobs",
-]

@@ -1,30 +1,29 @@
-"""A lesson as its notebook has it: names for jobs, waiting for them, measured numbers, the self-check."""
+"""A lesson in its notebook: names for jobs, waiting for them, measured numbers, the self-check."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from functools import cached_property
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import ClusterError, JobError, NotFoundError, UsageError, WaitTimeoutError
+from lab.cluster.jobs import Job
+from lab.errors import ClusterError, JobError, LabError, NotFoundError, UsageError, WaitTimeoutError
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.evidence import gather, read_records, write_records
 from lab.flows.lessons.model import Lesson, LessonResult, job_prefix
 from lab.flows.lessons.results import judge, keep_in_store, not_yet, table
+from lab.host.clock import POLL_SECONDS, WALL, Clock, settle
 
 if TYPE_CHECKING:
-    from lab.cluster.jobs import Job
     from lab.lab import Lab
 
-POLL_SECONDS = 0.5
-SILENCE_SECONDS = 30.0
 TAIL = 15
 """Lines of a log that an error quotes."""
 
 KNOWN_SECONDS = 20.0
-"""How long a job may take to appear after `ray job submit --no-wait` in the cell before."""
+"""Time in which a job appears after `ray job submit --no-wait` in the cell before."""
 
 
 class Session:
@@ -39,27 +38,21 @@ class Session:
         lab: Lab | None = None,
         *,
         say: Callable[[str], None] = print,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = WALL,
     ) -> None:
         """Raises NotFoundError for a lesson there is none of, LabDownError, StoreError."""
         self.lesson: Lesson = find_lesson(number)
-        self._given, self._say, self._clock, self._sleep = lab, say, clock, sleep
+        if lab is None:
+            from lab import Lab as OpenLab
+
+            lab = OpenLab()
+        self.lab, self._say, self._clock = lab, say, clock
         self.began_at = clock()
         """Seconds since the epoch."""
         self._records: dict[str, Any] = {}
         self._named: set[str] = set()
         write_records(self.lab.store, number, self.began_at, {})
         say(f"Lesson {number}: {self.lesson.title} (lab {self.lab.name})")
-
-    @cached_property
-    def lab(self) -> Lab:
-        """The lab."""
-        if self._given is not None:
-            return self._given
-        from lab import Lab
-
-        return Lab()
 
     def new_job(self, part: str) -> str:
         """A new submission id for one part of the lesson; nothing is submitted.
@@ -76,39 +69,38 @@ class Session:
             if name not in self._named:
                 self._named.add(name)
                 return name
-            self._sleep(POLL_SECONDS)
+            self._clock.sleep(POLL_SECONDS)
 
     def wait(self, job: str, seconds: float = 300.0) -> Job:
         """Print a job's log as it grows, until the job has ended; returns the job.
 
         Raises JobError with the last lines when it did not succeed, WaitTimeoutError after `seconds`.
         """
-        begin, shown = self._clock(), 0
-        while True:
-            found = self._find(job, begin)
-            text = self._log(job)
-            complete = len(text) if found.final else text.rfind("\n") + 1
-            for line in text[shown:complete].splitlines():
-                self._say(line)
-            shown = max(shown, complete)
-            if found.final:
-                break
-            if self._clock() - begin >= seconds:
+        found, begin = self._find(job), self._clock()
+        last: deque[str] = deque(maxlen=TAIL)
+
+        def look(seen: Job) -> None:
+            nonlocal found
+            found = seen
+            if not seen.final and self._clock() - begin >= seconds:
                 raise WaitTimeoutError(
-                    f"job {job} is still {found.status} after {seconds:g} s{_last(text)}",
+                    f"job {job} is still {seen.status} after {seconds:g} s{_tail(last)}",
                     f"see what it waits for: `labctl job show {job}`; stop it: `labctl job stop {job}`",
                 )
-            self._sleep(POLL_SECONDS)
+
+        for line in self.lab.jobs.follow(job, look):
+            self._say(line)
+            last.append(line)
         if found.status != "SUCCEEDED":
             raise JobError(
-                f"job {job} ended {found.status}: {found.message}{_last(text)}",
+                f"job {job} ended {found.status}: {found.message}{_tail(last)}",
                 "correct it, then run the notebook from its first cell: an id can be used once",
             )
         return found
 
     def why(self, job: str) -> str:
-        """Why a job waits, in a sentence; empty when it does not wait. Raises NotFoundError, ClusterError."""
-        self._find(job, self._clock())
+        """The reason why a job waits, or an empty text. Raises NotFoundError, ClusterError."""
+        self._find(job)
         waiting = self.lab.waiting(job)
         if waiting is None:
             return ""
@@ -127,7 +119,7 @@ class Session:
         self._records = records
 
     def recorded(self, name: str) -> Any:
-        """What was kept under `name` in this lesson, or None."""
+        """The value that was kept under `name` in this lesson, or None."""
         return read_records(self.lab.store, self.lesson.number)[1].get(name)
 
     def check(self) -> LessonResult:
@@ -143,27 +135,21 @@ class Session:
             self._say(line)
         return result
 
-    def _log(self, job: str) -> str:
-        try:
-            return self.lab.jobs.logs(job)
-        except ClusterError:  # asked again with the next look
-            return ""
+    def _find(self, job: str) -> Job:
+        """The job, which may have been submitted only a moment ago. Raises NotFoundError, ClusterError."""
 
-    def _find(self, job: str, begin: float) -> Job:
-        """The job, which may have been submitted only a moment ago."""
-        since = self._clock()
-        while True:
+        def look() -> Job | LabError:
             try:
                 return self.lab.jobs.get(job)
-            except NotFoundError:
-                if self._clock() - begin >= KNOWN_SECONDS:
-                    raise
-            except ClusterError:  # the dashboard of a busy machine can be silent for a while
-                if self._clock() - since >= SILENCE_SECONDS:
-                    raise
-            self._sleep(POLL_SECONDS)
+            except (NotFoundError, ClusterError) as error:  # a busy machine's dashboard can be silent, too
+                return error
+
+        found = settle(look, lambda seen: isinstance(seen, Job), timeout=KNOWN_SECONDS, clock=self._clock)
+        if isinstance(found, LabError):
+            raise found
+        return found
 
 
-def _last(text: str) -> str:
-    lines = text.splitlines()[-TAIL:]
-    return ". Its last lines:\n" + "\n".join(lines) if lines else ""
+def _tail(lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return f". Its last lines:\n{text}" if text else ""

@@ -1,18 +1,21 @@
-"""From evidence to what a report tells. Pure: asks nothing, imports nothing heavy."""
+"""Builds the data of a report from evidence. Pure: asks nothing, imports nothing heavy."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from lab.evidence.labels import moment_label
 from lab.evidence.ledger import Number, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
+from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels
-from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, Tale, Use
+from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData
 from lab.topology import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
@@ -27,37 +30,35 @@ AROUND = 30.0
 """Samples of resource use are shown from this long before the run to this long after, in seconds."""
 
 
-def tell(evidence: Evidence) -> Tale:
-    """What is known of the subject, put in order. What is missing is named, and never made up."""
-    receipt = evidence.subject.receipt
+def build_report(evidence: Evidence) -> ReportData:
+    """Put what is known of the subject in order. What is missing is named, and never made up."""
+    receipt: Mapping[str, Any] = evidence.subject.receipt or {}
     run = _run(evidence)
-    fault = receipt["fault"] if receipt else None
+    fault = receipt.get("fault")
     attempts = _attempts(receipt, run, evidence.services)
     starts = [a["started_at"] for a in attempts if a["started_at"] is not None]
     origin = float(fault["at"]) if fault else min(starts, default=0.0)
     down = _down(receipt, origin) if receipt else None
     bars = _bars(receipt, run, attempts, origin)
-    hit = {down.service} if down else set()
-    services = sorted({*evidence.workers, *(bar.service for bar in bars), *hit})
-    key = str((receipt or {}).get("epoch_key") or (run.progress_key if run else "") or "epoch")
-    verdict = str(receipt["verdict"]) if receipt else ""
+    services = {*evidence.workers, *(bar.service for bar in bars), *((down.service,) if down else ())}
     lost = _lost(evidence)
     head = headline(receipt) if receipt else _unjudged(evidence, lost)
-    title, meaning = labels.HEADLINES.get(head, (verdict, ""))
-    job = (receipt or {}).get("job") or {}
-    return Tale(
-        title=title,
-        verdict=verdict,
+    words = labels.HEADLINES[head]
+    job = receipt.get("job") or {}
+    gaps = (*evidence.missing, *receipt.get("problems", ()), *(lost if receipt else ()))
+    return ReportData(
+        title=words.title,
+        verdict=str(receipt.get("verdict", "")),
         headline=head,
-        reason=str((receipt or {}).get("reason") or "; ".join(_known(evidence, lost)) or meaning),
+        reason=str(receipt.get("reason") or "; ".join(_known(evidence, lost)) or words.meaning),
         fault=fault,
         job=evidence.subject.job,
         status=str(job.get("status") or evidence.job.get("status") or ""),
         command=evidence.job.get("recipe") or evidence.job.get("entrypoint") or "",
         origin=origin,
-        epoch_key=key,
+        epoch_key=str(receipt.get("epoch_key") or (run.progress_key if run else "") or "epoch"),
         moments=_moments(receipt) if receipt else (),
-        services=tuple(services),
+        services=tuple(sorted(services)),
         bars=bars,
         down=down,
         metrics=_metrics(run, evidence),
@@ -65,23 +66,16 @@ def tell(evidence: Evidence) -> Tale:
         repeated=_repeated(run),
         control_job=evidence.control_job,
         curves=evidence.curves,
-        parts=_parts(receipt) if receipt else (),
+        parts=_parts(receipt),
         ranks=_ranks(receipt, attempts, origin),
         samples=_samples(evidence.samples, bars, origin),
         attempts=tuple(_shifted(attempt, origin) for attempt in attempts),
-        checks=tuple((receipt or {}).get("checks") or ()),
-        checkpoint=(receipt or {}).get("checkpoint"),
-        lost=number((receipt or {}).get("lost_epochs")),
-        expected=str(((receipt or {}).get("expected") or {}).get("text") or ""),
+        checks=tuple(receipt.get("checks", ())),
+        checkpoint=receipt.get("checkpoint"),
+        lost=number(receipt.get("lost_epochs")),
+        expected=str(receipt.get("expected", {}).get("text", "")),
         environment=_environment(evidence),
-        missing=tuple(
-            _brief(text)
-            for text in (
-                *evidence.missing,
-                *((receipt or {}).get("problems") or ()),
-                *(lost if receipt else ()),
-            )
-        ),
+        missing=tuple(_brief(text) for text in gaps),
     )
 
 
@@ -102,13 +96,13 @@ def _unjudged(evidence: Evidence, lost: tuple[str, ...]) -> str:
 
 
 def _known(evidence: Evidence, lost: tuple[str, ...]) -> tuple[str, ...]:
-    """What is known of faults and losses of a job without a receipt."""
+    """Faults and losses that are known of a job without a receipt."""
     faults = (f"{fault.kind} of {fault.target} is on record" for fault in evidence.faults)
     return (*faults, *lost)
 
 
 def _brief(text: str) -> str:
-    """A text of many lines, such as one with a traceback: its first line and its last."""
+    """The first and the last line of a text of many lines, such as one with a traceback."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return text if len(lines) <= 2 else f"{lines[0]} … {lines[-1]}"
 
@@ -121,9 +115,9 @@ def _run(evidence: Evidence) -> Run | None:
 
 
 def _attempts(
-    receipt: Mapping[str, Any] | None, run: Run | None, services: Mapping[str, str]
+    receipt: Mapping[str, Any], run: Run | None, services: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    if receipt and receipt.get("attempts"):
+    if receipt.get("attempts"):
         return [dict(attempt) for attempt in receipt["attempts"]]
     return [
         {
@@ -148,22 +142,22 @@ def _shifted(attempt: Mapping[str, Any], origin: float) -> dict[str, Any]:
 
 
 def _down(receipt: Mapping[str, Any], origin: float) -> Down | None:
-    fault, timeline = receipt["fault"], receipt.get("timeline") or {}
+    fault, timeline = receipt["fault"], receipt["timeline"]
     if not is_node(str(fault["target"])):
         return None
-    reverted = fault.get("reverted_at")
+    reverted = fault["reverted_at"]
     back = timeline.get("node_rejoined")
     end = back if back is not None else None if reverted is None else reverted - origin
     return Down(str(fault["target"]), 0.0, end, lost=timeline.get("node_dead") is not None)
 
 
 def _bars(
-    receipt: Mapping[str, Any] | None, run: Run | None, attempts: list[dict[str, Any]], origin: float
+    receipt: Mapping[str, Any], run: Run | None, attempts: list[dict[str, Any]], origin: float
 ) -> tuple[Bar, ...]:
     """A bar for each rank of each attempt. A rank whose node was lost ends with the fault."""
     told = {a.number: a for a in run.attempts} if run else {}
     target = str(receipt["fault"]["target"]) if receipt else ""
-    lost = bool(receipt and (receipt.get("timeline") or {}).get("node_dead") is not None)
+    lost = receipt.get("timeline", {}).get("node_dead") is not None
     bars = []
     for place, attempt in enumerate(attempts):
         if attempt["started_at"] is None:
@@ -200,36 +194,32 @@ def _ended(
 
 
 def _moments(receipt: Mapping[str, Any]) -> tuple[Moment, ...]:
-    """What happened, in the order of time; at the end what did not."""
+    """The moments in order of time; those that did not happen come last."""
     fault = receipt["fault"]
-    reverted = fault.get("reverted_at")
-    times: dict[str, float | None] = {"fault": 0.0, **(receipt.get("timeline") or {})}
+    reverted = fault["reverted_at"]
+    times: dict[str, float | None] = {"fault": 0.0, **receipt["timeline"]}
     times["reverted"] = None if reverted is None else reverted - fault["at"]
     order = list(labels.MOMENTS)
     keys = sorted(times, key=lambda key: order.index(key) if key in order else len(order))
-    moments = [Moment(key, labels.moment(key)[0], times[key], labels.moment(key)[1]) for key in keys]
+    moments = [Moment(key, moment_label(key), times[key], labels.MOMENTS.get(key, "")) for key in keys]
     return tuple(sorted(moments, key=lambda m: (m.seconds is None, m.seconds or 0.0)))
 
 
 def _parts(receipt: Mapping[str, Any]) -> tuple[Part, ...]:
     """The breakdown, where the receipt has one: part -> seconds."""
-    breakdown = receipt.get("breakdown")
-    if not isinstance(breakdown, Mapping):
-        return ()
-    order = list(labels.PARTS)
-    found = [
-        Part(key, labels.part(key)[0], float(value), labels.part(key)[1])
-        for key, each in breakdown.items()
-        if (value := number(each)) is not None and value >= 0 and key in order
-    ]
-    return tuple(sorted(found, key=lambda part: order.index(part.key)))
+    breakdown = receipt.get("breakdown") or {}
+    return tuple(
+        Part(key, key.replace("_", " "), float(value), meaning)
+        for key, meaning in labels.PARTS.items()
+        if (value := number(breakdown.get(key))) is not None and value >= 0
+    )
 
 
 def _ranks(
-    receipt: Mapping[str, Any] | None, attempts: Iterable[Mapping[str, Any]], origin: float
+    receipt: Mapping[str, Any], attempts: Iterable[Mapping[str, Any]], origin: float
 ) -> tuple[tuple[float, int], ...]:
-    """How many ranks trained from when on; empty unless the number changed."""
-    rows = [(row["at"], row["ranks"]) for row in (receipt or {}).get("world_size") or ()]
+    """(time, number of ranks from then on); empty unless the number changed."""
+    rows = [(row["at"], row["ranks"]) for row in receipt.get("world_size", ())]
     rows = rows or [(a["started_at"], len(a["nodes"])) for a in attempts if a["started_at"] is not None]
     changes = len({ranks for _, ranks in rows}) > 1
     return tuple((at - origin, ranks) for at, ranks in sorted(rows)) if changes else ()
@@ -290,10 +280,10 @@ def _repeated(run: Run | None) -> tuple[Number, Number] | None:
     return (min(twice), max(twice)) if twice else None
 
 
-def _samples(samples: Iterable[Use], bars: tuple[Bar, ...], origin: float) -> tuple[Use, ...]:
+def _samples(samples: Iterable[Sample], bars: tuple[Bar, ...], origin: float) -> tuple[Sample, ...]:
     begin = min((bar.begin for bar in bars), default=-AROUND) - AROUND
     end = max((bar.end for bar in bars), default=float("inf")) + AROUND
-    moved = (Use(s.at - origin, s.service, s.cpu_percent, s.memory_bytes, s.gpu_percent) for s in samples)
+    moved = (replace(sample, at=sample.at - origin) for sample in samples)
     return tuple(sample for sample in moved if begin <= sample.at <= end)
 
 

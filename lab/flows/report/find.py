@@ -1,33 +1,34 @@
-"""What a report is to be about, and everything that can be learned of it, from a file and from a lab."""
+"""Finds the subject of a report, and everything that can be learned of it from a file and from a lab."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.ray_settings import environment
-from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
+from lab.errors import LabDownError, LabError, NotFoundError, UsageError
 from lab.evidence.ledger import number
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
 from lab.flows.recovery.lost import recorded_faults
-from lab.flows.recovery.usage_samples import key_of, read_samples
-from lab.flows.report.model import Evidence, Subject, Use
+from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
+from lab.flows.report.model import Evidence, Subject
 from lab.host.reading import parse_json, read_bytes
+from lab.host.schemas import load_schema, misfits
 from lab.topology import GpuPlan, Vendor, is_worker
 
 if TYPE_CHECKING:
-    from lab.cluster.jobs import Job
     from lab.evidence.ledger import Event, History
     from lab.lab import Lab
 
 SCHEMA = re.compile(r"recovery-receipt/1\b")
 NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
-"""Of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
+"""Name of a receipt in the store, without `.json`: the job, and the time of the fault in whole seconds."""
 
 MAX_SECONDS = 1e11
 """Any point in time is less after 1970: this is in the year 5138."""
@@ -37,7 +38,7 @@ LISTED = 5
 
 
 def find_subject(lab: Lab, what: str = "") -> Subject:
-    """What `what` names: a receipt in a file or in the store, or a job by its id; empty: the newest.
+    """Find a receipt by its file or its name in the store, or a job by its id; empty: the newest receipt.
 
     Raises NotFoundError that lists what there is, UsageError for a file that is no receipt, LabDownError,
     StoreError.
@@ -92,42 +93,23 @@ def parse_receipt(data: bytes, where: str) -> dict[str, Any]:
             f"{document.get('schema')!r}",
             how,
         )
-    try:
-        _check(document)
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise UsageError(f"{where} is a damaged receipt: {_what(error)}", how) from error
+    schema = load_schema("lab.evidence.receipt")
+    wrong = next(misfits(document, schema, "the receipt", more_fields=True), "") or _odd_time(document)
+    if wrong:
+        raise UsageError(f"{where} is a damaged receipt: {wrong}", how)
     return document
 
 
-def _check(document: Mapping[str, Any]) -> None:
-    """Raises KeyError, TypeError, ValueError or AttributeError unless a report can be made of it."""
-    fault, job = document["fault"], document["job"]
-    _finite(fault["at"])
-    str(fault["kind"] + fault["target"] + job["submission_id"] + document["verdict"])
-    for value in (fault.get("reverted_at"), *document["timeline"].values()):
-        if value is not None:
-            _finite(value)
-    for attempt in document["attempts"]:
-        list(attempt["nodes"])
-        for key in ("attempt", "started_at", "ended_at"):
-            if attempt[key] is not None:
-                _finite(attempt[key])
-    for check in document["checks"]:
-        str(check["name"] + check["detail"])
-        bool(check["passed"])
-    for row in document.get("world_size") or ():
-        _finite(row["at"])
-        int(row["ranks"])
-
-
-def _finite(value: Any) -> None:
-    """Raises TypeError or ValueError for what is no number of seconds that a date could be made of."""
-    if not abs(float(value)) < MAX_SECONDS:
-        raise ValueError(f"{value} is no number of seconds")
-
-
-def _what(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+def _odd_time(receipt: Mapping[str, Any]) -> str:
+    """The first time of a receipt of which no date can be made, in words; empty when there is none."""
+    fault = receipt["fault"]
+    times = {"fault.at": fault["at"], "fault.reverted_at": fault["reverted_at"]}
+    times |= {f"timeline.{key}": after for key, after in receipt["timeline"].items()}
+    for table, keys in (("attempts", ("started_at", "ended_at")), ("world_size", ("at",))):
+        rows = enumerate(receipt[table])
+        times |= {f"{table}[{number}].{key}": row[key] for number, row in rows for key in keys}
+    wrong = (where for where, at in times.items() if at is not None and abs(at) >= MAX_SECONDS)
+    return next((f"{where}: no date can be made of it" for where in wrong), "")
 
 
 def _receipts(lab: Lab) -> list[str]:
@@ -154,7 +136,7 @@ def read_evidence(lab: Lab, subject: Subject) -> Evidence:
 
 
 class _Reader:
-    """Asks one lab for one subject."""
+    """Asks one lab about one subject."""
 
     def __init__(self, lab: Lab, subject: Subject) -> None:
         self._lab, self._subject = lab, subject
@@ -170,17 +152,18 @@ class _Reader:
             if subject.receipt is None:
                 raise
             return self._down(error.message)
-        found: dict[str, Any] = {"history": history, **self._cluster(), **self._control(history)}
-        found["faults"] = self._faults()
         return Evidence(
             subject,
+            history=history,
+            **self._cluster(),
+            **self._control(history),
+            faults=self._faults(),
             lab=lab.name,
             runtime=lab.runtime.kind,
             samples=self._samples(),
             machine=_machine(events),
             **self._lab_itself(),
             missing=tuple(self._missing),
-            **found,
         )
 
     def _down(self, why: str) -> Evidence:
@@ -196,27 +179,31 @@ class _Reader:
             return None, ()
         return history, tuple(self._lab.ledger(job).events)
 
-    def _faults(self) -> tuple[LoggedFault, ...]:
+    @contextlib.contextmanager
+    def _noted(self, problem: str) -> Iterator[None]:
+        """Name an error in `missing` instead of raising it."""
         try:
+            yield
+        except LabError as error:
+            self._missing.append(f"{problem}: {error.message}")
+
+    def _faults(self) -> tuple[LoggedFault, ...]:
+        with self._noted("the record of faults could not be read"):
             return recorded_faults(self._lab.store, self._subject.job)
-        except StoreError as error:
-            self._missing.append(f"the record of faults could not be read: {error.message}")
-            return ()
+        return ()
 
     def _cluster(self) -> dict[str, Any]:
-        """Which node was which service, and what Ray says of the job."""
-        try:
+        """Service of each node, and status, entrypoint and recipe of the job."""
+        with self._noted("Ray did not answer"):
             nodes = self._lab.api.nodes()
-            jobs = {job.submission_id: job for job in self._lab.jobs.list()}
-        except LabError as error:
-            self._missing.append(f"Ray did not answer: {error.message}")
-            return {}
-        job = jobs.get(self._subject.job)
-        return {
-            "services": {node.node_id: node.service for node in nodes},
-            "workers": tuple(sorted({node.service for node in nodes if is_worker(node.service)})),
-            "job": _told(job) if job else {},
-        }
+            jobs = [job for job in self._lab.jobs.list() if job.submission_id == self._subject.job]
+            told = [{"status": j.status, "entrypoint": j.entrypoint, "recipe": j.recipe} for j in jobs]
+            return {
+                "services": {node.node_id: node.service for node in nodes},
+                "workers": tuple(sorted({node.service for node in nodes if is_worker(node.service)})),
+                "job": told[0] if told else {},
+            }
+        return {}
 
     def _control(self, history: History | None) -> dict[str, Any]:
         """The control run that the receipt names, or the newest one of the job."""
@@ -225,44 +212,32 @@ class _Reader:
         told = (self._subject.receipt or {}).get("control") or {}
         named = str(told.get("submission_id") or "")
         tolerance = number((told.get("curves") or {}).get("tolerance")) or 0.0
-        try:
+        with self._noted("the control run could not be read"):
             newest = control_of(self._lab.jobs.list(), self._subject.job) if not named else None
             job = named or (newest.submission_id if newest else "")
             control = self._lab.history(job) if job else None
-        except LabError as error:
-            self._missing.append(f"the control run could not be read: {error.message}")
-            return {}
-        if control is None or not control.runs or history is None:
-            return {}
-        curves = compare_curves(history, control, tolerance)
-        return {"control_job": job, "control": control, "curves": curves}
+            if control is not None and control.runs and history is not None:
+                curves = compare_curves(history, control, tolerance)
+                return {"control_job": job, "control": control, "curves": curves}
+        return {}
 
-    def _samples(self) -> tuple[Use, ...]:
-        if not self._subject.key:
-            return ()
-        try:
-            if not self._lab.store.exists(key_of(self._subject.key)):
-                return ()
-            samples = read_samples(self._lab.store.get(key_of(self._subject.key)))
-        except StoreError as error:
-            self._missing.append(f"the samples of resource use could not be read: {error.message}")
-            return ()
-        if samples.problem:
-            self._missing.append(samples.problem)
-        return tuple(
-            Use(s.at, s.service, s.cpu_percent, s.memory_bytes, s.gpu_percent) for s in samples.samples
-        )
+    def _samples(self) -> tuple[Sample, ...]:
+        key = key_of(self._subject.key)
+        with self._noted("the samples of resource use could not be read"):
+            if self._subject.key and self._lab.store.exists(key):
+                samples = read_samples(self._lab.store.get(key))
+                self._missing += [samples.problem] if samples.problem else []
+                return samples.samples
+        return ()
 
     def _lab_itself(self) -> dict[str, Any]:
-        """Its GPUs and settings."""
-        try:
+        """GPUs and settings of the lab."""
+        with self._noted("the lab's settings could not be read"):
             spec = self._lab.runtime.spec()
-        except LabError as error:
-            self._missing.append(f"the lab's settings could not be read: {error.message}")
-            return {}
-        each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
-        changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
-        return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
+            each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"
+            changed = ", ".join(f"{k}={v}" for k, v in environment(stock=spec.stock_ray).items())
+            return {"gpus": _gpus(spec.gpu), "settings": (("nodes", each), ("settings of Ray", changed))}
+        return {}
 
 
 def _gpus(plan: GpuPlan) -> str:
@@ -270,10 +245,6 @@ def _gpus(plan: GpuPlan) -> str:
         return "simulated, one logical GPU per worker" if plan.vendor is Vendor.SIMULATED else "none"
     names = dict.fromkeys(assignment.name or plan.vendor.value for assignment in plan.assignments)
     return f"{len(plan.assignments)} × {', '.join(names)}"
-
-
-def _told(job: Job) -> dict[str, str]:
-    return {"status": job.status, "entrypoint": job.entrypoint, "recipe": job.recipe}
 
 
 def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What a report is made of, as plain data. Times are seconds after `Tale.origin` unless it says otherwise."""
+"""The data of a report. Times are seconds after `ReportData.origin` unless it says otherwise."""
 
 from __future__ import annotations
 
@@ -9,29 +9,18 @@ from typing import Any
 from lab.evidence.ledger import History, Number
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
+from lab.flows.recovery.usage_samples import Sample
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is to be about: a receipt, or a job that nothing was done to."""
+    """The subject of a report: a receipt, or a job that nothing was done to."""
 
     job: str
     receipt: Mapping[str, Any] | None = None
-    """As it was kept or saved; None for a job without one."""
+    """The JSON as it was kept or saved; None for a job without a receipt."""
     key: str = ""
     """The receipt's key in the store, empty for a file."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """A sample of one service. CPU in percent of one core, memory in bytes, GPU in percent of its time."""
-
-    at: float
-    """Seconds since the epoch."""
-    service: str
-    cpu_percent: float | None = None
-    memory_bytes: int | None = None
-    gpu_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,7 @@ class Evidence:
     runtime: str = ""
     history: History | None = None
     faults: tuple[LoggedFault, ...] = ()
-    """Those on record for the job."""
+    """Faults on record for the job."""
     control_job: str = ""
     control: History | None = None
     curves: Curves | None = None
@@ -52,10 +41,10 @@ class Evidence:
     workers: tuple[str, ...] = ()
     """Every worker service of the lab."""
     job: Mapping[str, str] = field(default_factory=dict)
-    """What Ray says of the job: `status`, `entrypoint`, `recipe`."""
-    samples: tuple[Use, ...] = ()
+    """`status`, `entrypoint` and `recipe` of the job, as Ray has them."""
+    samples: tuple[Sample, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """As the ledger has it: versions, cores, memory."""
+    """Versions, cores and memory, as the ledger has them."""
     gpus: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()
@@ -71,17 +60,17 @@ class Bar:
     begin: float
     end: float
     reports: tuple[float, ...] = ()
-    """When rank 0 reported in it."""
+    """Times at which rank 0 reported in it."""
 
 
 @dataclass(frozen=True)
 class Down:
-    """For how long the fault kept a service from training; `lost` when Ray gave its node up."""
+    """The time in which the fault kept a service from training; `lost` when Ray gave its node up."""
 
     service: str
     begin: float
     end: float | None
-    """None while it lasted to the end of what is known."""
+    """None when it lasted to the end of what is known."""
     lost: bool = True
 
 
@@ -123,14 +112,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Tale:
-    """All that a report tells. Plain values: it can be drawn without a lab."""
+class ReportData:
+    """All that a report says. Plain values: it can be drawn without a lab."""
 
     title: str
     verdict: str
     """The receipt's, or empty for a job without one."""
     headline: str
-    """The key of `title` in lab.flows.report.labels."""
+    """The key in `HEADLINES` of lab.flows.report.labels."""
     reason: str
     fault: Mapping[str, Any] | None
     """The receipt's."""
@@ -154,14 +143,19 @@ class Tale:
     curves: Curves | None = None
     parts: tuple[Part, ...] = ()
     ranks: tuple[tuple[float, int], ...] = ()
-    """How many ranks trained from when on; empty where that never changed."""
-    samples: tuple[Use, ...] = ()
-    """With `at` in seconds after `origin`."""
+    """(time, number of ranks from then on); empty where it never changed."""
+    samples: tuple[Sample, ...] = ()
+    """Samples whose `at` is in seconds after `origin`."""
     attempts: tuple[Mapping[str, Any], ...] = ()
-    """As a receipt has them, times in seconds after `origin`."""
+    """The attempts of a receipt, with times in seconds after `origin`."""
     checks: tuple[Mapping[str, Any], ...] = ()
     checkpoint: Mapping[str, Any] | None = None
     lost: Number | None = None
     expected: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()
+
+    @property
+    def time_label(self) -> str:
+        """The label of an axis of time."""
+        return f"seconds after {'the fault' if self.fault else 'the start of training'}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import UsageError
 from lab.flows.report.draw import draw_pictures
-from lab.flows.report.model import Tale
+from lab.flows.report.model import ReportData
 from lab.flows.report.page import page, private
 
 PAGE = "report.html"
@@ -25,39 +25,39 @@ class Written:
     page: Path
     pictures: tuple[Path, ...]
     missing: tuple[str, ...]
-    """What the report could not tell."""
+    """Names of what could not be learned, a line each."""
 
 
-def write_report(tale: Tale, folder: Path, hidden: Sequence[str] | None = None) -> Written:
+def write_report(data: ReportData, folder: Path, hidden: Sequence[str] | None = None) -> Written:
     """Draw and write everything into `folder`, which is made; files of an earlier report are replaced.
 
     `hidden` are words that must not stand in it; by default the machine's name. Raises UsageError when the
     folder cannot be written.
     """
     words = (socket.gethostname(),) if hidden is None else tuple(hidden)
-    tale = without(tale, tuple(word for word in words if len(word) > 3))
-    pictures = draw_pictures(tale)
+    data = without(data, tuple(word for word in words if len(word) > 3))
+    pictures = draw_pictures(data)
     files = {f"{picture.name}.png": picture.png for picture in pictures}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-        (folder / PAGE).write_text(page(tale, pictures), encoding="utf-8")
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        (folder / PAGE).write_text(page(data, pictures), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"the report cannot be written into {folder}: {error.strerror}", "choose another --output"
         ) from error
-    return Written(folder, folder / PAGE, tuple(folder / name for name in files), tale.missing)
+    return Written(folder, folder / PAGE, tuple(folder / name for name in files), data.missing)
 
 
-def without(tale: Tale, hidden: Sequence[str]) -> Tale:
-    """The tale without folders of the machine and without these words, wherever a text may hold them."""
+def without(data: ReportData, hidden: Sequence[str]) -> ReportData:
+    """Remove folders of the machine and these words wherever a text of the report may hold them."""
     cleaned = {
-        field.name: _clean(getattr(tale, field.name), hidden)
-        for field in dataclasses.fields(tale)
+        field.name: _clean(getattr(data, field.name), hidden)
+        for field in dataclasses.fields(data)
         if field.name in TEXTS
     }
-    return dataclasses.replace(tale, **cleaned)
+    return dataclasses.replace(data, **cleaned)
 
 
 TEXTS = ("reason", "command", "moments", "checks", "environment", "missing", "checkpoint", "attempts")

@@ -34,10 +34,12 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
 MODULES: dict[str, dict[str, str]] = {
     "cli": {
         "click": "click",
+        "jsonschema": "jsonschema",
         "minio": "minio",
         "pynvml": "nvidia-ml-py",
         "psutil": "psutil",
         "python_on_whales": "python-on-whales",
+        "requests": "requests",
         "rich": "rich",
         "yaml": "pyyaml",
     },
@@ -55,10 +57,10 @@ MODULES: dict[str, dict[str, str]] = {
         "xgboost": "xgboost",
     },
     "report": {
+        "jinja2": "jinja2",
         "matplotlib": "matplotlib",
     },
     "test": {
-        "jsonschema": "jsonschema",
         "mypy": "mypy",
         "pytest": "pytest",
         "ruff": "ruff",

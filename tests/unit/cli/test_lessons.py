@@ -13,7 +13,7 @@ import pytest
 from lab.cli.core import Core
 from lab.errors import LabDownError, LessonError
 from lab.flows.lessons.model import Lesson, LessonResult, signed
-from lab.flows.lessons.run import OnStep, Step
+from lab.flows.lessons.notebook import OnStep, Step
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec

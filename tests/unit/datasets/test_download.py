@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from urllib3.exceptions import HTTPError
+import requests
 
-from lab.datasets.download import FRUITLESS, Download, UnreachableError, pool, sha256_of
+from lab.datasets.download import (
+    FRUITLESS,
+    Download,
+    UnreachableError,
+    check_url,
+    fingerprint,
+    sha256_of,
+    shown,
+)
 from lab.errors import SetupError, UsageError
-from tests.unit.datasets.servers import Server
+from lab.runtime.fake.host import FakeClock
+from tests.unit.datasets.servers import Server, offline
 
 URL = "https://example.org/food.zip"
 CONTENT = bytes(range(256)) * 40
@@ -22,9 +31,21 @@ def part(tmp_path: Path) -> Path:
     return tmp_path / "food.zip.part"
 
 
-def download(server: Server, part: Path, slept: list[float] | None = None, **changes: Any) -> Download:
-    sleep = (slept if slept is not None else []).append
-    return Download(URL, part, http=server, **{"sleep": sleep, "free": lambda _: 10**12, **changes})
+class Pauses(FakeClock):
+    """A clock that notes how long it was slept on each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        super().sleep(seconds)
+
+
+def download(server: Server, part: Path, clock: Pauses | None = None, **changes: Any) -> Download:
+    given = {"clock": clock or Pauses(), "free": lambda _: 10**12, **changes}
+    return Download(URL, part, session=server.session, **given)
 
 
 def test_a_file_arrives_whole_and_says_how_far_it_is(part: Path) -> None:
@@ -36,13 +57,13 @@ def test_a_file_arrives_whole_and_says_how_far_it_is(part: Path) -> None:
 
 
 def test_a_broken_connection_is_gone_on_with_where_it_broke(part: Path) -> None:
-    server, slept = Server(CONTENT, breaks=(1000, 500)), list[float]()
-    download(server, part, slept).fetch()
+    server, clock = Server(CONTENT, breaks=(1000, 500)), Pauses()
+    download(server, part, clock).fetch()
 
     assert part.read_bytes() == CONTENT
     assert [asked.get("Range") for asked in server.asked] == [None, "bytes=1000-", "bytes=1500-"]
     assert server.asked[1]["If-Range"] == '"one"'
-    assert slept == [1.0, 1.0], "each brought something"
+    assert clock.slept == [1.0, 1.0], "each brought something"
 
 
 def test_what_an_earlier_call_left_is_gone_on_with(part: Path) -> None:
@@ -90,12 +111,12 @@ def test_a_part_larger_than_the_file_begins_anew(part: Path) -> None:
 
 
 def test_a_connection_that_brings_nothing_any_more_is_given_up_and_the_part_stays(part: Path) -> None:
-    server, slept = Server(CONTENT, breaks=(1000, *[0] * FRUITLESS)), list[float]()
+    server, clock = Server(CONTENT, breaks=(1000, *[0] * FRUITLESS)), Pauses()
     with pytest.raises(UnreachableError, match=f"1000 of {len(CONTENT)} bytes are here and stay"):
-        download(server, part, slept).fetch()
+        download(server, part, clock).fetch()
 
     assert part.stat().st_size == 1000
-    assert slept == [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert clock.slept == [1.0, 2.0, 4.0, 8.0, 16.0]
 
 
 def test_a_server_that_restarts_from_zero_and_breaks_at_the_same_place_is_given_up(part: Path) -> None:
@@ -113,16 +134,16 @@ def test_a_busy_server_gets_another_chance(part: Path) -> None:
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        (Server(b"", offline=True), "does not answer: its name is not known here"),
+        (Server(b"", error=offline()), "does not answer: its name is not known here"),
         (Server(b"", answers=(404,)), "answers HTTP 404"),
         (Server(b"<html>", kind="text/html; charset=utf-8"), r"gives a page \(text/html\), not an archive"),
     ],
 )
 def test_what_no_second_attempt_mends_is_said_at_once(part: Path, server: Server, message: str) -> None:
-    slept: list[float] = []
+    clock = Pauses()
     with pytest.raises(UnreachableError, match=message):
-        download(server, part, slept).fetch()
-    assert slept == []
+        download(server, part, clock).fetch()
+    assert clock.slept == []
     assert not part.exists()
 
 
@@ -147,7 +168,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_it_is_full(part: Path) -> No
 )
 def test_what_is_no_web_address_is_refused(part: Path, url: str) -> None:
     with pytest.raises(UsageError, match="no http or https address"):
-        Download(url, part, http=Server(b""))
+        Download(url, part)
 
 
 def test_the_sha256_is_that_of_the_whole_file(part: Path) -> None:
@@ -155,26 +176,90 @@ def test_the_sha256_is_that_of_the_whole_file(part: Path) -> None:
     assert sha256_of(part) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_what_urllib3_says_of_an_address_is_not_handed_on(part: Path) -> None:
-    class Failing:
-        def request(self, method: str, url: str, **options: object) -> None:
-            raise HTTPError("cannot follow https://example.org/x?token=s3cret to /y?key=s3cret")
+# Addresses
 
-    with pytest.raises(UnreachableError, match="cannot follow an address to an address") as caught:
-        Download(URL, part, http=Failing()).fetch()
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (URL, URL),
+        ("https://example.org:8443/a/b.zip?sig=s3cret#s3cret", "https://example.org:8443/a/b.zip"),
+        ("http://me:s3cret@[::1]:80/x", "http://[::1]:80/x"),
+        ("http://s3cret@example.org", "http://example.org"),
+        ("food.zip?s3cret", "food.zip"),
+        ("me:s3cret@example.org/x", "..."),
+        ("http://me:s3/cret@example.org/x", "..."),
+        ("http://[/x.zip?s3cret", "..."),
+    ],
+)
+def test_a_secret_is_not_shown(url: str, said: str) -> None:
+    assert shown(url) == said
+
+
+def test_an_error_about_an_address_shows_no_secret() -> None:
+    with pytest.raises(UsageError, match=r"--url ftp://example\.org/x: no http or https address") as caught:
+        check_url("ftp://me:s3cret@example.org/x?s3cret")
     assert "s3cret" not in caught.value.message
 
 
-def test_a_pool_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_that_differ_in_their_query_alone_have_other_fingerprints() -> None:
+    assert fingerprint(f"{URL}?a") != fingerprint(f"{URL}?b")
+    assert len(fingerprint(URL)) == 64
+
+
+def test_what_an_error_says_of_an_address_is_not_handed_on(part: Path) -> None:
+    error = requests.RequestException("cannot follow https://example.org/x?token=s3cret to /y?key=s3cret")
+    with pytest.raises(UnreachableError, match="cannot follow an address to an address") as caught:
+        download(Server(b"", error=error), part).fetch()
+    assert "s3cret" not in caught.value.message
+
+
+def test_a_redirect_is_followed_with_the_range(part: Path) -> None:
+    server = Server(CONTENT, breaks=(1000,), moved={URL: "https://other.example.org/food.zip?signed"})
+    download(server, part).fetch()
+    assert part.read_bytes() == CONTENT
+    assert server.asked[1]["Range"] == "bytes=1000-"
+
+
+def test_redirects_in_a_circle_end(part: Path) -> None:
+    server = Server(b"", moved={URL: f"{URL}?again", f"{URL}?again": URL})
+    with pytest.raises(UnreachableError, match="it leads from one address to the next"):
+        download(server, part).fetch()
+
+
+@pytest.fixture
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HTTPS_PROXY", "me:p%40ss@proxy.org:3128")
 
-    made: Any = pool(URL)
-    assert str(made.proxy) == "http://proxy.org:3128"
-    assert made.proxy_headers == {"proxy-authorization": "Basic bWU6cEBzcw=="}
-    direct: Any = pool("http://example.org/x.zip")
-    assert direct.proxy is None
+
+@pytest.mark.usefixtures("_no_proxies")
+def test_a_download_goes_through_the_proxy_of_the_environment(
+    part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(CONTENT)
+    monkeypatch.setenv("HTTPS_PROXY", "me:p%40ss@proxy.org:3128")
+    download(server, part).fetch()
+    assert server.proxies[-1]["https"] == "me:p%40ss@proxy.org:3128"
+    part.unlink()
     monkeypatch.setenv("NO_PROXY", "example.org")
-    bypassed: Any = pool(URL)
-    assert bypassed.proxy is None
+    download(server, part).fetch()
+    assert "https" not in server.proxies[-1]
+
+
+@pytest.mark.usefixtures("_no_proxies")
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("socks5://me:s3cret@proxy:1080", "only http and https will do"),
+        ("http://proxy:s3cret", "it leads to no address"),
+        ("http://", "its proxy has no address"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_said(
+    part: Path, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", said)
+    with pytest.raises(UnreachableError, match=message) as caught:
+        Download(URL, part).fetch()
+    assert "s3cret" not in caught.value.message

@@ -20,8 +20,9 @@ from lab.datasets.getting import ChecksumError
 from lab.datasets.pictures import SIDE, draw
 from lab.datasets.shelf import Partial
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
+from lab.runtime.fake.host import FakeClock
 from tests.unit.datasets.archives import archive, entries
-from tests.unit.datasets.servers import Server
+from tests.unit.datasets.servers import Server, offline
 
 URL = "https://example.org/food.zip"
 
@@ -50,7 +51,7 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def get(shelf: Shelf, server: Server, urls: tuple[str, ...] = (URL,), **changes: Any) -> tuple[Dataset, bool]:
-    return get_food11(shelf, urls=urls, http=server, sleep=lambda _: None, **changes)
+    return get_food11(shelf, urls=urls, session=server.session, clock=FakeClock(), **changes)
 
 
 def names(folder: Path) -> set[str]:
@@ -222,7 +223,7 @@ def test_an_interrupt_while_unpacking_leaves_nothing_half_and_keeps_the_download
 
 def test_offline_every_address_is_named_with_the_way_out(shelf: Shelf) -> None:
     with pytest.raises(SetupError, match="cannot download Food-11") as caught:
-        get(shelf, Server(b"", offline=True), (URL, "https://mirror.org/f.zip"))
+        get(shelf, Server(b"", error=offline()), (URL, "https://mirror.org/f.zip"))
     assert URL in caught.value.message
     assert "https://mirror.org/f.zip" in caught.value.message
     assert "--synthetic 20" in caught.value.hint
@@ -272,8 +273,8 @@ def test_a_secret_in_an_address_is_written_nowhere(shelf: Shelf) -> None:
     said = [path.read_bytes() for path in shelf.downloads.iterdir()]
     with pytest.raises(ChecksumError) as caught:
         get(shelf, Server(published()), urls, sha256="0" * 64)
-    with pytest.raises(SetupError) as offline:
-        get(Shelf(shelf.folder.with_name("more")), Server(b"", offline=True), urls)
+    with pytest.raises(SetupError) as unreached:
+        get(Shelf(shelf.folder.with_name("more")), Server(b"", error=offline()), urls)
     made, _ = get(shelf, Server(published()), urls)
     said += [path.read_bytes() for path in shelf.downloads.iterdir()]
     said += [
@@ -281,7 +282,7 @@ def test_a_secret_in_an_address_is_written_nowhere(shelf: Shelf) -> None:
         str(caught.value).encode(),
         caught.value.hint.encode(),
     ]
-    said += [str(offline.value).encode()]
+    said += [str(unreached.value).encode()]
     assert made.source == "https://example.org:444/food.zip"
     assert not [text for text in said if b"s3cret" in text or b"passw0rd" in text]
 
@@ -360,7 +361,7 @@ def test_a_full_disk_leaves_no_data_set_and_keeps_the_download(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "/data/x.jpg")
 
-    monkeypatch.setattr("lab.datasets.archive.store", full)
+    monkeypatch.setattr("lab.datasets.food11.store", full)
     with pytest.raises(SetupError, match=r"cannot write /data/x\.jpg: No space left") as caught:
         get(shelf, Server(published()))
     assert caught.value.hint == "free some space"

@@ -18,7 +18,7 @@ def numbers() -> tuple[int, ...]:
 
 def lessons() -> tuple[Lesson, ...]:
     """Every lesson, in order."""
-    return tuple(_load(number) for number in numbers())
+    return tuple(map(find_lesson, numbers()))
 
 
 def find_lesson(number: int) -> Lesson:
@@ -29,9 +29,5 @@ def find_lesson(number: int) -> Lesson:
             f"there is no lesson {number}",
             f"there are: {', '.join(map(str, known))}; see `labctl lesson list`",
         )
-    return _load(number)
-
-
-def _load(number: int) -> Lesson:
     found: Lesson = importlib.import_module(f"{__name__}.lesson_{number:02d}").LESSON
     return found

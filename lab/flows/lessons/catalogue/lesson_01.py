@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.flows.doctor.model import Check
-from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 from lab.topology import is_worker
 
 LEAST_WORKERS = 2
@@ -16,9 +16,8 @@ def nodes_alive(evidence: Evidence) -> Check:
     heads = sum(node.head for node in evidence.nodes if node.alive)
     workers = sum(map(is_worker, alive))
     found = f"{heads} head, {workers} workers: {', '.join(sorted(alive))}"
-    if heads == 1 and workers >= LEAST_WORKERS:
-        return passed(name, found)
-    return failed(name, found, "`labctl status` says what is down; `labctl up` starts it")
+    whole = heads == 1 and workers >= LEAST_WORKERS
+    return answer(whole, name, found, "`labctl status` says what is down; `labctl up` starts it")
 
 
 def gpu_for_each_worker(evidence: Evidence) -> Check:
@@ -30,10 +29,8 @@ def gpu_for_each_worker(evidence: Evidence) -> Check:
         if node.alive and is_worker(node.service)
     }
     found = ", ".join(f"{service}: {gpus:g}" for service, gpus in sorted(offers.items())) or "no worker"
-    if offers and all(gpus >= 1 for gpus in offers.values()):
-        return passed(name, found)
-    hint = "`labctl down`, then `labctl up --gpu simulated`"
-    return failed(name, found, hint)
+    each = bool(offers) and all(gpus >= 1 for gpus in offers.values())
+    return answer(each, name, found, "`labctl down`, then `labctl up --gpu simulated`")
 
 
 def task_on_each_worker(evidence: Evidence) -> Check:

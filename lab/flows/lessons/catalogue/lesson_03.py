@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from lab.flows.doctor.model import Check
-from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.flows.lessons.catalogue.training import SUBMIT
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 
 PART = "infeasible"
 WAITED_SECONDS = 10.0
 """Least time from the submission to the end: long enough to look at it."""
 
 GIVEN_UP_SECONDS = 840.0
-"""From about 900 s on Ray gives a job up by itself; then nobody has cancelled it."""
-
-SUBMIT = "run the notebook from its first cell"
+"""A job that lasted longer was not cancelled: Ray gives up at about 900 s."""
 
 
 def no_node_could_hold_it(evidence: Evidence) -> Check:
@@ -24,9 +23,7 @@ def no_node_could_hold_it(evidence: Evidence) -> Check:
     asked = evidence.demands.get(job.submission_id, {}).get("GPU", 0)
     most = max((node.resources.get("GPU", 0) for node in evidence.nodes), default=0)
     found = f"it asked for {asked:g} GPU; the largest node has {most:g}"
-    if asked > most:
-        return passed(name, found)
-    return failed(name, found, f"{SUBMIT}, with --entrypoint-num-gpus 2")
+    return answer(asked > most, name, found, f"{SUBMIT}, with --entrypoint-num-gpus 2")
 
 
 def waited_and_never_ran(evidence: Evidence) -> Check:

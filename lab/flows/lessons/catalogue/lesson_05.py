@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from lab.evidence.ledger import number
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, attempt_of, on_gpu_nodes, run_of, succeeded
-from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 
 ONE, TWO = "one-worker", "two-workers"
 RECORD = "seconds_per_epoch"
@@ -22,9 +22,8 @@ def both_reported(evidence: Evidence) -> Check:
         return failed(name, "no run with two ranks", SUBMIT)
     reached = {rank: attempt.last_reports[rank].progress or 0 for rank in sorted(attempt.last_reports)}
     found = ", ".join(f"rank {rank}: epoch {epoch:g}" for rank, epoch in reached.items()) or "nobody reported"
-    if reached == {0: run.plan.epochs, 1: run.plan.epochs}:
-        return passed(name, f"{found} of {run.plan.epochs:g}")
-    return failed(name, f"{found}; planned: {run.plan.epochs:g}", "let the job end by itself")
+    whole = reached == {0: run.plan.epochs, 1: run.plan.epochs}
+    return answer(whole, name, f"{found}; planned: {run.plan.epochs:g}", "let the job end by itself")
 
 
 def one_network(evidence: Evidence) -> Check:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
-from lab.cluster.jobs import Job
 from lab.evidence.ledger import Run
 from lab.flows.doctor.model import Check
-from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.flows.lessons.catalogue.training import SUBMIT, run_of
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 
 JOBS = 3
 SHARE = 0.5
-"""Of a GPU, for each job."""
+"""Share of a GPU for each job."""
 
 AT_ONCE = tuple(f"at-once-{number}" for number in range(1, JOBS + 1))
 IN_TURN = tuple(f"in-turn-{number}" for number in range(1, JOBS + 1))
 
 TOLERANCE_SECONDS = 2.0
-"""By how much a recorded time may differ from that of Ray's list of jobs."""
-
-SUBMIT = "run the notebook from its first cell"
+"""Largest difference between a recorded time and that of Ray's list of jobs."""
 
 
 def all_succeeded(evidence: Evidence) -> Check:
@@ -40,27 +38,24 @@ def all_succeeded(evidence: Evidence) -> Check:
 def half_a_gpu_each(evidence: Evidence) -> Check:
     """Each of the three jobs asked for half a GPU."""
     name = "each asked for half a GPU"
-    asked = [_asked(_run(evidence, part)) for part in AT_ONCE]
+    asked = [_asked(run_of(evidence, part)) for part in AT_ONCE]
     found = ", ".join("nothing known" if gpus is None else f"{gpus:g}" for gpus in asked)
-    if asked == [SHARE] * JOBS:
-        return passed(name, f"GPU: {found}")
-    return failed(name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
+    return answer(asked == [SHARE] * JOBS, name, f"GPU: {found}", f"{SUBMIT}, with --gpus 0.5 --cpus 4")
 
 
 def packed_two_and_one(evidence: Evidence) -> Check:
-    """Of the three jobs at once, two trained on one node and one on the other."""
+    """Two of the three jobs at once trained on one node, and one on the other."""
     name = "packed two and one"
-    places = Counter(_service(evidence, _run(evidence, part)) for part in AT_ONCE)
+    places = Counter(_service(evidence, run_of(evidence, part)) for part in AT_ONCE)
     found = ", ".join(f"{service or 'unknown'}: {jobs}" for service, jobs in sorted(places.items()))
-    if "" not in places and sorted(places.values()) == [1, 2]:
-        return passed(name, found)
-    return failed(name, found, "no other job may hold a GPU meanwhile; look at `labctl top`")
+    packed = "" not in places and sorted(places.values()) == [1, 2]
+    return answer(packed, name, found, "no other job may hold a GPU meanwhile; look at `labctl top`")
 
 
 def at_the_same_time(evidence: Evidence) -> Check:
     """There was a moment at which all three trained, and none at which two of the others did."""
     name = "at once, and in turn"
-    spans = [_span(_run(evidence, part)) for part in AT_ONCE]
+    spans = [_span(run_of(evidence, part)) for part in AT_ONCE]
     known = [span for span in spans if span is not None]
     if len(known) < JOBS:
         return failed(name, "the ledger does not know when they trained", SUBMIT)
@@ -69,9 +64,7 @@ def at_the_same_time(evidence: Evidence) -> Check:
         return failed(
             name, "one of the three had ended before another one began", "submit all three in one cell"
         )
-    turns = sorted(
-        (t for part in IN_TURN if (t := _times(evidence.job(part))) is not None), key=lambda t: t[0]
-    )
+    turns = _times(evidence, IN_TURN)
     if len(turns) < JOBS or any(turns[i][1] > turns[i + 1][0] for i in range(JOBS - 1)):
         return failed(name, "the jobs in turn overlap, or one is missing", "wait for each before the next")
     return passed(name, f"all three trained together for {together:.0f} s")
@@ -95,44 +88,34 @@ def times_are_right(evidence: Evidence) -> Check:
     return passed(name, found)
 
 
-def _run(evidence: Evidence, part: str) -> Run | None:
-    """The Ray Train run of a part's job."""
-    job = evidence.job(part)
-    history = evidence.histories.get(job.submission_id) if job else None
-    return history.runs[0] if history and history.runs else None
-
-
 def _asked(run: Run | None) -> float | None:
     return run.plan.resources_per_worker.get("GPU") if run and run.plan else None
 
 
 def _service(evidence: Evidence, run: Run | None) -> str:
-    """Where its one rank trained."""
+    """The service on which its one rank trained."""
     nodes = [node for attempt in (run.attempts if run else ()) for node in attempt.nodes.values()]
     return evidence.service_of(nodes[0]) if nodes else ""
 
 
 def _span(run: Run | None) -> tuple[float, float] | None:
-    """From the start of the training function to the last report."""
+    """Start of the training function, and time of the last report."""
     if run is None or not run.attempts or run.last is None:
         return None
     begin = run.attempts[0].training_started_at or run.attempts[0].started_at
     return None if begin is None else (begin, run.last.at)
 
 
-def _times(job: Job | None) -> tuple[float, float] | None:
-    if job is None or job.started_at is None or job.ended_at is None:
-        return None
-    return job.started_at, job.ended_at
+def _times(evidence: Evidence, parts: tuple[str, ...]) -> list[tuple[float, float]]:
+    """Start and end of the jobs of these parts that have ended, by start."""
+    jobs = [job for part in parts if (job := evidence.job(part)) is not None]
+    return sorted((job.started_at, job.ended_at) for job in jobs if job.started_at and job.ended_at)
 
 
 def _total(evidence: Evidence, parts: tuple[str, ...]) -> float | None:
-    """Seconds from the first job's start to the last one's end."""
-    times = [_times(evidence.job(part)) for part in parts]
-    known = [each for each in times if each is not None]
-    if len(known) < len(parts):
-        return None
-    return max(end for _, end in known) - min(begin for begin, _ in known)
+    """Seconds from the first job's start to the last one's end; None unless all have ended."""
+    times = _times(evidence, parts)
+    return max(end for _, end in times) - times[0][0] if len(times) == len(parts) else None
 
 
 LESSON = Lesson(

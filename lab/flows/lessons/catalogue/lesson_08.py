@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.evidence.ledger import Number
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import CLEARLY_ABOVE, SUBMIT, succeeded
-from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 
 PART = "tune"
 MIN_TRIALS = 6
@@ -53,10 +53,9 @@ def trials(evidence: Evidence) -> tuple[Trial, ...]:
 def enough_trials(evidence: Evidence) -> Check:
     """Ray Train ran several trials that did not fail."""
     name = "several settings were tried"
-    found = f"{len(trials(evidence))} trials"
-    if len(trials(evidence)) >= MIN_TRIALS:
-        return passed(name, found)
-    return failed(name, found, f"at least {MIN_TRIALS}: {SUBMIT}, with --samples 8")
+    found = len(trials(evidence))
+    hint = f"at least {MIN_TRIALS}: {SUBMIT}, with --samples 8"
+    return answer(found >= MIN_TRIALS, name, f"{found} trials", hint)
 
 
 def stopped_early(evidence: Evidence) -> Check:
@@ -65,9 +64,8 @@ def stopped_early(evidence: Evidence) -> Check:
     early = [trial for trial in trials(evidence) if trial.epochs < trial.planned]
     whole = len(trials(evidence)) - len(early)
     found = f"{len(early)} stopped early, {whole} trained to the end"
-    if early and whole:
-        return passed(name, found)
-    return failed(name, found, "keep ASHAScheduler, and more than one epoch per trial")
+    both = bool(early and whole)
+    return answer(both, name, found, "keep ASHAScheduler, and more than one epoch per trial")
 
 
 def saved(evidence: Evidence) -> Check:
@@ -82,9 +80,8 @@ def saved(evidence: Evidence) -> Check:
     if said is None:
         return failed(name, "the job's log does not say how much", "let the job end by itself")
     found = f"{said[1]} % by the job's log; by the ledger {share:.0f} %: {trained:g} of {planned:g} epochs"
-    if share > 0 and abs(int(said[1]) - share) <= TOLERANCE:
-        return passed(name, found)
-    return failed(name, found, "run tune_ray.py as it is")
+    right = share > 0 and abs(int(said[1]) - share) <= TOLERANCE
+    return answer(right, name, found, "run tune_ray.py as it is")
 
 
 def best_found(evidence: Evidence) -> Check:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lab.flows.doctor.model import Check
+from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, Lesson, failed, passed
 from lab.topology import State
 
 PART = "forgotten"
-AGAIN = "run the notebook from its first cell"
 
 
 def nothing_runs(evidence: Evidence) -> Check:
@@ -26,12 +26,12 @@ def forgotten_job_stopped(evidence: Evidence) -> Check:
     name = "the forgotten job was stopped"
     job = evidence.job(PART)
     if job is None:
-        return failed(name, f"there is no job lesson-09-{PART}-...", AGAIN)
+        return failed(name, f"there is no job lesson-09-{PART}-...", SUBMIT)
     if job.status == "STOPPED":
         return passed(name, f"{job.submission_id} is STOPPED")
     if job.status == "FAILED" and not job.node_id and job.exit_code is None:
         return passed(name, f"{job.submission_id} was taken out of the queue")
-    hint = AGAIN if job.final else f"`labctl job stop {job.submission_id}`"
+    hint = SUBMIT if job.final else f"`labctl job stop {job.submission_id}`"
     return failed(name, f"{job.submission_id} is {job.status}", hint)
 
 
@@ -58,7 +58,7 @@ def services_are_down(evidence: Evidence) -> Check:
 
 
 def objects_are_kept(evidence: Evidence) -> Check:
-    """What was stored outlives the lab."""
+    """Stored objects outlive the lab."""
     name = "what was stored is kept"
     if evidence.kept:
         return passed(name, ", ".join(evidence.kept))

@@ -1,17 +1,17 @@
-"""What several lessons ask of a training under Ray Train: about one part of a lesson and its newest run."""
+"""Checks that several lessons share, about the job of one part of a lesson and its newest run."""
 
 from __future__ import annotations
 
 from lab.evidence.ledger import Run, RunAttempt, number
 from lab.flows.doctor.model import Check
-from lab.flows.lessons.model import Evidence, LessonCheck, failed, job_prefix, passed
+from lab.flows.lessons.model import Evidence, LessonCheck, answer, failed, job_prefix, passed
 from lab.topology import is_worker
 
 CHANCE = 1 / 11
 """Accuracy of somebody who guesses among the 11 classes of Food-11."""
 
 CLEARLY_ABOVE = 2.5 * CHANCE
-"""What 55 pictures do not reach by luck: four standard deviations above chance."""
+"""Four standard deviations above chance: 55 pictures do not reach it by luck."""
 
 SUBMIT = "run the notebook from its first cell"
 
@@ -54,9 +54,8 @@ def on_gpu_nodes(part: str, ranks: int, name: str) -> LessonCheck:
         gpus = run.plan.resources_per_worker.get("GPU", 0) if run.plan else 0
         services = [evidence.service_of(attempt.nodes[rank]) for rank in sorted(attempt.nodes)]
         found = f"{len(services)} on {', '.join(s or 'an unknown node' for s in services)}, {gpus:g} GPU each"
-        if len(services) == len(set(services)) == ranks and all(map(is_worker, services)) and gpus >= 1:
-            return passed(name, found)
-        return failed(name, found, f"{SUBMIT}, with --workers {ranks} --gpus 1")
+        apart = len(services) == len(set(services)) == ranks and all(map(is_worker, services))
+        return answer(apart and gpus >= 1, name, found, f"{SUBMIT}, with --workers {ranks} --gpus 1")
 
     return check
 
@@ -69,11 +68,12 @@ def learned(part: str, name: str = "it learned something") -> LessonCheck:
         accuracy = number(run.last.metrics.get("val_accuracy")) if run and run.last else None
         if accuracy is None:
             return failed(name, "no val_accuracy was reported", SUBMIT)
-        found = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
-        return (
-            passed(name, found)
-            if accuracy >= CLEARLY_ABOVE
-            else failed(name, found, f"{SUBMIT}, with more epochs: --epochs")
-        )
+        return above_chance(name, accuracy)
 
     return check
+
+
+def above_chance(name: str, accuracy: float) -> Check:
+    """Passed when the accuracy is clearly above that of guessing."""
+    found = f"accuracy {accuracy:.2f}, guessing gives {CHANCE:.2f}"
+    return answer(accuracy >= CLEARLY_ABOVE, name, found, f"{SUBMIT}, with more epochs: --epochs")

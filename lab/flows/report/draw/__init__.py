@@ -1,7 +1,45 @@
-"""The pictures of a report, drawn with matplotlib: each as SVG for the page and as PNG beside it."""
+"""The pictures of a report, drawn with matplotlib: each as SVG, as PNG, and in words."""
 
 from __future__ import annotations
 
-from lab.flows.report.draw.pictures import Picture, draw_pictures
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Picture", "draw_pictures"]
+from lab.flows.report.draw import curves, recovery, usage, workers
+from lab.flows.report.draw.style import render, styled
+from lab.flows.report.model import ReportData
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture in two forms. `alt` says in words what it shows, for those who do not see it."""
+
+    name: str
+    alt: str
+    svg: bytes
+    png: bytes
+
+
+def draw_pictures(data: ReportData) -> tuple[Picture, ...]:
+    """Every picture for which the report has enough evidence."""
+    found = []
+    with styled():
+        for name, (draw, alt) in PICTURES.items():
+            drawn = draw(data)
+            if drawn is not None:
+                found.append(Picture(name, alt(data), render(drawn, "svg"), render(drawn, "png")))
+    return tuple(found)
+
+
+Drawing = tuple[Callable[[ReportData], Any], Callable[[ReportData], str]]
+
+PICTURES: dict[str, Drawing] = {
+    "timeline": (recovery.draw_timeline, recovery.alt_timeline),
+    "workers": (workers.draw, workers.alt),
+    "curves": (curves.draw, curves.alt),
+    "breakdown": (recovery.draw_breakdown, recovery.alt_breakdown),
+    "ranks": (workers.draw_ranks, workers.alt_ranks),
+    "usage": (usage.draw, usage.alt),
+}
+"""Name (also of the file) -> what draws it, or nothing where there is nothing to draw; and its words."""

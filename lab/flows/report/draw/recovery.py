@@ -6,15 +6,15 @@ from typing import Any
 
 from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, FAULT, HATCHES, QUIET, fault_line, figure, of
-from lab.flows.report.model import Tale
+from lab.flows.report.model import ReportData
 
 OF_THE_FAULT = ("reverted", "node_rejoined")
 """Moments that belong to the fault's length, not to the recovery."""
 
 
-def draw_timeline(tale: Tale) -> Any:
+def draw_timeline(data: ReportData) -> Any:
     """A line for each moment, as long as it took; nothing where only the fault is known."""
-    known = [(m.key, m.label, m.seconds) for m in tale.moments if m.seconds is not None]
+    known = [(m.key, m.label, m.seconds) for m in data.moments if m.seconds is not None]
     if len(known) < 2:
         return None
     drawn = figure(0.75 + 0.32 * len(known))
@@ -46,21 +46,21 @@ def draw_timeline(tale: Tale) -> Any:
     return drawn
 
 
-def alt_timeline(tale: Tale) -> str:
+def alt_timeline(data: ReportData) -> str:
     """The moments in one sentence."""
-    told = [f"{m.label} after {labels.seconds(m.seconds)}" for m in tale.moments[1:] if m.seconds is not None]
+    told = [f"{m.label} after {labels.seconds(m.seconds)}" for m in data.moments[1:] if m.seconds is not None]
     return f"Timeline of the fault: {', '.join(told)}."
 
 
-def draw_breakdown(tale: Tale) -> Any:
+def draw_breakdown(data: ReportData) -> Any:
     """One bar from the fault to the next step of training, part after part; nothing without a breakdown."""
-    if not tale.parts:
+    if not data.parts:
         return None
     drawn = figure(1.75)
     axes = drawn.add_subplot()
-    total = sum(part.seconds for part in tale.parts)
+    total = sum(part.seconds for part in data.parts)
     at = 0.0
-    for place, part in enumerate(tale.parts):
+    for place, part in enumerate(data.parts):
         colour, hatch = of(COLOURS, place), of(HATCHES, place)
         axes.barh(
             0, part.seconds, left=at, height=0.62, color=colour, hatch=hatch, edgecolor="white",
@@ -82,9 +82,9 @@ def draw_breakdown(tale: Tale) -> Any:
     return drawn
 
 
-def alt_breakdown(tale: Tale) -> str:
+def alt_breakdown(data: ReportData) -> str:
     """The parts in one sentence."""
-    told = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in tale.parts)
+    told = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in data.parts)
     return f"Where the time between the fault and the next report went: {told}."
 
 

@@ -1,4 +1,4 @@
-"""How pictures look: colours for the colour-blind (Okabe and Ito), and shapes that tell the same."""
+"""The look of pictures: colours for the colour-blind (Okabe and Ito), and shapes that say the same."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ RC: dict[str, Any] = {
 
 
 def of(values: tuple[Any, ...], place: int) -> Any:
-    """The entry for the thing with this place, counted from 0; they begin again when there are more."""
+    """The entry at a place, counted from 0; they repeat when there are more places."""
     return values[place % len(values)]
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """matplotlib draws in this style meanwhile."""
+    """Make matplotlib draw in this style."""
     import matplotlib
 
     with matplotlib.rc_context(RC):

@@ -1,4 +1,4 @@
-"""What the services used: CPU, memory and GPU over time, a line for each service."""
+"""Resource use: CPU, memory and GPU over time, a line for each service."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.draw.style import COLOURS, DASHES, MARKERS, fault_line, figure, legend, of
-from lab.flows.report.model import Tale, Use
+from lab.flows.report.model import ReportData
 
 GIB = 2.0**30
 
 GAP = 1.7
 """Samples that lie so many times farther apart than usual are not joined."""
 
-Value = Callable[[Use], float | None]
+Value = Callable[[Sample], float | None]
 
 KINDS: tuple[tuple[str, Value], ...] = (
     ("CPU, cores in use", lambda s: None if s.cpu_percent is None else s.cpu_percent / 100),
@@ -24,13 +25,13 @@ KINDS: tuple[tuple[str, Value], ...] = (
 )
 
 
-def measured(tale: Tale) -> list[tuple[str, dict[str, list[tuple[float, float]]]]]:
-    """Of each kind that was measured: its name, and service -> (seconds, value) in order."""
-    services = sorted({sample.service for sample in tale.samples})
+def measured(data: ReportData) -> list[tuple[str, dict[str, list[tuple[float, float]]]]]:
+    """The name of each kind that was measured, and its service -> (seconds, value) in order."""
+    services = sorted({sample.service for sample in data.samples})
     found = []
     for name, value in KINDS:
         rows = {
-            service: [(s.at, v) for s in tale.samples if s.service == service and (v := value(s)) is not None]
+            service: [(s.at, v) for s in data.samples if s.service == service and (v := value(s)) is not None]
             for service in services
         }
         kept = {service: points for service, points in rows.items() if points}
@@ -39,9 +40,9 @@ def measured(tale: Tale) -> list[tuple[str, dict[str, list[tuple[float, float]]]
     return found
 
 
-def draw(tale: Tale) -> Any:
-    """A picture for each kind of resource, one below the other; nothing without samples."""
-    kinds = measured(tale)
+def draw(data: ReportData) -> Any:
+    """Draw a picture for each kind of resource, one below the other; None without samples."""
+    kinds = measured(data)
     if not kinds:
         return None
     drawn = figure(0.6 + 1.65 * len(kinds))
@@ -57,10 +58,10 @@ def draw(tale: Tale) -> Any:
         axes.set_title(name)
         axes.set_ylim(bottom=0)
         axes.margins(x=0.01)
-        if tale.fault is not None:
+        if data.fault is not None:
             fault_line(axes)
     last = grid[-1][0]
-    last.set_xlabel("seconds after the fault" if tale.fault else "seconds after the start of training")
+    last.set_xlabel(data.time_label)
     legend(drawn, drawn.axes, "lower left", 5)
     return drawn
 
@@ -77,11 +78,11 @@ def _broken(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def alt(tale: Tale) -> str:
+def alt(data: ReportData) -> str:
     """The highest value of each service, in words."""
     told = [
         f"{name}: "
         + ", ".join(f"{service} up to {max(v for _, v in points):.1f}" for service, points in rows.items())
-        for name, rows in measured(tale)
+        for name, rows in measured(data)
     ]
     return f"Resource use. {'; '.join(told)}."

@@ -1,4 +1,4 @@
-"""Which worker trained when: a row for each service, a bar for each rank of each attempt."""
+"""The training over time: a row for each service, a bar for each rank of each attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
-from lab.flows.report.model import Bar, Tale
+from lab.flows.report.model import Bar, ReportData
 
 LANE = 0.42
 """Inches of one lane; a service has one for each rank that ever trained on it at the same time."""
@@ -18,65 +18,65 @@ LEGIBLE_TICKS = 90
 """Reports that are marked in a bar, at most."""
 
 
-def draw(tale: Tale) -> Any:
-    """The whole run, and the time around the fault larger; nothing where no attempt is known."""
-    if not tale.bars:
+def draw(data: ReportData) -> Any:
+    """Draw the whole run, and the time around the fault larger; None where no attempt is known."""
+    if not data.bars:
         return None
-    lanes = _lanes(tale)
-    begin, end = min(bar.begin for bar in tale.bars), _end(tale)
+    lanes = _lanes(data)
+    begin, end = min(bar.begin for bar in data.bars), _end(data)
     views = [(begin, end, "")]
-    around = _around(tale, begin, end)
+    around = _around(data, begin, end)
     if around is not None and (end - begin) > ZOOM_SHARE * (around[1] - around[0]):
         views[0] = (begin, end, "the whole run")
         views.append((*around, "around the fault"))
     drawn = figure(0.55 + len(views) * (0.75 + LANE * sum(lanes.values())))
     for place, (left, right, title) in enumerate(views):
         axes = drawn.add_subplot(len(views), 1, place + 1)
-        _view(axes, tale, lanes, left, right)
+        _view(axes, data, lanes, left, right)
         if title:
-            axes.set_title(title, pad=14 if tale.fault else 6)
+            axes.set_title(title, pad=14 if data.fault else 6)
     legend(drawn, drawn.axes[:1], "lower left")
     return drawn
 
 
-def _end(tale: Tale) -> float:
-    ends = [bar.end for bar in tale.bars]
-    if tale.down is not None and tale.down.end is not None:
-        ends.append(tale.down.end)
+def _end(data: ReportData) -> float:
+    ends = [bar.end for bar in data.bars]
+    if data.down is not None and data.down.end is not None:
+        ends.append(data.down.end)
     return max(ends)
 
 
-def _around(tale: Tale, begin: float, end: float) -> tuple[float, float] | None:
-    """From a little before the fault to a little after everything that it caused."""
-    if tale.fault is None:
+def _around(data: ReportData, begin: float, end: float) -> tuple[float, float] | None:
+    """The time from a little before the fault to a little after everything that it caused."""
+    if data.fault is None:
         return None
-    times = [m.seconds for m in tale.moments if m.seconds is not None and m.seconds < 300]
+    times = [m.seconds for m in data.moments if m.seconds is not None and m.seconds < 300]
     last = max(times, default=0.0)
     margin = max(1.0, 0.35 * last)
     return max(begin, -margin), min(end, last + margin)
 
 
-def _lanes(tale: Tale) -> dict[str, int]:
+def _lanes(data: ReportData) -> dict[str, int]:
     """Service -> how many bars of it can stand beside each other at one time, at least one."""
     found = {}
-    for service in tale.services:
+    for service in data.services:
         per_attempt = [
-            sum(b.service == service and b.attempt == a for b in tale.bars)
-            for a in {b.attempt for b in tale.bars}
+            sum(b.service == service and b.attempt == a for b in data.bars)
+            for a in {b.attempt for b in data.bars}
         ]
         found[service] = max(1, *per_attempt)
     return found
 
 
-def _view(axes: Any, tale: Tale, lanes: dict[str, int], left: float, right: float) -> None:
+def _view(axes: Any, data: ReportData, lanes: dict[str, int], left: float, right: float) -> None:
     rows, top = {}, sum(lanes.values())
     for service, count in lanes.items():
         top -= count
         rows[service] = top
     width = right - left
-    for bar in tale.bars:
-        _bar(axes, tale, bar, rows[bar.service], left, right)
-    down = tale.down
+    for bar in data.bars:
+        _bar(axes, data, bar, rows[bar.service], left, right)
+    down = data.down
     if down is not None and down.service in rows:
         until = right + width if down.end is None else down.end
         axes.broken_barh(
@@ -92,13 +92,13 @@ def _view(axes: Any, tale: Tale, lanes: dict[str, int], left: float, right: floa
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlim(left - 0.01 * width, right + 0.01 * width)
-    if tale.fault is not None:
-        fault_line(axes, 0.0, label=f"fault: {tale.fault['kind']} {tale.fault['target']}")
-    axes.set_xlabel("seconds after the fault" if tale.fault else "seconds after the start of training")
+    if data.fault is not None:
+        fault_line(axes, 0.0, label=f"fault: {data.fault['kind']} {data.fault['target']}")
+    axes.set_xlabel(data.time_label)
 
 
-def _bar(axes: Any, tale: Tale, bar: Bar, row: int, left: float, right: float) -> None:
-    same = sorted(b.rank for b in tale.bars if (b.service, b.attempt) == (bar.service, bar.attempt))
+def _bar(axes: Any, data: ReportData, bar: Bar, row: int, left: float, right: float) -> None:
+    same = sorted(b.rank for b in data.bars if (b.service, b.attempt) == (bar.service, bar.attempt))
     lane = row + len(same) - 1 - same.index(bar.rank)
     place = bar.attempt - 1
     axes.broken_barh(
@@ -120,28 +120,28 @@ def _bar(axes: Any, tale: Tale, bar: Bar, row: int, left: float, right: float) -
         )  # fmt: skip
 
 
-def alt(tale: Tale) -> str:
-    """Who trained when, in words."""
+def alt(data: ReportData) -> str:
+    """The picture in words."""
     told = [
         f"attempt {b.attempt} rank {b.rank} on {b.service}, {labels.after(b.begin)} to {labels.after(b.end)}"
-        for b in tale.bars
+        for b in data.bars
     ]
     text = f"Which worker trained when: {'; '.join(told)}."
-    if tale.down is not None:
-        until = "the end" if tale.down.end is None else labels.after(tale.down.end)
-        text += f" {tale.down.service} was {'down' if tale.down.lost else 'under the fault'} until {until}."
+    if data.down is not None:
+        until = "the end" if data.down.end is None else labels.after(data.down.end)
+        text += f" {data.down.service} was {'down' if data.down.lost else 'under the fault'} until {until}."
     return text
 
 
-def draw_ranks(tale: Tale) -> Any:
-    """How many ranks trained over time; nothing where that never changed."""
-    if not tale.ranks:
+def draw_ranks(data: ReportData) -> Any:
+    """Draw the number of ranks over time; None where it never changed."""
+    if not data.ranks:
         return None
     drawn = figure(1.7)
     axes = drawn.add_subplot()
-    end = max(_end(tale) if tale.bars else 0.0, tale.ranks[-1][0])
-    times = [at for at, _ in tale.ranks] + [end]
-    counts = [ranks for _, ranks in tale.ranks]
+    end = max(_end(data) if data.bars else 0.0, data.ranks[-1][0])
+    times = [at for at, _ in data.ranks] + [end]
+    counts = [ranks for _, ranks in data.ranks]
     axes.stairs(counts, times, color=COLOURS[0], linewidth=2.4, baseline=None)
     axes.fill_between(
         times,
@@ -157,16 +157,16 @@ def draw_ranks(tale: Tale) -> Any:
             str(count), ((at + until) / 2, count), xytext=(0, 3), textcoords="offset points", ha="center",
             fontweight="bold",
         )  # fmt: skip
-    if tale.fault is not None:
+    if data.fault is not None:
         fault_line(axes)
     axes.set_ylim(0, max(counts) + 0.6)
     axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.set_ylabel("ranks")
-    axes.set_xlabel("seconds after the fault" if tale.fault else "seconds after the start of training")
+    axes.set_xlabel(data.time_label)
     return drawn
 
 
-def alt_ranks(tale: Tale) -> str:
+def alt_ranks(data: ReportData) -> str:
     """The world size over time, in words."""
-    told = ", ".join(f"{labels.plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in tale.ranks)
+    told = ", ".join(f"{labels.plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in data.ranks)
     return f"How many ranks trained: {told}."

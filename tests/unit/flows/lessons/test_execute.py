@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lab.flows.lessons.execute import FAILED, execute, first_line, main, printed, stop
+from lab.runtime.fake.host import FakeClock
 
 
 class Cell(SimpleNamespace):
@@ -129,15 +130,14 @@ def test_a_cell_that_fails_is_told_and_the_notebook_kept(
     assert len(stage.kept) == 1
 
 
-def test_the_deadline_is_the_whole_notebooks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr("lab.flows.lessons.execute.time.monotonic", lambda: now[0])
-    execute(Path("02.ipynb"), 60, stage.kept.append)
+def test_the_deadline_is_the_whole_notebooks(stage: Stage) -> None:
+    clock = FakeClock(100.0)
+    execute(Path("02.ipynb"), 60, stage.kept.append, clock)
     left: Callable[[Any], int] = stage.options["timeout_func"]
     assert left(None) == 60
-    now[0] = 145.0
+    clock.now = 145.0
     assert left(None) == 15
-    now[0] = 500.0
+    clock.now = 500.0
     assert left(None) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from lab.errors import WaitTimeoutError
 from lab.evidence.ledger import History, Run, RunAttempt, parse_events
 from lab.flows.lessons.catalogue import lesson_07
 from lab.flows.lessons.catalogue.lesson_07 import LESSON, START_SECONDS, break_a_node
-from lab.flows.lessons.model import Evidence
+from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
+from lab.runtime.fake.host import FakeClock
 from tests.unit.flows.lessons.world import AT, World, evidence, job, name
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -123,20 +125,20 @@ def test_a_receipt_that_says_something_else_is_noticed() -> None:
 # The class, played by labctl
 
 
-class Beside:
-    """Hears what is told, and lets no time pass; `then` happens while it waits."""
+class Played:
+    """A host task that notes what is said; `then` happens in each second that it sleeps."""
 
     def __init__(self, then: Callable[[int], None] = lambda _: None) -> None:
         self.said: list[str] = []
-        self.slept = 0.0
-        self._then = then
+        self.clock = FakeClock(AT)
+        for second in range(1, 1000):
+            self.clock.after(second, partial(then, second))
+        self.task = HostTask(self.said.append, self.clock)
 
-    def __call__(self, line: str) -> None:
-        self.said.append(line)
-
-    def sleep(self, seconds: float) -> None:
-        self.slept += seconds
-        self._then(int(self.slept))
+    @property
+    def slept(self) -> float:
+        """Seconds."""
+        return self.clock() - AT
 
 
 @pytest.fixture
@@ -173,14 +175,14 @@ def test_the_node_that_trains_is_broken_once_the_job_trains(
         if second == 5:
             world.jobs.put(job(JOB, "RUNNING", started_at=AT + 5))
 
-    beside = Beside(submitted)
-    break_a_node(lab, beside)
+    played = Played(submitted)
+    break_a_node(lab, played.task)
 
     (request,) = asked
     assert (request.target, request.kind, request.job) == ("ray-worker-1", "kill", JOB)
     assert request.after_epoch == 3
-    assert beside.slept == 5
-    assert beside.said == [f"labctl fault-inject ray-worker-1 --job {JOB}"]
+    assert played.slept == 5
+    assert played.said == [f"labctl fault-inject ray-worker-1 --job {JOB}"]
 
 
 def test_a_job_of_another_run_that_still_trains_is_left_alone(
@@ -190,8 +192,8 @@ def test_a_job_of_another_run_that_still_trains_is_left_alone(
     first = replace(run.attempts[0], nodes={0: "id-of-ray-worker-1"})
     lab = trains(monkeypatch, world, History((replace(run, attempts=(first,)),)))
     world.jobs.put(job(name(7, "break", "20270114-080000"), "RUNNING"))
-    beside = Beside(lambda second: world.jobs.put(job(JOB, "RUNNING")) if second == 3 else None)
-    break_a_node(lab, beside)
+    played = Played(lambda second: world.jobs.put(job(JOB, "RUNNING")) if second == 3 else None)
+    break_a_node(lab, played.task)
     assert [request.job for request in asked] == [JOB]
 
 
@@ -200,10 +202,10 @@ def test_a_job_that_never_trains_is_not_waited_for_for_ever(
 ) -> None:
     world = World()
     lab = trains(monkeypatch, world, History(()))
-    with pytest.raises(WaitTimeoutError, match="has submitted no job, after 600 s"):
-        break_a_node(lab, Beside())
-    beside = Beside(lambda second: world.jobs.put(job(JOB, "PENDING")))
+    with pytest.raises(WaitTimeoutError, match="not after 600 s: the notebook has submitted no job"):
+        break_a_node(lab, Played().task)
+    played = Played(lambda second: world.jobs.put(job(JOB, "PENDING")))
     with pytest.raises(WaitTimeoutError, match=f"job {JOB} is PENDING and does not train"):
-        break_a_node(lab, beside)
-    assert beside.slept == START_SECONDS
+        break_a_node(lab, played.task)
+    assert played.slept == START_SECONDS
     assert asked == []

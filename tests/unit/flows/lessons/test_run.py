@@ -13,9 +13,18 @@ import pytest
 from lab.errors import LabDownError, LabError, LessonError, RefusedError, StoreError
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue import find_lesson
-from lab.flows.lessons.model import Beside, Evidence, Lesson, LessonResult, NotebookOverError, failed, passed
-from lab.flows.lessons.results import file_name, keep_in_store, store_key
-from lab.flows.lessons.run import Step, check_lesson, collect, results, run_lesson
+from lab.flows.lessons.model import (
+    Evidence,
+    HostTask,
+    Lesson,
+    LessonResult,
+    NotebookOverError,
+    failed,
+    passed,
+)
+from lab.flows.lessons.notebook import Step
+from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
+from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
 from lab.topology import JUPYTER, LabSpec, LabStatus
 from tests.unit.flows.lessons.world import AT, NODES, World, job, name
@@ -116,7 +125,7 @@ def test_a_lab_that_is_down_is_started_and_the_notebook_executed_and_checked(hom
     ]
     assert world.kept(store_key(2)) == result.to_json()
     assert results(world.lab) == {2: result.to_json()}
-    assert (home / "raylab" / "lessons" / file_name(2)).is_file()
+    assert (home / "raylab" / "lessons" / RESULT_FILE.format(2)).is_file()
 
 
 def test_a_lab_that_is_up_is_used_as_it_is(world: World, run: Runs) -> None:
@@ -226,34 +235,34 @@ def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
 # Beside the notebook
 
 
-def test_what_runs_beside_a_notebook_is_waited_for_and_heard(world: World, run: Runs) -> None:
+def test_a_host_task_is_waited_for_and_heard(world: World, run: Runs) -> None:
     done = threading.Event()
 
-    def meanwhile(lab: Any, say: Beside) -> None:
+    def on_host(lab: Any, task: HostTask) -> None:
         assert lab.name == "raylab"
-        say("breaking ray-worker-0")
+        task.say("breaking ray-worker-0")
         done.set()
 
-    item = lesson(meanwhile=meanwhile)
+    item = lesson(host_task=on_host)
     world.notebook(argv(item), *EVENTS)
     assert run(item).passed
     assert done.is_set()
     assert Step("beside", "breaking ray-worker-0") in run.steps
 
 
-def test_what_runs_beside_a_notebook_that_failed_is_told_to_end_and_mends_what_it_broke(
+def test_a_host_task_beside_a_notebook_that_failed_is_told_to_end_and_mends_what_it_broke(
     world: World, run: Runs
 ) -> None:
     mended = threading.Event()
 
-    def meanwhile(lab: Any, say: Beside) -> None:
+    def on_host(lab: Any, task: HostTask) -> None:
         try:
-            say.sleep(3600)
+            task.clock.sleep(3600)
         except NotebookOverError:
             mended.set()
             raise
 
-    item = lesson(meanwhile=meanwhile)
+    item = lesson(host_task=on_host)
     world.notebook(argv(item), {"event": "failed", "number": 1, "of": 2, "error": "E: x"}, exit_code=3)
     with pytest.raises(LessonError):
         run(item)
@@ -261,11 +270,11 @@ def test_what_runs_beside_a_notebook_that_failed_is_told_to_end_and_mends_what_i
     assert [step for step in run.steps if step.kind == "beside"] == []
 
 
-def test_an_error_beside_the_notebook_is_said_and_the_checks_decide(world: World, run: Runs) -> None:
-    def meanwhile(lab: Any, say: Beside) -> None:
+def test_an_error_of_a_host_task_is_said_and_the_checks_decide(world: World, run: Runs) -> None:
+    def on_host(lab: Any, task: HostTask) -> None:
         raise LabError("no job to break", "wait")
 
-    item = lesson(bad, meanwhile=meanwhile)
+    item = lesson(bad, host_task=on_host)
     world.notebook(argv(item), *EVENTS)
     assert not run(item).passed
     assert Step("beside", "no job to break -> wait") in run.steps
@@ -321,7 +330,7 @@ def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
     first = check_lesson(world.lab, ends(), clock=world.clock)
     world.runtime.down()
     assert check_lesson(world.lab, ends(), clock=world.clock).jobs == first.jobs
-    assert first.jobs[0].started_at == AT + 10
+    assert first.jobs[0]["started_at"] == AT + 10
 
 
 def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
@@ -340,7 +349,7 @@ def test_a_real_lesson_of_a_student_who_did_nothing_is_not_passed(world: World) 
 def test_results_of_notebooks_count_too_while_the_lab_is_up(world: World) -> None:
     from lab.flows.lessons.session import Session
 
-    done = Session(3, world.lab, say=world.said.append, clock=world.clock, sleep=world.clock.sleep).check()
+    done = Session(3, world.lab, say=world.said.append, clock=world.clock).check()
     assert results(world.lab) == {3: done.to_json()}
     world.runtime.down()
     assert results(world.lab) == {3: done.to_json()}, "seen while the lab was up"
@@ -350,7 +359,7 @@ def by_hand(world: World, number: int = 3) -> LessonResult:
     """What a notebook checks, and leaves in the store alone."""
     from lab.flows.lessons.session import Session
 
-    begun = Session(number, world.lab, say=world.said.append, clock=world.clock, sleep=world.clock.sleep)
+    begun = Session(number, world.lab, say=world.said.append, clock=world.clock)
     return begun.check()
 
 

@@ -20,7 +20,7 @@ def world() -> World:
 
 
 def session(world: World, number: int = 2) -> Session:
-    return Session(number, world.lab, say=world.said.append, clock=world.clock, sleep=world.clock.sleep)
+    return Session(number, world.lab, say=world.said.append, clock=world.clock)
 
 
 def test_a_session_says_which_lesson_begins_and_remembers_when(world: World) -> None:

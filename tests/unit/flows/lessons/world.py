@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,8 +84,8 @@ def answer(check: LessonCheck, found: Evidence) -> Check:
 class WorldJobs(Jobs):
     """Jobs in memory. `becomes` says what a job is with each later look."""
 
-    def __init__(self) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""))
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=clock.sleep)
         self.known: dict[str, Job] = {}
         self.becomes: dict[str, list[tuple[Job, str]]] = {}
         self.texts: dict[str, str] = {}
@@ -118,9 +118,6 @@ class WorldJobs(Jobs):
             raise ClusterError(f"Ray could not stop job {submission_id}")
         self.put(replace(self.known[submission_id], status="STOPPED", ended_at=AT + 60))
         return self.known[submission_id]
-
-    def follow(self, submission_id: str, *_: Any) -> Iterator[str]:
-        raise NotImplementedError
 
 
 class WorldApi(RayApi):
@@ -169,7 +166,7 @@ class World:
         self.clock = FakeClock(AT)
         self.host = FakeHost(self.clock)
         self.runtime = FakeRuntime("raylab", self.host)
-        self.jobs, self.api, self.store = WorldJobs(), WorldApi(), FakeObjectStore(clock=self.clock)
+        self.jobs, self.api, self.store = WorldJobs(self.clock), WorldApi(), FakeObjectStore(clock=self.clock)
         self.waits: dict[str, Any] = {}
         self.said: list[str] = []
         if up:

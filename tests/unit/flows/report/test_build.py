@@ -9,17 +9,17 @@ import pytest
 from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report import Subject, Tale, tell
-from lab.flows.report.model import Evidence, Use
-from tests.unit.flows.report import tales
+from lab.flows.report import ReportData, Subject, build_report
+from lab.flows.report.model import Evidence
+from tests.unit.flows.report import cases
 
 
 @pytest.fixture(scope="module")
-def full() -> Tale:
-    return tell(tales.full())
+def full() -> ReportData:
+    return build_report(cases.full())
 
 
-def test_the_moments_are_in_the_order_of_time_with_the_fault_first(full: Tale) -> None:
+def test_the_moments_are_in_the_order_of_time_with_the_fault_first(full: ReportData) -> None:
     known = [(m.key, m.seconds) for m in full.moments]
     assert known[0] == ("fault", 0.0)
     assert [seconds for _, seconds in known] == sorted(s for _, s in known if s is not None)
@@ -28,14 +28,14 @@ def test_the_moments_are_in_the_order_of_time_with_the_fault_first(full: Tale) -
 
 
 def test_what_did_not_happen_is_told_last_and_without_a_time() -> None:
-    evidence = tales.from_file()
+    evidence = cases.from_file()
     receipt = dict(evidence.subject.receipt or {})
     receipt["timeline"] = {**receipt["timeline"], "node_rejoined": None}
-    moments = tell(replace(evidence, subject=Subject("k3", receipt))).moments
+    moments = build_report(replace(evidence, subject=Subject("k3", receipt))).moments
     assert (moments[-1].key, moments[-1].seconds) == ("node_rejoined", None)
 
 
-def test_a_bar_ends_with_the_fault_where_the_node_was_lost(full: Tale) -> None:
+def test_a_bar_ends_with_the_fault_where_the_node_was_lost(full: ReportData) -> None:
     first, second = full.bars
     assert (first.service, first.attempt, first.end) == ("ray-worker-0", 1, 0.0)
     assert first.begin < 0
@@ -45,21 +45,21 @@ def test_a_bar_ends_with_the_fault_where_the_node_was_lost(full: Tale) -> None:
     assert full.services == ("ray-worker-0", "ray-worker-1")
 
 
-def test_the_node_is_down_from_the_fault_until_it_is_back(full: Tale) -> None:
+def test_the_node_is_down_from_the_fault_until_it_is_back(full: ReportData) -> None:
     assert full.down is not None
     assert (full.down.service, full.down.begin, full.down.end, full.down.lost) == ("ray-worker-0", 0, 4, True)
 
 
 def test_a_fault_of_the_store_takes_no_node_down() -> None:
-    evidence = tales.from_file()
+    evidence = cases.from_file()
     receipt = dict(evidence.subject.receipt or {})
     receipt["fault"] = {**receipt["fault"], "target": "minio", "kind": "s3-down"}
-    tale = tell(replace(evidence, subject=Subject("k3", receipt)))
-    assert tale.down is None
-    assert "minio" not in tale.services
+    data = build_report(replace(evidence, subject=Subject("k3", receipt)))
+    assert data.down is None
+    assert "minio" not in data.services
 
 
-def test_the_curves_are_those_of_the_attempts_with_the_control_run(full: Tale) -> None:
+def test_the_curves_are_those_of_the_attempts_with_the_control_run(full: ReportData) -> None:
     assert [metric.name for metric in full.metrics] == ["loss", "val_loss", "val_accuracy"]
     loss = full.metrics[0]
     assert [(line.attempt, line.points[0][0], line.points[-1][0]) for line in loss.lines] == [
@@ -74,86 +74,86 @@ def test_the_curves_are_those_of_the_attempts_with_the_control_run(full: Tale) -
 
 
 def test_ranks_share_a_service_and_epochs_done_twice_are_known() -> None:
-    tale = tell(tales.two_ranks())
-    assert [(b.service, b.attempt, b.rank) for b in tale.bars] == [
+    data = build_report(cases.two_ranks())
+    assert [(b.service, b.attempt, b.rank) for b in data.bars] == [
         ("ray-worker-0", 1, 0),
         ("ray-worker-1", 1, 1),
         ("ray-worker-1", 2, 0),
         ("ray-worker-1", 2, 1),
     ]
-    assert tale.repeated == (2, 3)
-    survivor = tale.bars[1]
+    assert data.repeated == (2, 3)
+    survivor = data.bars[1]
     assert survivor.end > 0
 
 
 def test_a_receipt_alone_gives_attempts_but_no_curves() -> None:
-    tale = tell(tales.from_file())
-    assert [(b.service, b.attempt) for b in tale.bars] == [("ray-worker-0", 1), ("ray-worker-1", 2)]
-    assert (tale.metrics, tale.curves, tale.samples, tale.environment) == ((), None, (), ())
-    assert tale.missing == ("the lab is down: curves are missing",)
+    data = build_report(cases.from_file())
+    assert [(b.service, b.attempt) for b in data.bars] == [("ray-worker-0", 1), ("ray-worker-1", 2)]
+    assert (data.metrics, data.curves, data.samples, data.environment) == ((), None, (), ())
+    assert data.missing == ("the lab is down: curves are missing",)
 
 
 def test_a_job_without_a_fault_counts_from_its_start() -> None:
-    tale = tell(tales.undisturbed())
-    assert (tale.verdict, tale.fault, tale.moments, tale.down, tale.fault_epoch) == ("", None, (), None, None)
-    assert [bar.begin for bar in tale.bars] == [0.0]
-    assert "without a fault" in tale.title
+    data = build_report(cases.undisturbed())
+    assert (data.verdict, data.fault, data.moments, data.down, data.fault_epoch) == ("", None, (), None, None)
+    assert [bar.begin for bar in data.bars] == [0.0]
+    assert "without a fault" in data.title
 
 
 def test_a_job_with_a_fault_on_record_but_no_receipt_is_said_to_be_that() -> None:
-    known = (LoggedFault("kill", "ray-worker-0", tales.AT, tales.AT + 3),)
-    tale = tell(tales.full(subject=Subject("k3"), faults=known, samples=()))
-    assert tale.title == "Training with a fault that was not judged"
-    assert tale.reason == "kill of ray-worker-0 is on record"
+    known = (LoggedFault("kill", "ray-worker-0", cases.AT, cases.AT + 3),)
+    data = build_report(cases.full(subject=Subject("k3"), faults=known, samples=()))
+    assert data.title == "Training with a fault that was not judged"
+    assert data.reason == "kill of ray-worker-0 is on record"
 
 
-def test_an_attempt_that_the_receipts_fault_explains_is_no_riddle(full: Tale) -> None:
+def test_an_attempt_that_the_receipts_fault_explains_is_no_riddle(full: ReportData) -> None:
     assert full.missing == ()
 
 
 def test_an_attempt_that_no_fault_explains_is_told_beside_a_receipt() -> None:
-    evidence = tales.full()
+    evidence = cases.full()
     receipt = dict(evidence.subject.receipt or {})
-    receipt["fault"] = {**receipt["fault"], "at": tales.AT + 9, "reverted_at": tales.AT + 10}
-    tale = tell(replace(evidence, subject=Subject("k3", receipt)))
-    assert tale.missing == ("attempt 1 was lost after epoch 6 without a recorded fault",)
+    receipt["fault"] = {**receipt["fault"], "at": cases.AT + 9, "reverted_at": cases.AT + 10}
+    data = build_report(replace(evidence, subject=Subject("k3", receipt)))
+    assert data.missing == ("attempt 1 was lost after epoch 6 without a recorded fault",)
 
 
 def test_the_breakdown_is_in_its_order_and_holds_numbers_only() -> None:
-    evidence = tales.full()
+    evidence = cases.full()
     receipt = dict(evidence.subject.receipt or {})
     receipt["breakdown"] = {"load": 0.5, "detect": 1, "place": None, "total": 9, "import": "long"}
-    tale = tell(replace(evidence, subject=Subject("k3", receipt)))
-    assert [(part.key, part.seconds) for part in tale.parts] == [("detect", 1.0), ("load", 0.5)]
+    data = build_report(replace(evidence, subject=Subject("k3", receipt)))
+    assert [(part.key, part.seconds) for part in data.parts] == [("detect", 1.0), ("load", 0.5)]
 
 
-def test_the_world_size_is_told_only_where_it_changes(full: Tale) -> None:
+def test_the_world_size_is_told_only_where_it_changes(full: ReportData) -> None:
     assert full.ranks == ()
-    evidence = tales.full()
-    rows = [{"at": tales.AT - 9, "ranks": 2}, {"at": tales.AT + 4, "ranks": 1}]
+    evidence = cases.full()
+    rows = [{"at": cases.AT - 9, "ranks": 2}, {"at": cases.AT + 4, "ranks": 1}]
     receipt = {**(evidence.subject.receipt or {}), "world_size": rows}
-    assert tell(replace(evidence, subject=Subject("k3", receipt))).ranks == ((-9.0, 2), (4.0, 1))
+    assert build_report(replace(evidence, subject=Subject("k3", receipt))).ranks == ((-9.0, 2), (4.0, 1))
 
 
-def test_samples_count_from_the_fault_and_only_around_the_run(full: Tale) -> None:
-    far = (Use(tales.AT - 5000, "ray-head", 1.0), Use(tales.AT + 1.0, "ray-head", 2.0))
-    tale = tell(tales.full(samples=far))
-    assert [(s.at, s.cpu_percent) for s in tale.samples] == [(1.0, 2.0)]
+def test_samples_count_from_the_fault_and_only_around_the_run(full: ReportData) -> None:
+    far = (Sample(cases.AT - 5000, "ray-head", 1.0), Sample(cases.AT + 1.0, "ray-head", 2.0))
+    data = build_report(cases.full(samples=far))
+    assert [(s.at, s.cpu_percent) for s in data.samples] == [(1.0, 2.0)]
     assert {s.service for s in full.samples} == {"ray-head", "ray-worker-0", "ray-worker-1"}
 
 
 def test_metrics_that_count_or_hold_times_are_no_curves() -> None:
-    story = tales.two_ranks()
+    story = cases.two_ranks()
     events = [
         replace(e, fields={"metrics": {"epoch": 1, "step": 7, "time_total_s": 3.0, "lr": 0.1, "note": "x"}})
-        for e in tales.real("ledger_kill")
+        for e in cases.real("ledger_kill")
         if e.event == "report"
     ]
-    tale = tell(replace(story, subject=Subject("k3"), history=History.of(events)))
-    assert [metric.name for metric in tale.metrics] == ["lr"]
+    data = build_report(replace(story, subject=Subject("k3"), history=History.of(events)))
+    assert [metric.name for metric in data.metrics] == ["lr"]
 
 
-def test_the_environment_names_versions_and_size(full: Tale) -> None:
+def test_the_environment_names_versions_and_size(full: ReportData) -> None:
     environment = dict(full.environment)
     assert environment["Ray"] == "2.60.0"
     assert environment["PyTorch"] == "2.13.0"
@@ -162,22 +162,22 @@ def test_the_environment_names_versions_and_size(full: Tale) -> None:
 
 
 def test_no_evidence_at_all_is_told_without_failing() -> None:
-    tale = tell(Evidence(Subject("job-1"), history=History.of(())))
-    assert (tale.bars, tale.metrics, tale.moments) == ((), (), ())
-
-
-def test_a_use_is_made_like_a_sample() -> None:
-    assert set(Use.__dataclass_fields__) == set(Sample.__dataclass_fields__)
+    data = build_report(Evidence(Subject("job-1"), history=History.of(())))
+    assert (data.bars, data.metrics, data.moments) == ((), (), ())
 
 
 def test_a_failed_verdict_on_a_job_that_failed_says_that_it_did_not_recover() -> None:
-    evidence = tales.from_file()
+    evidence = cases.from_file()
     receipt = {**(evidence.subject.receipt or {}), "verdict": "failed"}
-    assert tell(replace(evidence, subject=Subject("k3", receipt))).title.startswith("Training went on, but")
+    assert build_report(replace(evidence, subject=Subject("k3", receipt))).title.startswith(
+        "Training went on, but"
+    )
     receipt["job"] = {"submission_id": "k3", "status": "FAILED"}
-    assert tell(replace(evidence, subject=Subject("k3", receipt))).title == "Training did not recover"
+    assert build_report(replace(evidence, subject=Subject("k3", receipt))).title == "Training did not recover"
 
 
 def test_of_a_traceback_the_first_and_the_last_line_are_kept() -> None:
-    tale = tell(replace(tales.from_file(), missing=("it ended.\n  File x\n    return y\nTimeoutError: z\n",)))
-    assert tale.missing == ("it ended. … TimeoutError: z",)
+    data = build_report(
+        replace(cases.from_file(), missing=("it ended.\n  File x\n    return y\nTimeoutError: z\n",))
+    )
+    assert data.missing == ("it ended. … TimeoutError: z",)

@@ -15,17 +15,17 @@ from lab.flows.recovery.usage_samples import Sample, Samples
 from lab.flows.report import Subject, find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
 from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
-from tests.unit.flows.report import tales
+from tests.unit.flows.report import cases
 
 PREFIX = ".raylab/receipts"
 
 
-def receipt(job: str = JOB, at: float = tales.AT) -> dict[str, Any]:
-    document = tales.kill_receipt().to_json()
+def receipt(job: str = JOB, at: float = cases.AT) -> dict[str, Any]:
+    document = cases.kill_receipt().to_json()
     return {
         **document,
         "fault": {**document["fault"], "at": at},
-        "job": {"submission_id": job, "status": "SUCCEEDED"},
+        "job": {**document["job"], "submission_id": job},
     }
 
 
@@ -121,26 +121,44 @@ def test_what_is_no_receipt_is_refused_with_the_reason(data: bytes, message: str
     assert "labctl fault-inject" in caught.value.hint
 
 
+def damaged(where: str, value: Any) -> dict[str, Any]:
+    """The receipt with another value at a place such as `fault.at`."""
+    document = receipt()
+    *parts, last = where.split(".")
+    inner: Any = document
+    for part in parts:
+        inner = inner[int(part) if part.isdigit() else part]
+    inner[last] = value
+    return document
+
+
 @pytest.mark.parametrize(
-    "damage",
+    ("where", "value", "said"),
     [
-        {"fault": {"kind": "kill"}},
-        {"fault": {"kind": "kill", "target": "x", "at": "noon"}},
-        {"fault": {"kind": "kill", "target": "x", "at": float("nan")}},
-        {"fault": {"kind": "kill", "target": "x", "at": 10**400}},
-        {"timeline": {"node_dead": float("inf")}},
-        {"timeline": {"node_dead": []}},
-        {"attempts": [{"attempt": 1}]},
-        {"attempts": None},
-        {"checks": [{"name": 1, "detail": "x", "passed": True}]},
-        {"world_size": [{"at": None, "ranks": 1}]},
-        {"job": "x"},
-        {"verdict": None},
+        ("fault", {"kind": "kill"}, "fault: 'target' is a required property"),
+        ("fault.at", "noon", "fault.at: 'noon' is not of type 'number'"),
+        ("fault.at", float("nan"), "fault.at: nan is not of type 'number'"),
+        ("fault.at", 10**400, "fault.at: no date can be made of it"),
+        ("fault.reverted_at", 1e12, "fault.reverted_at: no date can be made of it"),
+        ("timeline.node_dead", float("inf"), "timeline.node_dead: inf is not of type"),
+        ("timeline.node_dead", -1e11, "timeline.node_dead: no date can be made of it"),
+        ("attempts", [{"attempt": 1}], r"attempts\[0\]: 'nodes' is a required property"),
+        ("attempts", None, "attempts: None is not of type 'array'"),
+        ("attempts.1.ended_at", 1e11, r"attempts\[1\].ended_at: no date can be made of it"),
+        ("checks.0.name", 1, r"checks\[0\].name: 1 is not one of"),
+        ("world_size", [{"at": None, "ranks": 1}], r"world_size\[0\].at: None is not of type 'number'"),
+        ("job", "x", "job: 'x' is not of type 'object'"),
+        ("verdict", None, "verdict: None is not one of"),
     ],
 )
-def test_a_damaged_receipt_is_refused_and_named(damage: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"some.json is a damaged receipt: .+"):
-        parse_receipt(json.dumps({**receipt(), **damage}).encode(), "some.json")
+def test_a_damaged_receipt_is_refused_with_the_place(where: str, value: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=f"^some.json is a damaged receipt: {said}"):
+        parse_receipt(json.dumps(damaged(where, value)).encode(), "some.json")
+
+
+def test_a_receipt_of_a_newer_labctl_may_say_more() -> None:
+    document = {**receipt(), "mood": "good"}
+    assert parse_receipt(json.dumps(document).encode(), "some.json") == document
 
 
 def test_everything_about_a_receipt_is_read(trained: World) -> None:

@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.errors import UsageError
-from lab.flows.report import Subject, Tale, tell, write_report
+from lab.flows.report import ReportData, Subject, build_report, write_report
 from lab.flows.report.draw import Picture, draw_pictures, workers
 from lab.flows.report.draw.style import COLOURS, HATCHES, MARKERS, render, styled
 from lab.flows.report.page import page, private
-from tests.unit.flows.report import tales
+from tests.unit.flows.report import cases
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 ALL = ("timeline", "workers", "curves", "breakdown", "ranks", "usage")
@@ -49,9 +49,9 @@ class Tags(HTMLParser):
         return [attributes for name, attributes in self.seen if name == tag]
 
 
-def elastic() -> Tale:
-    """The full tale, with a world size that changes."""
-    return replace(tell(tales.full()), ranks=((-9.0, 2), (4.0, 1), (12.0, 2)))
+def elastic() -> ReportData:
+    """The full data, with a world size that changes."""
+    return replace(build_report(cases.full()), ranks=((-9.0, 2), (4.0, 1), (12.0, 2)))
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +133,8 @@ def test_the_page_prints_on_a4_with_pages_between_sections(text: str) -> None:
 
 
 def test_a_receipt_alone_says_what_is_missing() -> None:
-    tale = tell(tales.from_file())
-    tags = Tags(page(tale, ()))
+    data = build_report(cases.from_file())
+    tags = Tags(page(data, ()))
     assert "What is missing" in tags.text["h2"]
     assert "Loss and accuracy" not in tags.text["h2"]
     assert "The lab is down: curves are missing." in tags.text["li"]
@@ -151,44 +151,44 @@ def test_a_receipt_alone_says_what_is_missing() -> None:
     ],
 )
 def test_a_verdict_has_a_headline_a_sign_and_a_tone(verdict: str, headline: str, tone: str) -> None:
-    evidence = tales.from_file()
+    evidence = cases.from_file()
     receipt = {**(evidence.subject.receipt or {}), "verdict": verdict}
-    tags = Tags(page(tell(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
+    tags = Tags(page(build_report(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
     assert tags.text["h1"] == [headline]
     assert f"verdict {tone}" in [attributes.get("class") for attributes in tags.all("div")]
     assert tags.text["span"][0] in "✔✖?"
 
 
 def test_a_lab_that_is_not_whole_does_not_hide_that_training_recovered() -> None:
-    evidence = tales.from_file()
+    evidence = cases.from_file()
     receipt = dict(evidence.subject.receipt or {})
     checks = [{**c, "passed": c["name"] != "lab whole again"} for c in receipt["checks"]]
     receipt.update(verdict="failed", checks=checks, reason="training recovered, but the lab is not whole")
-    tags = Tags(page(tell(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
+    tags = Tags(page(build_report(replace(evidence, subject=replace(evidence.subject, receipt=receipt))), ()))
     assert tags.text["h1"] == ["Training recovered, the lab is not whole"]
     assert "verdict open" in [attributes.get("class") for attributes in tags.all("div")]
 
 
 def test_an_attempt_that_was_lost_without_a_fault_heads_the_page() -> None:
-    tags = Tags(page(tell(tales.full(subject=Subject("k3"), samples=())), ()))
+    tags = Tags(page(build_report(cases.full(subject=Subject("k3"), samples=())), ()))
     assert tags.text["h1"] == ["An attempt was lost without a recorded fault"]
     assert "Attempt 1 was lost after epoch 6 without a recorded fault." in tags.text["p"]
 
 
 def test_words_of_a_script_cannot_become_tags() -> None:
-    tale = replace(tell(tales.from_file()), reason="<script>alert(1)</script>", job='"><b>x')
-    tags = Tags(page(tale, ()))
+    data = replace(build_report(cases.from_file()), reason="<script>alert(1)</script>", job='"><b>x')
+    tags = Tags(page(data, ()))
     assert "script" not in [tag for tag, _ in tags.seen]
     assert "b" not in [tag for tag, _ in tags.seen]
 
 
-@pytest.mark.parametrize("made", [tales.two_ranks, tales.undisturbed, tales.from_file])
+@pytest.mark.parametrize("made", [cases.two_ranks, cases.undisturbed, cases.from_file])
 def test_other_tales_can_be_drawn(made: object) -> None:
-    tale = tell(made())  # type: ignore[operator]
-    names = [picture.name for picture in draw_pictures(tale)]
+    data = build_report(made())  # type: ignore[operator]
+    names = [picture.name for picture in draw_pictures(data)]
     assert "workers" in names
-    assert ("timeline" in names) == (tale.fault is not None)
-    assert ("curves" in names) == bool(tale.metrics)
+    assert ("timeline" in names) == (data.fault is not None)
+    assert ("curves" in names) == bool(data.metrics)
 
 
 def test_colours_are_never_the_only_difference() -> None:
@@ -199,7 +199,7 @@ def test_a_report_is_written_with_its_pictures_and_again_over_itself(tmp_path: P
     folder = tmp_path / "new" / "report"
     folder.mkdir(parents=True)
     (folder / "report.html").write_text("an older one")
-    written = write_report(tell(tales.from_file()), folder, hidden=())
+    written = write_report(build_report(cases.from_file()), folder, hidden=())
     assert written.page.read_text().startswith("<!DOCTYPE html>")
     names = {picture.name for picture in written.pictures}
     assert names >= {"timeline.png", "workers.png"}
@@ -209,13 +209,13 @@ def test_a_report_is_written_with_its_pictures_and_again_over_itself(tmp_path: P
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="the report cannot be written into"):
-        write_report(tell(tales.from_file()), tmp_path / "file" / "report")
+        write_report(build_report(cases.from_file()), tmp_path / "file" / "report")
 
 
 def test_neither_the_machine_nor_folders_are_named(tmp_path: Path) -> None:
-    tale = tell(tales.from_file())
+    data = build_report(cases.from_file())
     reason = "on ada-laptop: /home/ada/lab/train.py failed, see s3://ray/run/checkpoint_3"
-    written = write_report(replace(tale, reason=reason), tmp_path, hidden=("ada-laptop",))
+    written = write_report(replace(data, reason=reason), tmp_path, hidden=("ada-laptop",))
     text = written.page.read_text()
     assert "ada" not in text
     assert "On …: …/train.py failed, see s3://ray/run/checkpoint_3." in text

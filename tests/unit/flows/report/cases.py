@@ -9,7 +9,8 @@ from typing import Any
 from lab.evidence.ledger import Event, History, parse_events
 from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
-from lab.flows.report.model import Evidence, Subject, Use
+from lab.flows.recovery.usage_samples import Sample
+from lab.flows.report.model import Evidence, Subject
 from tests.conftest import ROOT
 from tests.unit.data.stories import SERVICES, Story, evidence
 
@@ -51,16 +52,16 @@ def kill_receipt() -> Receipt:
     )
 
 
-def usage(begin: float = AT - 40, seconds: int = 90) -> tuple[Use, ...]:
+def usage(begin: float = AT - 40, seconds: int = 90) -> tuple[Sample, ...]:
     """Samples of a lab whose first worker is gone for a while."""
     found = []
     for step in range(0, seconds, 2):
         at = begin + step
         wave = 20 * math.sin(step / 5)
-        found.append(Use(at, "ray-head", 30 + wave / 4, int(0.9e9)))
-        found.append(Use(at, "ray-worker-1", 100 + wave if at > AT + 5 else 6.0, int(1.1e9 + step * 5e6)))
+        found.append(Sample(at, "ray-head", 30 + wave / 4, int(0.9e9)))
+        found.append(Sample(at, "ray-worker-1", 100 + wave if at > AT + 5 else 6.0, int(1.1e9 + step * 5e6)))
         if not AT <= at <= AT + 4:
-            found.append(Use(at, "ray-worker-0", 104 + wave if at < AT else 7.0, int(1.2e9)))
+            found.append(Sample(at, "ray-worker-0", 104 + wave if at < AT else 7.0, int(1.2e9)))
     return tuple(found)
 
 
