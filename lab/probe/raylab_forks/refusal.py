@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 
+from raylab_switches import turned_off
+
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,7 +42,8 @@ READ_LATER = frozenset(
         *("RAY_TRAIN_CALLBACKS", "RAY_JOB_STOP_SIGNAL", "RAY_JOB_STOP_WAIT_TIME_S"),
         # read by programs that are no Python
         *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
-        *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN", "RAYLAB_FORK_SCRIPTS"),
+        *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN"),
+        "RAYLAB_PATCHES_OFF",  # `reason` looks at it, and each patch once the fork has its environment
         "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }
@@ -196,6 +199,8 @@ def reason(
             if context.get("java_jars") or "--language=JAVA" in argv or "--language=CPP" in argv:
                 return "another language"
         wanted = effective_environment(request)
+        if "forks" in turned_off(wanted):
+            return "RAYLAB_PATCHES_OFF says so"
         name = differing(wanted, environment)
         if name:
             return f"another {name}"

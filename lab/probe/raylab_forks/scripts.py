@@ -11,15 +11,14 @@ from __future__ import annotations
 import os
 import sys
 
+from raylab_switches import active
+
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 FOLDER = "RAYLAB_FORK_FOLDER"
 """Variable of the folder with the sockets of the node's fork server; without it nothing is forked."""
-
-SWITCH = "RAYLAB_FORK_SCRIPTS"
-"""Variable that turns this off, for one job: `0`."""
 
 LEVELS = ("train", "node")
 """Scripts are forked with torch imported, or else with Ray, which is 2 s of a core, and import the rest."""
@@ -36,7 +35,7 @@ def script_of(arguments: Sequence[str]) -> int:
 
 def wanted(arguments: Sequence[str], environ: Mapping[str, str], prefix: str) -> bool:
     """Whether a process with these arguments, this environment and `sys.prefix` should ask for a fork."""
-    if sys.platform != "linux" or not environ.get(FOLDER) or environ.get(SWITCH) == "0":
+    if sys.platform != "linux" or not active("forks", environ):
         return False
     position = script_of(arguments)
     if not position:

@@ -28,6 +28,7 @@ from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import Check
 
 from raylab_ledger.recorder import LEDGER_VARIABLE, open_recorder
 from raylab_ledger.train import quietly, submission_id, uri_of
+from raylab_switches import active
 
 KEPT_IN = "raylab_checkpoint_files.json"
 """Object in the run's folder: name of a checkpoint -> `job`, and `files`: path -> [size, tag]."""
@@ -75,9 +76,10 @@ class Intact(ControllerCallback, WorkerGroupCallback):
 
 
 def in_the_controller(job: str) -> Intact:
-    """The callback as it arrives in the controller's process, with Ray's checkpoint manager changed."""
+    """The callback as it arrives in the controller's process; Ray's checkpoint manager is changed there."""
     callback = Intact(job)
-    guard(CheckpointManager, job, callback.refused)
+    if active("checkpoint_guard"):
+        guard(CheckpointManager, job, callback.refused)
     return callback
 
 

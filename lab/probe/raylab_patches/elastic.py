@@ -18,6 +18,7 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
 from raylab_ledger.train import quietly
+from raylab_switches import active
 
 CONNECT_SECONDS = 0.5
 """How long a node gets to take a connection; the kernel of a busy machine takes it at once."""
@@ -37,7 +38,7 @@ class Elastic(ControllerCallback):
 
     @quietly
     def after_controller_start(self, train_run_context: Any) -> None:
-        if not train_run_context.scaling_config.elasticity_enabled:
+        if not (active("elastic") and train_run_context.scaling_config.elasticity_enabled):
             return
         from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
 

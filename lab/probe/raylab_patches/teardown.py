@@ -16,6 +16,7 @@ from ray.exceptions import OutOfMemoryError
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
 from raylab_ledger.train import quietly
+from raylab_switches import active
 
 
 class Teardown(ControllerCallback):
@@ -23,6 +24,8 @@ class Teardown(ControllerCallback):
 
     @quietly
     def after_controller_start(self, train_run_context: Any) -> None:
+        if not active("teardown"):
+            return
         from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
 
         bear(BackendSetupCallback)
