@@ -119,7 +119,7 @@ class WorldJobs(Jobs):
         self.put(replace(self.known[submission_id], status="STOPPED", ended_at=AT + 60))
         return self.known[submission_id]
 
-    def follow(self, submission_id: str, *_: Any) -> Iterator[str]:
+    def follow(self, submission_id: str, *_: Any, **more: Any) -> Iterator[str]:
         raise NotImplementedError
 
 
