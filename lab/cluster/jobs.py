@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from lab.cluster.api import RayApi, Row
+from lab.cluster.api import RayApi, Row, known_shape
 from lab.cluster.submission import Submission, package
 from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, POLL_SECONDS, Clock, settle
@@ -83,17 +83,17 @@ class Job:
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended."""
+        """True once the job has ended."""
         return self.status in FINAL or self.earlier
 
     @property
     def earlier(self) -> bool:
-        """Whether it is one of an earlier cluster, of which only its ledger tells."""
+        """True for a job of an earlier cluster, known only from its ledger."""
         return self.status == EARLIER
 
     @property
     def demand(self) -> Mapping[str, float]:
-        """What the entrypoint asks of one node, if labctl submitted it: resource -> amount."""
+        """Demand of the entrypoint on one node, if labctl submitted it: resource -> amount."""
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
     @property
@@ -128,7 +128,7 @@ class Jobs:
             "submission_id": submission.submission_id,
         }
         body.update({name: value for name, value in wanted.items() if value})
-        return self._start(body, UsageError, "Ray refused the job")
+        return self._start(body, UsageError, "Ray refused the job: ")
 
     def submit_again(
         self,
@@ -164,13 +164,13 @@ class Jobs:
         for resource in ("cpus", "gpus"):
             if amount := float(kept.get(f"raylab_{resource}") or 0):
                 body[f"entrypoint_num_{resource}"] = amount
-        return self._start(body, ClusterError, f"Ray refused to run job {submission_id} again")
+        return self._start(body, ClusterError, f"Ray refused to run job {submission_id} again: ")
 
     def _start(self, body: Mapping[str, Any], error: type[LabError], refused: str) -> str:
         """Start a job; returns its submission id. Raises `error` that begins with `refused`, ClusterError."""
         reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
         if reply.status != 200:
-            raise error(f"{refused}: {_last_line(reply.data)}")
+            raise error(refused + _last_line(reply.data))
         return str(reply.json()["submission_id"])
 
     def _keeps(self, package: str) -> bool:
@@ -190,10 +190,8 @@ class Jobs:
 
     def _list(self, wanted: Callable[[Mapping[str, Any]], Any]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
-        try:
+        with known_shape("Ray's list of jobs"):
             jobs = [_job(row) for row in rows if wanted(row)]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ClusterError(f"Ray's list of jobs has an unknown shape ({error!r})") from error
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:

@@ -49,7 +49,7 @@ DETECTION = (
         "a rank that has not answered for so long is frozen; one that imports on a busy machine answers",
     ),
 )
-"""How fast the loss of a node is noticed."""
+"""Settings for how fast the loss of a node is noticed."""
 
 RESTART = (
     Knob(
@@ -71,7 +71,7 @@ RESTART = (
         "there is no cloud that announces preemptions; saves an actor per run",
     ),
 )
-"""How fast training starts again once a loss was noticed."""
+"""Settings for how fast training starts again once a loss was noticed."""
 
 CONVENIENCE = (
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
@@ -83,10 +83,10 @@ CONVENIENCE = (
         "a node on a busy machine needs longer than that to join; what has not by then is started again",
     ),
 )
-"""Nothing to do with recovery, but Ray behaves otherwise."""
+"""Settings that have nothing to do with recovery, but change what Ray does."""
 
 PRIVATE = (Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),)
-"""Holds with stock Ray too."""
+"""Settings that hold with stock Ray too."""
 
 KNOBS = DETECTION + RESTART + CONVENIENCE + PRIVATE
 

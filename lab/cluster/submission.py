@@ -1,4 +1,4 @@
-"""What is handed to Ray: a command, its folder, its needs; and what would fail at once, found before.
+"""Submissions to Ray: a command, its folder, its needs; what would fail at once is found before.
 
 Nothing here talks to a cluster.
 """
@@ -46,7 +46,7 @@ JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 @dataclass(frozen=True)
 class Submission:
-    """What is to run, where from, and what it needs. Raises UsageError for amounts that make no sense."""
+    """A command to run, its folder and its needs. Raises UsageError for amounts that make no sense."""
 
     command: tuple[str, ...]
     working_dir: Path | None = None
@@ -69,7 +69,7 @@ class Submission:
 
     @property
     def demand(self) -> Mapping[str, float]:
-        """What the entrypoint asks of one node: resource -> amount."""
+        """Demand of the entrypoint on one node: resource -> amount."""
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
 

@@ -4,6 +4,10 @@ A patch is on in a process whose environment says that the lab is one that it is
 its name is in RAYLAB_PATCHES_OFF, a list with commas: of a node, or of one job by its runtime environment.
 With stock Ray all are off but those that `stays` gives a reason for. labctl reads this file too
 (lab.cluster.patches), so it imports nothing but `os`. docs/patches.md has the same table.
+
+Like all of `lab/probe` it runs inside the lab's Ray processes: nothing there imports `lab`, nor more than the
+standard library, Ray, pyarrow and psutil. That folder is on PYTHONPATH of the nodes, not the one above it, so
+that a student's `lab.py` cannot hide what a node needs.
 """
 
 from __future__ import annotations
@@ -127,7 +131,7 @@ def turned_off(environ: Mapping[str, str]) -> set[str]:
 
 
 def active(name: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the patch is on in a process with this environment."""
+    """Tell whether the patch is on in a process with this environment."""
     (patch,) = (each for each in PATCHES if each.name == name)
     values = [(environ.get(variable, ""), value) for variable, value in patch.where]
     here = not values or any(found == value if value else found for found, value in values)

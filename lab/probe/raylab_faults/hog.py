@@ -1,4 +1,4 @@
-"""Takes what is left of a node's memory, or of its disk for temporary files, until its ranks have felt it.
+"""Exhausts a node's memory, or its disk for temporary files, until its ranks have failed.
 
     python -m raylab_faults.hog start memory|disk PID...
     python -m raylab_faults.hog stop memory|disk
@@ -137,7 +137,7 @@ def hold(
 
 
 def note(what: str, folder: Path = NOTES) -> Path:
-    """Where the process that holds `what` is named."""
+    """The file that names the process which holds `what`."""
     return folder / f"raylab-hog-{what}.json"
 
 

@@ -1,4 +1,4 @@
-"""Why a request is not forked: for every doubt, the process starts in the ordinary way.
+"""Refusals: for every doubt, a process starts in the ordinary way and is not forked.
 
 A fork has what its server read when it started: the interpreter and its flags, the environment variables that
 Python, Ray and the libraries read as they are loaded, the modules. `reason` compares them with what is asked
@@ -26,7 +26,7 @@ READ_AT_START = (
     *("TORCH_", "PYTORCH_", "NVIDIA_", "CUDA_", "HIP_", "ROCR_", "HSA_", "XLA_", "JAX_", "TF_"),
     *("HF_", "TRANSFORMERS_", "MPL", "ARROW_", "XDG_", "PROTOCOL_BUFFERS_", "RAY_", "RAYLAB_"),
 )
-"""How variables begin that are read when a process starts or a library is loaded, and never again."""
+"""Prefixes of variables that are read when a process starts or a library is loaded, and never again."""
 
 READ_LATER = frozenset(
     {
@@ -48,19 +48,19 @@ READ_LATER = frozenset(
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }
 )
-"""Those of them that are read later, or that a fork sees to."""
+"""Exceptions: variables that are read later, or that a fork sees to."""
 
 LATER_TOO = ("RAY_EXPERIMENTAL_NOSET_",)
-"""How others of them begin: Ray reads these when it gives a task its devices."""
+"""Prefixes of further exceptions: Ray reads these when it gives a task its devices."""
 
 FLAGS_OF_PYTHON = ("-u", "-S", "-s")
-"""What may stand between the interpreter and the script: `-S` and `-s` as Ray hands them on."""
+"""Flags that may stand between interpreter and script: Ray hands on `-S` and `-s`."""
 
 NO_SCRIPT = ("-m", "-c")
-"""What may stand in place of a script; the folder that is searched first is then the working directory."""
+"""Options that may stand in place of a script; the working directory is then searched first."""
 
 MOST_ENTRIES = 5_000
-"""Of a folder that is looked through; in one with more nobody looks."""
+"""Limit of entries in a folder that is searched; a larger one is refused."""
 
 
 def effective_environment(request: Mapping[str, Any]) -> dict[str, str]:
@@ -74,7 +74,7 @@ def effective_environment(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def runtime_context(argv: Sequence[str]) -> dict[str, Any] | None:
-    """What Ray tells setup_worker.py to do first; None for any other program. Raises ValueError."""
+    """Ray's instructions to setup_worker.py; None for any other program. Raises ValueError."""
     if len(argv) < 2 or os.path.basename(argv[1]) != SETUP_WORKER:
         return None
     for position, word in enumerate(argv):
@@ -125,7 +125,7 @@ def hidden(folder: str, loaded: Collection[str]) -> str:
 
 
 def module_name(entry: os.DirEntry[str]) -> str:
-    """What Python would import from this entry of a folder; empty for nothing, or for a namespace package."""
+    """The module that Python would import from this entry; empty for none, or a namespace package."""
     stem, ending = os.path.splitext(entry.name)
     if ending in (".py", ".pyc"):
         return stem
@@ -149,7 +149,7 @@ def differing(environment: Mapping[str, str], own: Mapping[str, str]) -> str:
 
 
 def same_interpreter(one: str, other: str) -> bool:
-    """Whether these are names of one interpreter in one environment, as `python` and `python3` are."""
+    """Tell whether both name one interpreter in one environment, as `python` and `python3` do."""
     if one == other:
         return True
     return os.path.dirname(one) == os.path.dirname(other) and os.path.realpath(one) == os.path.realpath(other)
@@ -158,7 +158,7 @@ def same_interpreter(one: str, other: str) -> bool:
 def search_path(
     request: Mapping[str, Any], environment: Mapping[str, str], base: Sequence[str], first: str
 ) -> list[str]:
-    """What `sys.path` is in a process with this environment; `first` is the folder of its script."""
+    """Value of `sys.path` in a process with this environment; `first` is the folder of its script."""
     if request.get("path") is not None:  # what has been added to `base` by imports comes last
         return list(dict.fromkeys((first, *request["path"], *base)))
     extra = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -174,7 +174,7 @@ def reason(
     known: Collection[str],
     loaded: Collection[str],
 ) -> str:
-    """Why this request is not forked by a server with these properties; empty when it is.
+    """The reason for which a server with these properties refuses this request; empty when it forks.
 
     `known` are the folders of the server's own module search path, `loaded` the top-level names of its
     modules that come from files.

@@ -1,4 +1,4 @@
-"""`python train.py` in a job, forked: what `sitecustomize` asks before anything else is imported.
+"""Forks `python train.py` in a job, before `sitecustomize` imports anything else.
 
 A script of a submitted job imports Ray, torch and more, six to ten seconds of a core. In a process that is
 about to run a script this module asks the node's fork server for a fork that runs it instead, with the same
@@ -25,7 +25,7 @@ LEVELS = ("train", "node")
 
 
 def script_of(arguments: Sequence[str]) -> int:
-    """Where in `python ARGUMENT...` the script stands; 0 where none does that could be forked."""
+    """Position of the script in `python ARGUMENT...`; 0 for none that could be forked."""
     for position, word in enumerate(arguments[1:], start=1):
         if word == "-u":
             continue
@@ -34,7 +34,7 @@ def script_of(arguments: Sequence[str]) -> int:
 
 
 def wanted(arguments: Sequence[str], environ: Mapping[str, str], prefix: str) -> bool:
-    """Whether a process with these arguments, this environment and `sys.prefix` should ask for a fork."""
+    """Tell whether a process with these arguments, environment and `sys.prefix` should ask for a fork."""
     if sys.platform != "linux" or not active("forks", environ):
         return False
     position = script_of(arguments)

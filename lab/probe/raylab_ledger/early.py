@@ -1,4 +1,4 @@
-"""Whether a training ended before its planned end because it said so itself: early stopping.
+"""Records early stopping: a training that ended before its planned end because it decided so itself.
 
 What stops a training by itself leaves a sign: `Trainer.should_stop` of Lightning, `Model.stop_training` of
 Keras, an answer of XGBoost's callbacks. It is looked at when the fit has returned, and the ledger has it as

@@ -59,7 +59,7 @@ from raylab_ledger.versions import environment
 from raylab_switches import in_training
 
 FLUSH_SECONDS = 2.0
-"""How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
+"""Longest wait of a rank, once per checkpoint, for its SHA-256 to be stored."""
 
 
 def submission_id() -> str:
@@ -217,7 +217,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
 
 
 def launched_at() -> float | None:
-    """When Ray began to start this process (seconds since the epoch); None where it does not say so."""
+    """Time at which Ray began to start this process (seconds since the epoch); None where it does not say."""
     milliseconds = argument("--worker-launch-time-ms", sys.argv)
     return int(milliseconds) / 1000 if milliseconds.isdigit() else None
 

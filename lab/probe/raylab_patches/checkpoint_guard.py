@@ -34,7 +34,7 @@ KEPT_IN = "raylab_checkpoint_files.json"
 """Object in the run's folder: name of a checkpoint -> `job`, and `files`: path -> [size, tag]."""
 
 RANKS_APART_NS = 60 * 10**9
-"""How much earlier than the last rank the first one may have recorded the same checkpoint."""
+"""Longest time between the first and the last rank's record of the same checkpoint."""
 
 Files = Mapping[str, Sequence[Any]]
 """Path relative to the checkpoint -> [size in bytes, tag]: a tag that stays means content that stays."""
@@ -120,7 +120,7 @@ def guard(
 
 
 def _left_to_ray(method: Callable[..., None]) -> Callable[..., None]:
-    """What cannot be looked at is said, and never ends a training."""
+    """Decorator: a check that fails is printed, and never ends a training."""
 
     @functools.wraps(method)
     def call(*args: Any) -> None:
@@ -144,7 +144,7 @@ def _remember(manager: Any, checkpoint: Any, job: str) -> None:
 
 
 def _known(manager: Any) -> dict[str, Any]:
-    """What was remembered of this run's checkpoints, read once."""
+    """Entries of this run's checkpoints in KEPT_IN, read once."""
     if not hasattr(manager, "raylab_known"):
         manager.raylab_known = _kept(manager)
     known: dict[str, Any] = manager.raylab_known
@@ -171,7 +171,7 @@ def _keep(manager: Any, known: Mapping[str, Any]) -> None:
 
 @_left_to_ray
 def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums: Sums) -> None:
-    """Take what is damaged out of the manager's hands, from the newest checkpoint to the first intact one."""
+    """Remove damaged checkpoints from the manager, from the newest one to the first that is intact."""
     newest = manager._latest_checkpoint_result
     if newest is None:
         return
@@ -199,7 +199,7 @@ def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums:
 
 
 def problem(checkpoint: Any, entry: Mapping[str, Any] | None, sums: Sums) -> str:
-    """What is wrong with a checkpoint in the store; empty when it is intact, or nothing is known of it.
+    """Damage of a checkpoint in the store; empty when it is intact, or nothing is known of it.
 
     Raises OSError when it cannot be looked at.
     """

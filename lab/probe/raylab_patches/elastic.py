@@ -21,13 +21,13 @@ from raylab_ledger.train import quietly
 from raylab_switches import active
 
 CONNECT_SECONDS = 0.5
-"""How long a node gets to take a connection; the kernel of a busy machine takes it at once."""
+"""Timeout for a node to take a connection; the kernel of a busy machine takes it at once."""
 
 ANSWER_SECONDS = 5.0
-"""How long the coordinator gets; Ray's own deadline."""
+"""Timeout for the coordinator; Ray's own."""
 
 INTERVAL_SECONDS = 0.2
-"""Pause between two looks while training waits for room."""
+"""Pause between two polls while training waits for room."""
 
 Reserved = Mapping[str, Mapping[str, float]]
 """Node id -> what is reserved there."""
@@ -82,7 +82,7 @@ def look_again(
 
 
 def connects(address: str, port: int) -> bool:
-    """Whether a node takes a connection."""
+    """Tell whether a node takes a connection."""
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
             return True

@@ -37,7 +37,7 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 def on_loopback() -> bool:
-    """Whether this node belongs to a cluster of plain processes."""
+    """Tell whether this node belongs to a cluster of plain processes."""
     return all(os.environ.get(name) == value for name, value in LOOPBACK.items())
 
 
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def fork_folder() -> str:
-    """Where the fork server of this node listens; empty where there is none."""
+    """Folder of the fork server of this node; empty where there is none."""
     return os.environ["RAYLAB_FORK_FOLDER"] if active("forks") and sys.platform == "linux" else ""
 
 

@@ -18,7 +18,7 @@ PASSWORD_FILE = "RAYLAB_REDIS_PASSWORD_FILE"
 """Variable of the file that holds Redis' password."""
 
 BY_ENVIRONMENT, VARIABLE = "--fromenv=redis_password", "FLAGS_redis_password"
-"""How a program that reads its options with gflags takes one from its environment."""
+"""Option and variable by which a program with gflags reads an option from its environment."""
 
 
 def password(argv: list[str], environment: Mapping[str, str] = os.environ) -> str:
