@@ -1,7 +1,7 @@
 """Explains why a job failed to somebody who meets the error for the first time: a table and its reader.
 
-What ended a job is its driver's last error. Only that one is looked at: an error before it was dealt with by
-the script, one that is not in the table is left to its own words. docs/troubleshooting.md has a section for
+What ended a job is its driver's last error. Only that one is explained: the script has dealt with the errors
+before it, and one that is not in the table speaks for itself. docs/troubleshooting.md has a section for
 each row, with an example that works.
 """
 

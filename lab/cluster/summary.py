@@ -1,4 +1,4 @@
-"""A lab at a glance, for a person at a Python prompt: where everything is, and what it offers to jobs."""
+"""Overview of a lab, for a person at a Python prompt: where everything is, and what it offers to jobs."""
 
 from __future__ import annotations
 

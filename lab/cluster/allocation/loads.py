@@ -210,7 +210,7 @@ def _reports(api: RayApi) -> dict[str, Mapping[str, Any]]:
 
 
 def _processes(api: RayApi, node: Node) -> Sequence[Mapping[str, Any]]:
-    """The Ray processes of a node; none where Ray has not looked at it yet."""
+    """The Ray processes of a node; none where Ray has not measured it yet."""
     answer = api.get(f"/nodes/{node.node_id}")
     with known_shape(f"Ray's list of processes of {node.service}"):
         return list(answer["data"]["detail"].get("workers") or ())

@@ -43,7 +43,7 @@ class Pending:
 
 
 def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
-    """Job -> why it, or a part of it, waits now. `starting` is told of jobs that have not begun only.
+    """Job -> the reason for which it, or a part of it, waits; `starting` only for jobs that have not begun.
 
     A job that has to queue for more of what it has already, as a Tune job its next trial, does not wait.
     """

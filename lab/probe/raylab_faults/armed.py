@@ -63,7 +63,7 @@ def progress_of(metrics: Any) -> float | None:
 
 
 class Armed:
-    """The rank's side: looks for its file around each report, and does what it says, once."""
+    """Rank's side: reads its file around each report, and does what it says, once."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ def main(argv: Sequence[str], folder: Path = FOLDER) -> int:
             arm(pid, order[0], float(order[1]), folder)
         return rank.answer(pid, why)
     except (OSError, ValueError, psutil.Error) as error:
-        return rank.answer(pid, f"process {pid} cannot be told: {error}", rank.NOT_SENT)
+        return rank.answer(pid, f"process {pid} cannot be given its order: {error}", rank.NOT_SENT)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def note(what: str, folder: Path = NOTES) -> Path:
 
 
 def start(what: str, pids: Sequence[int]) -> str:
-    """Leave a process behind that holds; returns why it does not, or nothing."""
+    """Leave a process behind that holds; returns the problem, or nothing."""
     stop(what)
     process = subprocess.Popen(
         [sys.executable, "-m", "raylab_faults.hog", "hold", what, *map(str, pids)],
@@ -162,7 +162,7 @@ def start(what: str, pids: Sequence[int]) -> str:
 
 
 def stop(what: str) -> str:
-    """End the process that holds, and remove what it left; returns why not, or nothing."""
+    """End the process that holds, and remove what it left; returns the problem, or nothing."""
     try:
         entry = json.loads(note(what).read_text())
         pid, started = int(entry["pid"]), str(entry["started"])

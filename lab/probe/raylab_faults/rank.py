@@ -72,7 +72,7 @@ def problem(pid: int, environment: Mapping[str, str] = os.environ) -> str:
     except psutil.NoSuchProcess:
         return f"there is no process {pid}"
     except psutil.Error as error:
-        return f"process {pid} cannot be looked at: {error}"
+        return f"process {pid} cannot be inspected: {error}"
     for name in (NAME_VARIABLE, MARK_VARIABLE):
         ours = environment.get(name, "")
         if ours and theirs.get(name, "") != ours:
@@ -107,7 +107,7 @@ def _marks(chain: Sequence[Any]) -> dict[str, str]:
 
 
 def main(argv: Sequence[str], send: Callable[[int, int], None] = os.kill) -> int:
-    """Look, send the signal, print the answer, return the exit code."""
+    """Check, send the signal, print the answer, return the exit code."""
     if len(argv) != 2 or argv[0] not in SIGNALS or not argv[1].isdecimal():
         print(f"usage: {__doc__}")
         return 2

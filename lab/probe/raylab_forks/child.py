@@ -214,7 +214,7 @@ def _is_rays(argv: Sequence[str], programs: tuple[str, ...]) -> bool:
 
 
 def _be_child_of_raylet() -> None:
-    """Let psutil name the raylet as this process's parent: Ray's agents look at it, and find it by that."""
+    """Let psutil name the raylet as this process's parent: Ray's agents watch it, and find it by that."""
     import psutil
     from ray.dashboard import consts
 

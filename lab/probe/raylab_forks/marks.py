@@ -28,7 +28,7 @@ HEAD_BYTES = 24
 
 
 class NotFoundError(Exception):
-    """Ray's library does not keep the marks where they were looked for."""
+    """The marks are not where Ray's library is expected to keep them."""
 
 
 def set_in(environ: MutableMapping[str, str]) -> None:

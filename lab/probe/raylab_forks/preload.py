@@ -45,7 +45,7 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
 
 
 def import_for_training(folder: str) -> str:
-    """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt this.
+    """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt it.
 
     Priorities belong to threads on Linux, and nobody may raise one again: so a thread of its own is lowered,
     and ends. This one, of which forks are made, keeps the priority it has.
@@ -85,7 +85,7 @@ def lower_priority() -> None:
 
 
 def avoid(folder: str, name: str) -> None:
-    """Import this learnt module ahead no more. Raises OSError."""
+    """Stop importing this learnt module ahead. Raises OSError."""
     modules.remember(os.path.join(folder, AVOID), [name])
 
 

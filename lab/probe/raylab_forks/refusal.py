@@ -43,7 +43,7 @@ READ_LATER = frozenset(
         # read by programs that are no Python
         *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
         *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN"),
-        "RAYLAB_PATCHES_OFF",  # `reason` looks at it, and each patch once the fork has its environment
+        "RAYLAB_PATCHES_OFF",  # by `reason`, and by each patch once the fork has its environment
         "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }

@@ -29,7 +29,7 @@ NODE, TRAIN = "node", "train"
 """The two levels."""
 
 SPOILT = 75
-"""Exit code of a `train` server that one of the learnt modules has spoilt: it is started anew without it."""
+"""Exit code of a `train` server that cannot be forked for a learnt module: it is restarted without that."""
 
 MOST_AVOIDED = 20
 """Limit of such starts."""

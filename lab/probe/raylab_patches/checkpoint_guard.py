@@ -1,15 +1,15 @@
 """Training resumes from an intact checkpoint: RAY_TRAIN_CALLBACKS=...,raylab_patches.checkpoint_guard.Intact
 
 Ray Train (2.60) gives a new attempt the checkpoint that was committed last, whatever has become of its files
-in the store meanwhile. Here its controller looks first: each file must be there as it was at the commit, in
+in the store meanwhile. Here its controller checks first: each file must be there as it was at the commit, in
 size and ETag (time of change, where the storage is a folder). Where only the ETag differs, the SHA-256 that
 the ranks took before the upload decides (`checkpoint_saved` in the ledger). A checkpoint that is damaged is
-refused, for good and aloud, and the newest intact one takes its place; the ledger says so with
+refused for good, with a message, and the newest intact one takes its place; the ledger says so with
 `checkpoint_refused`: `uri`, `reason`, `instead` (URI, or none).
 
 What lay in the store at each commit is kept in a small object beside the run's own snapshot, for a later job
-that goes on with the run. Cost: a listing and a HEAD per file at each commit and at each attempt. What cannot
-be looked at is left as Ray chose it. The classes used here are internal to Ray, as in `raylab_ledger.train`.
+that goes on with the run. Cost: a listing and a HEAD per file at each commit and at each attempt. Where the
+store cannot be read, Ray's choice stands. The classes used here are internal to Ray.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Sums = Callable[[str, str], Mapping[str, str]]
 
 
 class Intact(ControllerCallback, WorkerGroupCallback):
-    """Names run and attempt for what is recorded; the looking is done in Ray's checkpoint manager."""
+    """Names run and attempt for what is recorded; Ray's checkpoint manager does the checking."""
 
     def __init__(self, job: str | None = None) -> None:
         """Made in the driver, and again in the controller, before that makes its checkpoint manager."""
@@ -63,7 +63,7 @@ class Intact(ControllerCallback, WorkerGroupCallback):
         self.attempt += 1
 
     def refused(self, uri: str, reason: str, instead: str | None) -> None:
-        """Say so in the job's log and in the ledger."""
+        """Report a refusal in the job's log and in the ledger."""
         name = PurePosixPath(uri).name
         then = (
             f"resuming from {PurePosixPath(instead).name}" if instead else "no other is left: starting anew"
@@ -89,7 +89,7 @@ def guard(
     refused: Callable[[str, str, str | None], None],
     sums: Sums | None = None,
 ) -> None:
-    """Let managers of this class remember what they commit, and look at it before an attempt gets it."""
+    """Let managers of this class remember what they commit, and check it before an attempt gets it."""
     register = manager_class.register_checkpoint
     begin = manager_class.before_init_train_context
     exist = manager_class._assert_checkpoints_exist
@@ -127,7 +127,7 @@ def _left_to_ray(method: Callable[..., None]) -> Callable[..., None]:
         try:
             method(*args)
         except Exception as error:
-            why = f"raylab: whether the checkpoints are intact cannot be told ({error})"
+            why = f"raylab: cannot check whether the checkpoints are intact ({error})"
             print(f"{why}: Ray's own choice stands", flush=True)
 
     return call
@@ -201,7 +201,7 @@ def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums:
 def problem(checkpoint: Any, entry: Mapping[str, Any] | None, sums: Sums) -> str:
     """Damage of a checkpoint in the store; empty when it is intact, or nothing is known of it.
 
-    Raises OSError when it cannot be looked at.
+    Raises OSError when it cannot be read.
     """
     listing = _listing(checkpoint)
     if not listing:

@@ -2,10 +2,10 @@
 
 With `ScalingConfig(num_workers=(least, most))` Ray Train (2.60) asks the cluster's AutoscalingCoordinator how
 many ranks there is room for. That looks at the nodes every 20 s: after the loss of a node it still counts it,
-and the controller waits a minute for a placement group that cannot be. Here the controller asks it to look
-again each time, and leaves out nodes that refuse a connection: they are dead, although Ray may need another
-second to say so. A run with a fixed number of ranks is left alone. The classes used here are internal to Ray,
-as in `raylab_ledger.train`.
+and the controller waits a minute for a placement group that cannot be placed. Here the controller asks it to
+count again each time, and leaves out nodes that refuse a connection: they are dead, although Ray may need
+another second to say so. A run with a fixed number of ranks is left alone. The classes used here are internal
+to Ray.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def look_again(
     answers: Callable[[str, int], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Let policies of this class ask afresh, and count only nodes that answer.
+    """Let policies of this class ask each time, and count only nodes that answer.
 
-    `ask` is given the policy; `nodes` are as `ray.nodes()` lists them. When it cannot be told, the policy
+    `ask` is given the policy; `nodes` are as `ray.nodes()` lists them. When nothing answers, the policy
     decides nothing, as Ray's own does.
     """
     takes = answers or connects
@@ -74,7 +74,7 @@ def look_again(
             }
             found = {node: resources for node, resources in reserved.items() if node not in dead}
         except Exception as error:  # whatever Ray raises: the controller tries again
-            print(f"raylab: how many ranks there is room for cannot be told: {error!r}", flush=True)
+            print(f"raylab: cannot find out how many ranks there is room for: {error!r}", flush=True)
         self.raylab_looked = (clock(), found)
         return found
 

@@ -49,6 +49,11 @@ def test_scripts_modules_and_workers_are_forked(argv: list[str]) -> None:
     assert reason(request(argv)) == ""
 
 
+@pytest.mark.parametrize(("off", "why"), [("elastic", ""), ("elastic, forks", "RAYLAB_PATCHES_OFF says so")])
+def test_a_job_can_switch_its_forks_off_by_its_runtime_environment(off: str, why: str) -> None:
+    assert reason(with_context(env_vars={"RAYLAB_PATCHES_OFF": off})) == why
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
