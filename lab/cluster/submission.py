@@ -136,10 +136,7 @@ def package(folder: Path) -> bytes:
                 content = read_bytes(path, left)
                 archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
             except TooLargeError as error:
-                raise UsageError(
-                    f"the working directory {folder} is larger than {MAX_UNPACKED_BYTES >> 20} MiB: {path}",
-                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
-                ) from error
+                raise _too_large(folder, f"{MAX_UNPACKED_BYTES >> 20} MiB: {path}") from error
             except OSError as error:
                 raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
             except UnicodeEncodeError as error:
@@ -148,11 +145,15 @@ def package(folder: Path) -> bytes:
                 ) from error
             left -= len(content)
             if buffer.tell() > MAX_PACKAGE_BYTES:
-                raise UsageError(
-                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES >> 20} MiB zipped",
-                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
-                )
+                raise _too_large(folder, f"{MAX_PACKAGE_BYTES >> 20} MiB zipped")
     return buffer.getvalue()
+
+
+def _too_large(folder: Path, limit: str) -> UsageError:
+    return UsageError(
+        f"the working directory {folder} is larger than {limit}",
+        "choose a smaller one with --working-dir; data belong in the object store or a volume",
+    )
 
 
 def check_command(command: tuple[str, ...], working_dir: Path) -> None:

@@ -2,9 +2,9 @@
 
 Before a new attempt Ray Train (2.60) shuts down the process groups of the old one, in order, and tolerates
 a rank that has crashed. A rank that Ray itself has killed because its node ran out of memory raises another
-error there, `OutOfMemoryError`, which ends the training although `FailureConfig` allows another attempt. Here such
-an error counts as what it is: one more sign that the old attempt is dead. The classes used here are internal
-to Ray, as in `raylab_ledger.train`.
+error there, `OutOfMemoryError`, which ends the training although `FailureConfig` allows another attempt. Here
+such an error counts as what it is: one more sign that the old attempt is dead. The classes used here are
+internal to Ray.
 """
 
 from __future__ import annotations
