@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 
-from raylab_switches import turned_off
+from raylab_switches import OFF, PATCHES, turned_off
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -43,12 +43,15 @@ READ_LATER = frozenset(
         # read by programs that are no Python
         *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
         *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN"),
-        "RAYLAB_PATCHES_OFF",  # by `reason`, and by each patch once the fork has its environment
+        OFF,  # `reason` compares what of it matters
         "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }
 )
 """Exceptions: variables that are read later, or that a fork sees to."""
+
+SWITCHED_AT_START = {patch.name for patch in PATCHES if not patch.callback or patch.name == "forks"}
+"""Patches that change modules as a server imports them. The callbacks of the others ask in the fork."""
 
 LATER_TOO = ("RAY_EXPERIMENTAL_NOSET_",)
 """Prefixes of further exceptions: Ray reads these when it gives a task its devices."""
@@ -199,8 +202,8 @@ def reason(
             if context.get("java_jars") or "--language=JAVA" in argv or "--language=CPP" in argv:
                 return "another language"
         wanted = effective_environment(request)
-        if "forks" in turned_off(wanted):
-            return "RAYLAB_PATCHES_OFF says so"
+        if turned_off(wanted) & SWITCHED_AT_START != turned_off(environment) & SWITCHED_AT_START:
+            return f"another {OFF}"
         name = differing(wanted, environment)
         if name:
             return f"another {name}"

@@ -49,9 +49,18 @@ def test_scripts_modules_and_workers_are_forked(argv: list[str]) -> None:
     assert reason(request(argv)) == ""
 
 
-@pytest.mark.parametrize(("off", "why"), [("elastic", ""), ("elastic, forks", "RAYLAB_PATCHES_OFF says so")])
-def test_a_job_can_switch_its_forks_off_by_its_runtime_environment(off: str, why: str) -> None:
-    assert reason(with_context(env_vars={"RAYLAB_PATCHES_OFF": off})) == why
+@pytest.mark.parametrize(
+    ("off", "why"),
+    [
+        ("elastic", ""),
+        ("elastic, forks", "another RAYLAB_PATCHES_OFF"),
+        ("accelerator", "another RAYLAB_PATCHES_OFF"),
+    ],
+)
+def test_a_job_that_switches_off_what_the_server_has_done_already_is_not_forked(off: str, why: str) -> None:
+    asked = with_context(env_vars={"RAYLAB_PATCHES_OFF": off})
+    assert reason(asked) == why
+    assert reason(asked, environment={"HOME": "/home", "RAYLAB_PATCHES_OFF": off}) == ""
 
 
 @pytest.mark.parametrize(
