@@ -128,7 +128,7 @@ class LabSpec:
     ports: tuple[tuple[str, int], ...] = ()
     """Ports the user chose: (port name, number). Every other port is a free one."""
     stock_ray: bool = False
-    """Ray as it is, to compare: no change of the lab's to how it trains (see lab.cluster.callbacks,
+    """Ray as it is, to compare: no change of the lab's to how it trains (see lab.cluster.patches,
     lab.cluster.ray_settings)."""
     gcs_ft: bool = False
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""

@@ -6,7 +6,8 @@ Plain HTTP is enough for all that labctl asks, so labctl itself needs no Ray ins
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -30,6 +31,15 @@ Filter = tuple[str, str, str]
 T = TypeVar("T")
 
 
+@contextmanager
+def known_shape(subject: str) -> Iterator[None]:
+    """Context in which an answer of Ray's is read: raises ClusterError when that cannot be done."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ClusterError(f"{subject} has an unknown shape ({error!r})") from error
+
+
 @dataclass(frozen=True)
 class Node:
     """One Ray node, alive or dead. A service that restarts becomes a new node with the same `service`."""
@@ -40,13 +50,13 @@ class Node:
     alive: bool
     head: bool
     resources: Mapping[str, float]
-    """What the node offers in total: CPU and GPU in units, memory in bytes."""
+    """Total that the node offers: CPU and GPU in units, memory in bytes."""
     started_at: float | None
     """Seconds since the epoch."""
     ended_at: float | None
     """Seconds since the epoch at which the cluster declared it dead."""
     reason: str
-    """Why it is dead, in Ray's words."""
+    """Cause of its death, in Ray's words."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ class RayApi:
         return reply.json()
 
     def answers(self, *, timeout: float = 2.0) -> bool:
-        """Whether the dashboard serves requests with this token now."""
+        """Tell whether the dashboard serves requests with this token now."""
         try:
             return bool(self.get("/api/version", timeout=timeout))
         except ClusterError:
@@ -121,7 +131,7 @@ class RayApi:
         return tuple(sorted(self.rows("nodes", _node), key=lambda node: node.started_at or 0.0))
 
     def rows(self, kind: str, make: Callable[[Row], T], *filters: Filter) -> tuple[T, ...]:
-        """What `make` makes of each row of one of Ray's lists (`nodes`, `actors`, `tasks`, ...).
+        """Rows of one of Ray's lists (`nodes`, `actors`, `tasks`, ...), each as `make` returns it.
 
         Raises ClusterError, also when the list, or a row for `make`, has an unknown shape.
         """
@@ -130,12 +140,8 @@ class RayApi:
             for key, predicate, value in filters
         )
         answer = self.get(f"/api/v0/{kind}?detail=1&limit={LIMIT}{query}")
-        try:
+        with known_shape(f"Ray's list of {kind.replace('_', ' ')}"):
             return tuple(make(row) for row in answer["data"]["result"]["result"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ClusterError(
-                f"Ray's list of {kind.replace('_', ' ')} has an unknown shape ({error!r})"
-            ) from error
 
     def alive(self, service: str) -> Node | None:
         """The living node of a service, or None. Of two the newer: Ray learns late that the older is gone."""
@@ -162,7 +168,7 @@ def _seconds(milliseconds: Any) -> float | None:
 
 
 def infeasible(demand: Mapping[str, float], nodes: tuple[Node, ...]) -> str | None:
-    """Why no living node could ever meet `demand` (resource -> amount), or None when one could.
+    """The reason for which no living node could ever meet `demand` (resource -> amount); None when one could.
 
     A demand has to fit on one node; what other jobs hold at the moment plays no part.
     """
@@ -182,7 +188,7 @@ def infeasible(demand: Mapping[str, float], nodes: tuple[Node, ...]) -> str | No
 
 
 def places(demand: Mapping[str, float], nodes: tuple[Node, ...], enough: int) -> int:
-    """How many workers that ask for `demand` each the living nodes could hold at once, were they free.
+    """Number of workers, each asking for `demand`, that the living nodes could hold if they were free.
 
     Counting stops at `enough`, so that a demand of nothing has an answer.
     """

@@ -14,10 +14,10 @@ from lab.store import Store, StoredObject
 from lab.topology import LEDGER_PREFIX
 
 MOST = 20
-"""How many are listed, the newest ones: of each a part of its ledger is read."""
+"""Limit of jobs that are listed, the newest: of each a part of its ledger is read."""
 
 CONTROLLER = "controller-"
-"""How the objects begin that a run's controller wrote (raylab_ledger.train)."""
+"""Prefix of the objects that a run's controller wrote (raylab_ledger.train)."""
 
 
 def earlier_jobs(store: Store, known: Collection[str]) -> tuple[Job, ...]:
@@ -41,7 +41,7 @@ def earlier_job(store: Store, job: str) -> Job | None:
 
 
 def _job(store: Store, job: str, entries: Sequence[StoredObject]) -> Job:
-    """How it began and ended: the end of a run is the last that its controller writes."""
+    """The job by its ledger: the end of a run is the last that its controller writes."""
     last: dict[str, str] = {}
     for key in sorted(entry.key for entry in entries):
         stream, _, _ = key.rpartition("-")

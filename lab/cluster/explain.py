@@ -1,7 +1,7 @@
-"""Why a job failed, in words for somebody who meets the error for the first time: a table and its reader.
+"""Explains why a job failed to somebody who meets the error for the first time: a table and its reader.
 
-What ended a job is its driver's last error. Only that one is looked at: an error before it was dealt with by
-the script, one that is not in the table is left to its own words. docs/troubleshooting.md has a section for
+What ended a job is its driver's last error. Only that one is explained: the script has dealt with the errors
+before it, and one that is not in the table speaks for itself. docs/troubleshooting.md has a section for
 each row, with an example that works.
 """
 
@@ -37,19 +37,19 @@ class Cause:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cause, and the words of the job that it was told by."""
+    """A cause, and the words of the job that tell it."""
 
     cause: Cause
     line: str
 
     @property
     def told(self) -> str:
-        """What happened, and by which words of the job that is known."""
+        """The cause, and the words of the job that tell it."""
         return f"{self.cause.title} ({self.line})"
 
     @property
     def advice(self) -> str:
-        """What to do, and where more is said."""
+        """The remedy, and the page that says more."""
         return f"{self.cause.todo}; {self.cause.docs}"
 
 
@@ -204,7 +204,7 @@ CAUSES = (
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _OF_OTHERS = re.compile(r"\((?:.* pid=\d+|raylet|autoscaler)[^)]*\)")
-"""How a line begins that Ray has copied from another process into the driver's output."""
+"""Beginning of a line that Ray has copied from another process into the driver's output."""
 
 _ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:\(\w+\))?(?::|$)")
 _AFTER_FRAMES = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:\(\w+\))?(?::|$)")
@@ -216,7 +216,7 @@ _ABOUT_ANOTHER = re.compile(
 """Errors that follow from another: Tune's about its trials, and those of ranks whose neighbour is gone."""
 
 _ENTRYPOINT = "Job entrypoint command failed with exit code "
-"""How Ray's message begins where the command itself has failed; what follows is the end of its log."""
+"""Beginning of Ray's message where the command itself has failed; the end of its log follows."""
 
 
 def explain(message: str, log: str = "") -> Explanation | None:
@@ -228,7 +228,7 @@ def explain(message: str, log: str = "") -> Explanation | None:
 
 
 def of_waiting(reason: str) -> Explanation:
-    """Why a job waits that asks for what no node can ever give."""
+    """Explanation of a job that waits for what no node can ever give."""
     return Explanation(INFEASIBLE, reason)
 
 

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shlex
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from lab.cluster.api import RayApi, Row
+from lab.cluster.api import RayApi, Row, known_shape
 from lab.cluster.submission import Submission, package
-from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
+from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
+from lab.host.clock import MONOTONIC, POLL_SECONDS, Clock, settle
+
+T = TypeVar("T")
 
 FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 """Statuses that a job does not leave."""
 
 EARLIER = "EARLIER"
-"""Status of a job that Ray no longer knows, since it ran before the cluster's head was started anew: no word
-of Ray's, see lab.cluster.earlier."""
-
-POLL_SECONDS = 0.5
+"""Status of a job that Ray has forgotten, because its head was started anew since: not a status of Ray's, see
+lab.cluster.earlier."""
 
 SILENCE_SECONDS = 30.0
-"""How long the dashboard may not answer while a job is followed."""
+"""Time that the dashboard may be silent while a job is followed."""
+
+TAIL_LINES = 10
+"""Last lines of the log that an error shows."""
 
 STOP_SECONDS = 30.0
 """Deadline for a job to end once it was asked to."""
 
 GIVE_UP_SECONDS = 120.0
-"""Deadline for the driver that takes a waiting job out of the queue: importing Ray can take long."""
+"""Deadline for a helper job, such as takes a waiting job out of the queue: importing Ray can take long."""
 
 START_GRACE_SECONDS = 3.0
-"""How long a job that is asked to stop before it has started may take to do so by itself."""
+"""Time in which a job that is asked to stop before it has started may end by itself."""
 
 INTERACTIVE = "interactive-"
-"""How drivers that were not submitted are called, here and by their ledgers."""
+"""Prefix of the names of drivers that were not submitted, here and in their ledgers."""
 
 GIVE_UP = (
     "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
@@ -46,7 +50,7 @@ GIVE_UP = (
 """Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
 
 RELEASE_SECONDS = 3.0
-"""How long Ray may take to give back by itself what a stopped job has reserved."""
+"""Time in which Ray may give back by itself what a stopped job has reserved."""
 
 RELEASE = (
     "import ray, sys; from ray._raylet import PlacementGroupID as Id; "
@@ -79,17 +83,17 @@ class Job:
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended."""
+        """True once the job has ended."""
         return self.status in FINAL or self.earlier
 
     @property
     def earlier(self) -> bool:
-        """Whether it is one of an earlier cluster, of which only its ledger tells."""
+        """True for a job of an earlier cluster, known only from its ledger."""
         return self.status == EARLIER
 
     @property
     def demand(self) -> Mapping[str, float]:
-        """What the entrypoint asks of one node, if labctl submitted it: resource -> amount."""
+        """Demand of the entrypoint on one node, if labctl submitted it: resource -> amount."""
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
     @property
@@ -101,14 +105,8 @@ class Job:
 class Jobs:
     """The Jobs API of one cluster."""
 
-    def __init__(
-        self,
-        api: RayApi,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._api, self._clock, self._sleep = api, clock, sleep
+    def __init__(self, api: RayApi, *, clock: Clock = MONOTONIC) -> None:
+        self._api, self._clock = api, clock
 
     def submit(self, submission: Submission) -> str:
         """Send the working directory and start the job; returns its submission id.
@@ -118,26 +116,19 @@ class Jobs:
         runtime_env = dict(submission.runtime_env)
         if submission.working_dir is not None:
             runtime_env["working_dir"] = self._upload(submission.working_dir)
-        metadata = {
-            "raylab_cpus": f"{submission.num_cpus:g}",
-            "raylab_gpus": f"{submission.num_gpus:g}",
-            **submission.metadata,
-        }
+        amounts = {"raylab_cpus": f"{submission.num_cpus:g}", "raylab_gpus": f"{submission.num_gpus:g}"}
         body: dict[str, Any] = {
             "entrypoint": shlex.join(submission.command),
             "runtime_env": runtime_env,
-            "metadata": metadata,
+            "metadata": {**amounts, **submission.metadata},
         }
-        if submission.num_cpus:
-            body["entrypoint_num_cpus"] = submission.num_cpus
-        if submission.num_gpus:
-            body["entrypoint_num_gpus"] = submission.num_gpus
-        if submission.submission_id:
-            body["submission_id"] = submission.submission_id
-        reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
-        if reply.status != 200:
-            raise UsageError(f"Ray refused the job: {_last_line(reply.data)}")
-        return str(reply.json()["submission_id"])
+        wanted = {
+            "entrypoint_num_cpus": submission.num_cpus,
+            "entrypoint_num_gpus": submission.num_gpus,
+            "submission_id": submission.submission_id,
+        }
+        body.update({name: value for name, value in wanted.items() if value})
+        return self._start(body, UsageError, "Ray refused the job: ")
 
     def submit_again(
         self,
@@ -153,9 +144,9 @@ class Jobs:
         directory comes from, for when Ray no longer keeps that. Raises NotFoundError, ClusterError;
         RefusedError when what it ran is not there any more, or has changed.
         """
-        self.get(submission_id)
-        row = self._api.get(f"/api/jobs/{quote(submission_id, safe='')}")
-        runtime_env, kept = dict(row.get("runtime_env") or {}), _strings(row.get("metadata"))
+        kept = self.get(submission_id).metadata
+        row = self._api.get(_path(submission_id))
+        runtime_env = dict(row.get("runtime_env") or {})
         sent = [str(uri) for uri in (runtime_env.get("working_dir"), *(runtime_env.get("py_modules") or ()))]
         gone = [uri for uri in sent if uri.startswith("gcs://") and not self._keeps(uri)]
         if gone and (folder is None or {self._upload(folder)} != set(gone)):
@@ -173,13 +164,17 @@ class Jobs:
         for resource in ("cpus", "gpus"):
             if amount := float(kept.get(f"raylab_{resource}") or 0):
                 body[f"entrypoint_num_{resource}"] = amount
+        return self._start(body, ClusterError, f"Ray refused to run job {submission_id} again: ")
+
+    def _start(self, body: Mapping[str, Any], error: type[LabError], refused: str) -> str:
+        """Start a job; returns its submission id. Raises `error` that begins with `refused`, ClusterError."""
         reply = self._api.request("POST", "/api/jobs/", body=body, timeout=60)
         if reply.status != 200:
-            raise ClusterError(f"Ray refused to run job {submission_id} again: {_last_line(reply.data)}")
+            raise error(refused + _last_line(reply.data))
         return str(reply.json()["submission_id"])
 
     def _keeps(self, package: str) -> bool:
-        """Whether Ray still has a package. To ask makes it keep it for 10 minutes more (ray 2.60)."""
+        """Ask whether Ray still has a package, which makes it keep that for 10 minutes more (ray 2.60)."""
         return self._api.request("GET", f"/api/packages/{package.replace('://', '/')}").status == 200
 
     def list(self) -> tuple[Job, ...]:
@@ -195,15 +190,13 @@ class Jobs:
 
     def _list(self, wanted: Callable[[Mapping[str, Any]], Any]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
-        try:
+        with known_shape("Ray's list of jobs"):
             jobs = [_job(row) for row in rows if wanted(row)]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ClusterError(f"Ray's list of jobs has an unknown shape ({error!r})") from error
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:
         """One job. Raises NotFoundError that names the latest ones."""
-        reply = self._api.request("GET", f"/api/jobs/{quote(submission_id, safe='')}")
+        reply = self._api.request("GET", _path(submission_id))
         row = reply.json() if reply.status == 200 else {}
         if reply.status == 404 or (row and not row.get("submission_id")):  # a driver has no submission id
             latest = ", ".join(job.submission_id for job in self.list()[:5]) or "none"
@@ -215,42 +208,47 @@ class Jobs:
     def logs(self, submission_id: str) -> str:
         """Everything the job's driver printed so far. Raises NotFoundError."""
         self.get(submission_id)
-        reply = self._api.request("GET", f"/api/jobs/{quote(submission_id, safe='')}/logs", timeout=30)
+        reply = self._api.request("GET", f"{_path(submission_id)}/logs", timeout=30)
         if reply.status != 200:  # no driver yet, or its node is gone with the log
             return ""
         return str(reply.json().get("logs") or "")
 
-    def follow(self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None) -> Iterator[str]:
-        """The log a line at a time, until the job has ended. Raises NotFoundError.
+    def follow(
+        self,
+        submission_id: str,
+        on_poll: Callable[[Job], None] = lambda _: None,
+        *,
+        timeout: float = math.inf,
+        appears_within: float = 0.0,
+    ) -> Iterator[str]:
+        """The log a line at a time, until the job has ended.
 
-        `on_poll` gets the job each time it was asked for, also while it prints nothing.
+        `on_poll` gets the job each time it was asked for, also while it prints nothing; the last time it has
+        ended. The job may be unknown for `appears_within` seconds, as one that is just being submitted.
+        Raises NotFoundError, ClusterError; WaitTimeoutError with its last lines after `timeout` seconds.
         """
+        end = self._clock() + timeout
+        job = self._patiently(lambda: self._get_patiently(submission_id), NotFoundError, appears_within)
         shown = 0
         while True:
-            job = self._get_patiently(submission_id)
-            ended = job.final
             on_poll(job)
-            text = self.logs(submission_id)
-            complete = len(text) if ended else text.rfind("\n") + 1
+            text = self._patiently(lambda: self.logs(submission_id))
+            complete = len(text) if job.final else text.rfind("\n") + 1
             yield from text[shown:complete].splitlines()
             shown = max(shown, complete)
-            if ended:
+            if job.final:
                 return
-            self._sleep(POLL_SECONDS)
+            if self._clock() >= end:
+                raise _still(job, timeout, text)
+            self._clock.sleep(POLL_SECONDS)
+            job = self._get_patiently(submission_id)
 
     def wait(self, submission_id: str, timeout: float) -> Job:
         """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
-        deadline = self._clock() + timeout
-        while True:
-            job = self._get_patiently(submission_id)
-            if job.final:
-                return job
-            if self._clock() >= deadline:
-                tail = "\n".join(self.logs(submission_id).splitlines()[-10:])
-                raise WaitTimeoutError(
-                    f"job {submission_id} is still {job.status} after {timeout:g} s. Its last lines:\n{tail}"
-                )
-            self._sleep(POLL_SECONDS)
+        job = self._settle(lambda: self._get_patiently(submission_id), lambda found: found.final, timeout)
+        if not job.final:
+            raise _still(job, timeout, self.logs(submission_id))
+        return job
 
     def stop(self, submission_id: str) -> Job:
         """Ask the job to stop (Ray sends SIGTERM, then SIGKILL after 3 s); what it reserved is free then.
@@ -263,13 +261,13 @@ class Jobs:
         if job.final:
             self._release(job)
             return job
-        reply = self._api.request("POST", f"/api/jobs/{quote(submission_id, safe='')}/stop", timeout=30)
+        reply = self._api.request("POST", f"{_path(submission_id)}/stop", timeout=30)
         if reply.status != 200:
             raise ClusterError(f"Ray could not stop job {submission_id}: {_last_line(reply.data)}")
-        deadline = self._clock() + START_GRACE_SECONDS
-        while job.status == "PENDING" and self._clock() < deadline:
-            self._sleep(POLL_SECONDS)
-            job = self.get(submission_id)
+        if job.status == "PENDING":
+            job = self._settle(
+                lambda: self.get(submission_id), lambda found: found.status != "PENDING", START_GRACE_SECONDS
+            )
         if job.status == "PENDING":
             self._give_up(submission_id)
         stopped = self.wait(submission_id, STOP_SECONDS)
@@ -284,12 +282,8 @@ class Jobs:
             )
 
     def _release(self, job: Job) -> None:
-        """Give back what is still reserved for an ended job, unless Ray does so itself."""
-        deadline = self._clock() + RELEASE_SECONDS
-        while left := self._reserved(job.driver_id):
-            if self._clock() >= deadline:
-                break
-            self._sleep(POLL_SECONDS)
+        """Give back resources that are still reserved for an ended job, unless Ray does so itself."""
+        left = self._settle(lambda: self._reserved(job.driver_id), lambda groups: not groups, RELEASE_SECONDS)
         if left and self._helper(RELEASE, *left).status != "SUCCEEDED" and self._reserved(job.driver_id):
             raise ClusterError(
                 f"job {job.submission_id} has ended, but Ray still reserves its GPUs and CPUs",
@@ -308,22 +302,33 @@ class Jobs:
         return tuple(filter(None, self._api.rows("placement_groups", reserved)))
 
     def _helper(self, code: str, *arguments: str) -> Job:
-        """Run Python code as a job of labctl's own, which is forgotten afterwards; returns how it ended."""
+        """Run Python code as a job of labctl's own, which Ray then forgets; returns that job, ended."""
         helper = self.submit(Submission(("python", "-c", code, *arguments)))
         ended = self.wait(helper, GIVE_UP_SECONDS)
-        self._api.request("DELETE", f"/api/jobs/{quote(helper, safe='')}")
+        self._api.request("DELETE", _path(helper))
         return ended
 
+    def _settle(self, look: Callable[[], T], done: Callable[[T], bool], seconds: float) -> T:
+        return settle(look, done, timeout=seconds, clock=self._clock)
+
     def _get_patiently(self, submission_id: str) -> Job:
-        """Like `get`, but bears a dashboard that is silent for a while, as on a machine under full load."""
-        deadline = self._clock() + SILENCE_SECONDS
-        while True:
+        return self._patiently(lambda: self.get(submission_id))
+
+    def _patiently(
+        self, ask: Callable[[], T], error: type[LabError] = ClusterError, seconds: float = SILENCE_SECONDS
+    ) -> T:
+        """The answer, retried for a time while it is this error: a busy machine's dashboard can be silent."""
+
+        def look() -> T | LabError:
             try:
-                return self.get(submission_id)
-            except ClusterError:
-                if self._clock() >= deadline:
-                    raise
-            self._sleep(POLL_SECONDS)
+                return ask()
+            except error as raised:
+                return raised
+
+        found = self._settle(look, lambda answer: not isinstance(answer, error), seconds)
+        if isinstance(found, LabError):
+            raise found
+        return found
 
     def _upload(self, folder: Path) -> str:
         data = package(folder)
@@ -336,6 +341,18 @@ class Jobs:
                     f"Ray did not take the working directory {folder}: {_last_line(reply.data)}"
                 )
         return f"gcs://{name}"
+
+
+def _path(submission_id: str) -> str:
+    return f"/api/jobs/{quote(submission_id, safe='')}"
+
+
+def _still(job: Job, seconds: float, log: str) -> WaitTimeoutError:
+    name, tail = job.submission_id, "\n".join(log.splitlines()[-TAIL_LINES:])
+    return WaitTimeoutError(
+        f"job {name} is still {job.status} after {seconds:g} s. Its last lines:\n{tail}",
+        f"see what it waits for: `labctl job show {name}`; stop it: `labctl job stop {name}`",
+    )
 
 
 def _job(row: Mapping[str, Any]) -> Job:

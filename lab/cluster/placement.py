@@ -1,4 +1,4 @@
-"""Where a job runs, and whether its ranks could start at all, from the node list and the ledger."""
+"""Placement of a job, and whether its ranks could start at all, from the node list and the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a job runs now."""
+    """Services on which a job runs now."""
 
     submission_id: str
     driver: str
@@ -30,7 +30,7 @@ class Placement:
 
 
 def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...]) -> str:
-    """Why a training of `ranks` workers that ask for `each` could not start here; empty if it could."""
+    """The reason for which `ranks` workers that ask for `each` could not start here; empty if they could."""
     why = infeasible(each, nodes)
     if why:
         return f"{why} (for each rank)"
@@ -42,7 +42,7 @@ def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...
 
 
 def going_on(history: History) -> int:
-    """How many runs of a job have begun and not said that they ended."""
+    """Number of runs of a job that have begun and not said that they ended."""
     return sum(
         r.finished_at is None and bool(r.attempts) and r.attempts[-1].ended_at is None for r in history.runs
     )
@@ -54,7 +54,7 @@ def place(
     nodes: tuple[Node, ...],
     living: Collection[tuple[str, int]] | None = None,
 ) -> Placement:
-    """Where `job` runs, from its ledger and the cluster's nodes (dead ones included).
+    """Placement of `job`, from its ledger and the cluster's nodes (dead ones included).
 
     `living` are (node id, process id) of every rank of the cluster that lives, None when that is not known. A
     run that Ray Tune has stopped does not say that it ended: only its processes tell.

@@ -1,10 +1,10 @@
 """Every setting of Ray that the lab changes: its stock value, the lab's, and why.
 
 All are environment variables of the Ray nodes; jobs and their workers inherit them. With stock Ray only what
-is PRIVATE stays (lab.cluster.callbacks says which callbacks do). Stock Ray notices the
-loss of a node after 15 to 65 seconds, which suits a large cluster on a network; on one machine the lab can
-afford to ask more often. Sources of the stock values: `ray/_private/ray_constants.py`, `ray_config_def.h`
-and `ray/train/v2/_internal/constants.py` of Ray 2.60.
+is PRIVATE stays. Patches are no settings: lab.cluster.patches has those. Stock Ray notices the loss of a
+node after 15 to 65 seconds, which suits a large cluster on a network; on one machine the lab can ask more
+often. Sources of the stock values: `ray/_private/ray_constants.py`, `ray_config_def.h` and
+`ray/train/v2/_internal/constants.py` of Ray 2.60.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DETECTION = (
         "a rank that has not answered for so long is frozen; one that imports on a busy machine answers",
     ),
 )
-"""How fast the loss of a node is noticed."""
+"""Settings for how fast the loss of a node is noticed."""
 
 RESTART = (
     Knob(
@@ -70,24 +70,12 @@ RESTART = (
         "1",
         "there is no cloud that announces preemptions; saves an actor per run",
     ),
-    Knob(
-        "RAYLAB_FORK_SERVER",
-        "1",
-        "0",
-        "processes are forked from one that has Ray, torch and Lightning imported; 0: each imports anew",
-    ),
 )
-"""How fast training starts again once a loss was noticed."""
+"""Settings for how fast training starts again once a loss was noticed."""
 
 CONVENIENCE = (
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
     Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
-    Knob(
-        "RAYLAB_LEAN_PIP",
-        "1",
-        "0",
-        "a job's `pip` packages go into an environment that sees what is installed, not into a copy of it",
-    ),
     Knob(
         "RAY_raylet_start_wait_time_s",
         "60",
@@ -95,10 +83,10 @@ CONVENIENCE = (
         "a node on a busy machine needs longer than that to join; what has not by then is started again",
     ),
 )
-"""Nothing to do with recovery, but Ray behaves otherwise."""
+"""Settings that have nothing to do with recovery, but change what Ray does."""
 
 PRIVATE = (Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),)
-"""Holds with stock Ray too."""
+"""Settings that hold with stock Ray too."""
 
 KNOBS = DETECTION + RESTART + CONVENIENCE + PRIVATE
 

@@ -1,4 +1,4 @@
-"""What is handed to Ray: a command, its folder, its needs; and what would fail at once, found before.
+"""Submissions to Ray: a command, its folder, its needs; what would fail at once is found before.
 
 Nothing here talks to a cluster.
 """
@@ -46,7 +46,7 @@ JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 @dataclass(frozen=True)
 class Submission:
-    """What is to run, where from, and what it needs. Raises UsageError for amounts that make no sense."""
+    """A command to run, its folder and its needs. Raises UsageError for amounts that make no sense."""
 
     command: tuple[str, ...]
     working_dir: Path | None = None
@@ -69,7 +69,7 @@ class Submission:
 
     @property
     def demand(self) -> Mapping[str, float]:
-        """What the entrypoint asks of one node: resource -> amount."""
+        """Demand of the entrypoint on one node: resource -> amount."""
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
 
@@ -136,10 +136,7 @@ def package(folder: Path) -> bytes:
                 content = read_bytes(path, left)
                 archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
             except TooLargeError as error:
-                raise UsageError(
-                    f"the working directory {folder} is larger than {MAX_UNPACKED_BYTES >> 20} MiB: {path}",
-                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
-                ) from error
+                raise _too_large(folder, f"{MAX_UNPACKED_BYTES >> 20} MiB: {path}") from error
             except OSError as error:
                 raise UsageError(f"cannot read {path} of the working directory: {error.strerror}") from error
             except UnicodeEncodeError as error:
@@ -148,11 +145,15 @@ def package(folder: Path) -> bytes:
                 ) from error
             left -= len(content)
             if buffer.tell() > MAX_PACKAGE_BYTES:
-                raise UsageError(
-                    f"the working directory {folder} is larger than {MAX_PACKAGE_BYTES >> 20} MiB zipped",
-                    "choose a smaller one with --working-dir; data belong in the object store or a volume",
-                )
+                raise _too_large(folder, f"{MAX_PACKAGE_BYTES >> 20} MiB zipped")
     return buffer.getvalue()
+
+
+def _too_large(folder: Path, limit: str) -> UsageError:
+    return UsageError(
+        f"the working directory {folder} is larger than {limit}",
+        "choose a smaller one with --working-dir; data belong in the object store or a volume",
+    )
 
 
 def check_command(command: tuple[str, ...], working_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""A lab at a glance, for a person at a Python prompt: where everything is, and what it offers to jobs."""
+"""Overview of a lab, for a person at a Python prompt: where everything is, and what it offers to jobs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from lab.topology import (
 )
 
 RESOURCES = ("CPU", "GPU", "memory")
-"""Of what a node offers, what a person asks for."""
+"""Resources of a node that a person asks for."""
 
 
 @dataclass(frozen=True, repr=False)
 class LabDetails:
-    """What `Lab.details` found. As text (`str`, `repr`) it is a page to read; it holds no secret."""
+    """Result of `Lab.details`. As text (`str`, `repr`) it is a page to read; it holds no secret."""
 
     name: str
     runtime: str
     healthy: bool
-    """Whether every service is."""
+    """True if every service is."""
     dashboard: str
     """Ray's dashboard, for a browser on the machine that runs the lab; empty when there is none, as below."""
     jupyter: str
@@ -44,7 +44,7 @@ class LabDetails:
     nodes: tuple[Node, ...]
     """The living nodes of the Ray cluster, the head first."""
     resources: Mapping[str, float]
-    """What these nodes offer together: CPU and GPU in units, memory in bytes; jobs may hold some of it."""
+    """Total of these nodes: CPU and GPU in units, memory in bytes; jobs may hold some of it."""
     gpu: GpuPlan
     notes: tuple[str, ...]
 

@@ -27,13 +27,12 @@ from lab.host.reading import SMALL, read_text
 from lab.host.secrets import key_from
 from lab.metrics.collector import LabCollector
 from lab.metrics.follower import Follower, log
-from lab.metrics.sources import ClusterSource, StoreSource
-from lab.metrics.views import ClusterView, StoreView
+from lab.metrics.sources import ClusterSource, ClusterView, StoreSource, StoreView
 from lab.store import ObjectStore
 from lab.topology import METRICS, REGION, Credentials
 
 NAMES = ("127.0.0.1", "localhost", "[::1]", METRICS)
-"""What the server may be called: a page that had a name of its own point here would read its answers."""
+"""Names of the server: a page whose own name pointed here could read its answers otherwise."""
 
 
 def required(environ: Mapping[str, str], name: str) -> str:
@@ -62,7 +61,7 @@ def ray_token(environ: Mapping[str, str]) -> str:
 
 
 def followers(environ: Mapping[str, str]) -> tuple[Follower[ClusterView], Follower[StoreView]]:
-    """What follows Ray and the store of the lab in `environ`; asks nothing yet. Raises UsageError."""
+    """Followers of Ray and the store of the lab in `environ`; nothing is asked yet. Raises UsageError."""
     api = RayApi(required(environ, "RAY_API_SERVER_ADDRESS"), ray_token(environ))
     store = ObjectStore(required(environ, "AWS_ENDPOINT_URL"), credentials(environ), REGION)
     cluster = Follower("ray", ClusterSource(api).read)

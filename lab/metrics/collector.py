@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import FINAL
 from lab.faults import FAULTS
 from lab.faults.records import LoggedFault
+from lab.host.clock import WALL, Clock
 from lab.metrics.follower import Follower
-from lab.metrics.views import (
+from lab.metrics.sources import (
     MAX_FAULT_PAIRS,
     MAX_JOBS,
     MAX_SERVICES,
@@ -24,7 +24,7 @@ from lab.metrics.views import (
 STATUSES = ("PENDING", "RUNNING", *FINAL)
 
 FAULT_SHOWN_SECONDS = 12.0
-"""A fault counts as active for at least this long, so that two looks of Prometheus (every 5 s) see it."""
+"""Time for which a fault counts as active at least, so that two scrapes (every 5 s) see it."""
 
 
 class LabCollector:
@@ -34,9 +34,9 @@ class LabCollector:
         self,
         cluster: Follower[ClusterView],
         store: Follower[StoreView],
-        clock: Callable[[], float] = time.time,
+        clock: Clock = WALL,
     ) -> None:
-        """`clock` is in seconds since the epoch. Metrics of a source that fails for long are left out."""
+        """Metrics of a source that fails for long are left out."""
         self._cluster, self._store, self._clock = cluster, store, clock
 
     def collect(self) -> Iterator[Any]:
@@ -144,7 +144,7 @@ def _fault_metrics(faults: tuple[LoggedFault, ...], nodes: tuple[Node, ...], now
 
 
 def _active(fault: LoggedFault, nodes: tuple[Node, ...], now: float) -> bool:
-    """Whether it lasts. One that labctl did not live to revert is over when its node has joined anew."""
+    """Tell whether it lasts. One that labctl did not live to revert is over once its node has joined anew."""
     if now < fault.at + FAULT_SHOWN_SECONDS:
         return True
     joined = any(n.alive and n.service == fault.target and (n.started_at or 0.0) > fault.at for n in nodes)

@@ -1,39 +1,100 @@
-"""Where the metrics come from: Ray's HTTP API, and what training and faults left in the object store."""
+"""Sources of the metrics: Ray's HTTP API, and what training and faults left in the object store.
+
+What they return is plain data, with bounds that keep the number of metrics small.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from lab.cluster.api import RayApi
-from lab.cluster.jobs import Job, Jobs
+from lab.cluster.api import Node, RayApi
+from lab.cluster.jobs import INTERACTIVE, Job, Jobs
 from lab.evidence.checkpoints import JobLedger
 from lab.evidence.ledger import Number, Run, number
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
-from lab.metrics.views import (
-    MAX_FAULTS,
-    MAX_INTERACTIVE,
-    MAX_JOBS,
-    MAX_RUN_METRICS,
-    MAX_RUNS,
-    Address,
-    ClusterView,
-    RunView,
-    StoreView,
-    label,
-)
+from lab.host.clock import MONOTONIC, Clock
 from lab.store import Store
 from lab.topology import LEDGER_PREFIX
 
 SETTLE_SECONDS = 30.0
-"""How long the ledger of an ended job is still looked at: its last lines may be on their way."""
+"""Time for which the ledger of an ended job is still read: its last lines may be on their way."""
 
 DISCOVER_SECONDS = 15.0
-"""Pause between two looks for ledgers of drivers that were not submitted."""
+"""Pause between two searches for ledgers of drivers that were not submitted."""
 
-INTERACTIVE = "interactive-"
-"""How the ledgers of such drivers are named (see raylab_ledger.train)."""
+MAX_SERVICES = 64
+"""Services (Ray node names) that are shown; a lab has at most 17."""
+
+MAX_JOBS = 20
+"""Submitted jobs whose runs are shown, the newest."""
+
+MAX_INTERACTIVE = 5
+"""Jobs of drivers that were not submitted (notebooks) whose runs are shown."""
+
+MAX_RUNS = 4
+"""Runs shown of each job, the newest."""
+
+MAX_RUN_METRICS = 12
+"""Reported metrics shown of each run, by name."""
+
+MAX_FAULTS = 500
+"""Faults counted, the newest."""
+
+MAX_FAULT_PAIRS = 64
+"""Pairs of fault and target that are shown."""
+
+MAX_LABEL = 100
+"""Characters of a label's value; what is longer is cut."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Address of a Ray node's metrics: `instance` is host:port, as Prometheus names the target."""
+
+    ip: str
+    instance: str
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster, as Ray's HTTP API tells it."""
+
+    nodes: tuple[Node, ...]
+    """Oldest first, the dead ones included."""
+    addresses: Mapping[str, Address]
+    """By node id, of those that are alive."""
+    jobs: tuple[Job, ...]
+    """Newest first."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run, as far as its ledger tells."""
+
+    job: str
+    run: str
+    epoch: Number | None
+    """Progress of the last report, whatever the run counts in."""
+    epochs_planned: Number | None
+    metrics: Mapping[str, Number]
+    """Numbers of the last report, by name."""
+    checkpoints: int
+    attempts: int
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """Runs and faults, as far as the object store tells."""
+
+    runs: tuple[RunView, ...]
+    faults: tuple[LoggedFault, ...]
+
+
+def label(text: str) -> str:
+    """`text` as a label's value: encodable, and not too long."""
+    return text[:MAX_LABEL].encode("utf-8", "replace").decode("utf-8")
 
 
 class ClusterSource:
@@ -68,9 +129,9 @@ class StoreSource:
         self,
         store: Store,
         jobs: Callable[[], Iterable[Job]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = MONOTONIC,
     ) -> None:
-        """`jobs` tells the jobs that Ray knows, newest first; `clock` is in seconds."""
+        """`jobs` returns the jobs that Ray knows, newest first."""
         self._store, self._jobs, self._clock = store, jobs, clock
         self._ledgers: dict[str, JobLedger] = {}
         self._ended: dict[str, float] = {}
@@ -79,7 +140,7 @@ class StoreSource:
         self._faults: dict[str, LoggedFault | None] = {}
 
     def read(self) -> StoreView:
-        """What the store holds now. Raises StoreError; what was read before is kept."""
+        """The store now. Raises StoreError; what was read before is kept."""
         now = self._clock()
         if self._discovered is None or now - self._discovered >= DISCOVER_SECONDS:
             self._interactive, self._discovered = self._newest_interactive(), now
@@ -124,7 +185,7 @@ class StoreSource:
 
 
 def run_view(job: str, run: Run) -> RunView:
-    """What is shown of a run of `job`."""
+    """View of a run of `job`."""
     last = run.last
     return RunView(
         job=label(job),

@@ -55,7 +55,7 @@ class Server:
     def run(self, *argv: str, forked: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **options.pop("env", {})}
         if not forked:
-            environment["RAYLAB_FORK_SCRIPTS"] = "0"
+            environment["RAYLAB_PATCHES_OFF"] = "forks"
         defaults: dict[str, Any] = {
             "capture_output": True,
             "text": True,

@@ -18,6 +18,7 @@ from lab.cli import values
 from lab.cli.context import App, SharedOption
 from lab.cli.main import BROKEN_PIPE, cli
 from lab.cluster import ray_settings
+from lab.cluster.patches import patches
 from lab.cluster.recipes import find_recipe, recipes
 from lab.evidence.ledger.history import PLAN_KEYS, PROGRESS_KEYS
 from lab.evidence.receipt import Verdict
@@ -33,6 +34,7 @@ PAGES = (
     "gpus",
     "lessons",
     "metrics",
+    "patches",
     "python",
     "recovery",
     "report",
@@ -190,6 +192,13 @@ def test_the_settings_of_ray_are_those_of_the_lab() -> None:
     assert table == [[f"`{k.name}`", k.stock, k.value, k.reason] for k in ray_settings.KNOBS]
 
 
+def test_the_patches_of_ray_are_those_of_the_table() -> None:
+    table = [(*row[:3], row[4]) for row in rows("docs/patches.md") if row[0].startswith("`")]
+    assert table == [
+        (f"`{p.name}`", p.changes, p.why, f"stays: {p.stays}" if p.stays else "off") for p in patches()
+    ]
+
+
 def test_every_fault_is_described_with_its_parameters() -> None:
     paragraphs = sections("docs/recovery.md", "##")["Faults"].split("\n\n")
     for kind in catalogue():
@@ -211,6 +220,8 @@ def test_every_event_of_the_ledger_is_described() -> None:
     table = sections("docs/recovery.md", "##")["The ledger"]
     assert len(recorded) > 8
     assert recorded == set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    told = ast.get_docstring(ast.parse(read("lab/probe/raylab_ledger/train.py"))) or ""
+    assert recorded == set(re.findall(r"^\| (?!event )(\w+) \|", told, re.MULTILINE))
     assert {*PROGRESS_KEYS, *PLAN_KEYS} <= code(table)
 
 

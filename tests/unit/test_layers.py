@@ -33,6 +33,7 @@ FLOWS = (
 """The same among the flows."""
 
 PROBE = (
+    ("raylab_switches",),
     ("raylab_forks", "raylab_compat", "raylab_health"),
     ("raylab_faults",),
     ("raylab_ledger",),

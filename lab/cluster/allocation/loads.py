@@ -1,13 +1,12 @@
-"""How busy the nodes are, as their runtime and the reporters of the Ray nodes tell, and what jobs hold there.
+"""Load of the nodes, by their runtime and Ray's reporters, and what jobs hold there.
 
 Ray's reporter measures every 5 s. A GPU's numbers come from NVML (NVIDIA) or AMD SMI (AMD), in the node.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,8 @@ from lab.cluster.allocation.model import GpuLoad, Holding, NodeLoad, TopView
 from lab.cluster.allocation.snapshot import read
 from lab.cluster.allocation.usage_by_job import holdings
 from lab.cluster.allocation.waiting import waiting
-from lab.cluster.api import Node, RayApi
-from lab.errors import ClusterError
+from lab.cluster.api import Node, RayApi, known_shape
+from lab.host.clock import WALL, Clock
 from lab.topology import GpuAssignment, GpuPlan, Usage, Vendor
 
 MB = 1024**2
@@ -35,7 +34,7 @@ def read_top(
     api: RayApi,
     plan: GpuPlan,
     usage: Mapping[str, Usage] | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Clock = WALL,
 ) -> TopView:
     """The nodes and who waits, now. Raises ClusterError.
 
@@ -89,7 +88,7 @@ def load(
     for holding in held:
         total.update(holding.resources)
     sums = {resource: round(amount, 4) for resource, amount in total.items()}
-    try:
+    with known_shape(f"Ray's report on {node.service}"):
         memory = report.get("mem") or (None, None, None, None)
         used, limit = memory[3], memory[0]
         if shares_host:
@@ -114,8 +113,6 @@ def load(
             held=sums,
             holdings=held,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ClusterError(f"Ray's report on {node.service} has an unknown shape ({error!r})") from error
 
 
 def gpu_loads(
@@ -157,7 +154,7 @@ def gpu_loads(
 
 
 def _is(row: Mapping[str, Any], assigned: GpuAssignment) -> bool:
-    """Whether a reported GPU is the assigned one: by UUID (NVIDIA) or by index (AMD)."""
+    """Tell whether a reported GPU is the assigned one: by UUID (NVIDIA) or by index (AMD)."""
     uuid, wanted = str(row.get("uuid") or "").lower(), assigned.gpu.lower()
     return bool(wanted) and (uuid.endswith(wanted) or str(row.get("index")) == wanted)
 
@@ -168,7 +165,7 @@ def _bytes(megabytes: Any) -> int | None:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What a living node's reporter says, in one line."""
+    """Summary of a living node's reporter."""
 
     service: str
     host: str
@@ -180,7 +177,7 @@ class NodeReport:
 
 
 def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
-    """What the reporters of the living nodes say, with two requests in all. Raises ClusterError.
+    """Summaries of the living nodes' reporters, with two requests in all. Raises ClusterError.
 
     A reporter may see more GPUs than its node is pinned to by `plan`: those are left out.
     """
@@ -189,7 +186,7 @@ def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
     for node_id, row in _reports(api).items():
         if node_id not in services:
             continue
-        try:
+        with known_shape(f"Ray's report on {services[node_id]}"):
             memory, assigned = row.get("mem") or (None, None, None, None), plan.gpu_of(services[node_id])
             own = [gpu for gpu in row.get("gpus") or () if assigned is None or _is(gpu, assigned)]
             known = [
@@ -203,26 +200,17 @@ def node_reports(api: RayApi, plan: GpuPlan) -> tuple[NodeReport, ...]:
                     round(sum(known) / len(known), 1) if known else None,
                 )
             )
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ClusterError(
-                f"Ray's report on {services[node_id]} has an unknown shape ({error!r})"
-            ) from error
     return tuple(found)
 
 
 def _reports(api: RayApi) -> dict[str, Mapping[str, Any]]:
     answer = api.get("/nodes?view=summary")
-    try:
-        rows = answer["data"]["summary"]
-        return {str((row.get("raylet") or {}).get("nodeId")): row for row in rows}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ClusterError(f"Ray's summary of the nodes has an unknown shape ({error!r})") from error
+    with known_shape("Ray's summary of the nodes"):
+        return {str((row.get("raylet") or {}).get("nodeId")): row for row in answer["data"]["summary"]}
 
 
 def _processes(api: RayApi, node: Node) -> Sequence[Mapping[str, Any]]:
-    """The Ray processes of a node; none where Ray has not looked at it yet."""
+    """The Ray processes of a node; none where Ray has not measured it yet."""
     answer = api.get(f"/nodes/{node.node_id}")
-    try:
+    with known_shape(f"Ray's list of processes of {node.service}"):
         return list(answer["data"]["detail"].get("workers") or ())
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ClusterError(f"Ray's details of {node.service} have an unknown shape ({error!r})") from error

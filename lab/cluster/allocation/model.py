@@ -1,4 +1,4 @@
-"""What the allocation says, as plain data. Resources are as Ray counts them; memory is in bytes."""
+"""Plain data of the allocation. Resources are as Ray counts them; memory is in bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Holding:
     service: str
     resources: Mapping[str, float]
     what: str
-    """Which part: `entrypoint`, `rank 0`, `trial objective`, `actor Counter`, `task double`, `reserved`."""
+    """The part: `entrypoint`, `rank 0`, `trial objective`, `actor Counter`, `task double`, `reserved`."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Waiting:
     job: str
     kind: Kind
     what: str
-    """Which part waits: `entrypoint`, `ranks`, `placement group`, `actor Counter`, `task double`."""
+    """The part that waits: `entrypoint`, `ranks`, `placement group`, `actor Counter`, `task double`."""
     demand: Mapping[str, float]
-    """What each of `count` asks of one node."""
+    """Resources that each of `count` asks of one node."""
     count: int
     reason: str
-    """What is missing, in one line, without the holders."""
+    """The shortage in one line, without the holders."""
     holders: tuple[Holding, ...] = ()
     short: tuple[str, ...] = ()
     """The resources that are missing."""
 
     @property
     def held_by(self) -> str:
-        """Who holds what is missing: `a (entrypoint, 1 GPU on ray-worker-0)`; empty when nobody does."""
+        """Holders of what is missing: `a (entrypoint, 1 GPU on ray-worker-0)`; empty when nobody does."""
         shown = [
             f"{h.job} ({h.what}: {amounts({r: h.resources.get(r, 0.0) for r in self.short})} on {h.service})"
             for h in self.holders[:SHOWN_HOLDERS]
@@ -80,11 +80,11 @@ class GpuLoad:
 
 @dataclass(frozen=True)
 class NodeLoad:
-    """How busy one living node is, and with what."""
+    """Load of one living node, and what causes it."""
 
     service: str
     cpu_percent: float | None
-    """Of all processes of the node together; 100 is one core. None while Ray has not measured it."""
+    """CPU of all processes of the node; 100 is one core. None while Ray has not measured it."""
     cores: int | None
     """Cores that the node's machine has."""
     memory_used: int | None
@@ -92,7 +92,7 @@ class NodeLoad:
     memory_limit: int | None
     """Bytes: of the container, or of the host."""
     shares_host: bool
-    """Whether it is one of several nodes on a host."""
+    """True for one of several nodes on a host."""
     gpus: tuple[GpuLoad, ...]
     offers: Mapping[str, float]
     held: Mapping[str, float]
@@ -101,13 +101,13 @@ class NodeLoad:
 
 @dataclass(frozen=True)
 class TopView:
-    """What `labctl top` shows: the nodes, and who waits. `at` is in seconds since the epoch."""
+    """The view of `labctl top`: the nodes, and who waits. `at` is in seconds since the epoch."""
 
     at: float
     nodes: tuple[NodeLoad, ...]
     waiting: tuple[Waiting, ...]
     notes: tuple[str, ...] = field(default=())
-    """What a reader must know about the numbers."""
+    """Remarks that a reader of the numbers needs."""
 
 
 def amounts(resources: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""What Ray's dashboard says about a cluster at one moment: nodes, jobs, actors, placement groups, tasks.
+"""Snapshot of a cluster by Ray's dashboard: nodes, jobs, actors, placement groups, tasks.
 
 Five requests, however many jobs there are.
 """
@@ -27,7 +27,7 @@ class Actor:
     class_name: str
     name: str
     label: str
-    """What it calls itself, else its class."""
+    """Its own name for itself, else its class."""
     state: str
     job_id: str
     node_id: str
@@ -37,12 +37,12 @@ class Actor:
     group: str = ""
     bundle: int | None = None
     bare: bool = False
-    """Whether it asks for nothing at all, so that Ray does not say what it wants to place it."""
+    """True if it asks for nothing at all, so that Ray does not say what it wants to place it."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a placement group reserves on one node; `node_id` is empty until it is reserved."""
+    """Reservation of a placement group on one node; `node_id` is empty until it is made."""
 
     resources: Mapping[str, float]
     node_id: str

@@ -1,4 +1,4 @@
-"""Who holds what where."""
+"""Resources that jobs hold, by service."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def job_of(actor: Actor, snapshot: Snapshot) -> str:
 
 
 def part(actor: Actor) -> str:
-    """Which part of its job an actor is."""
+    """The part of its job that an actor is."""
     if actor.name.startswith(SUPERVISOR):
         return "entrypoint"
     if actor.class_name == TRAIN_WORKER:

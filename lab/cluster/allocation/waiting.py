@@ -1,4 +1,4 @@
-"""Which jobs wait, for what, and because of whom."""
+"""Jobs that wait, what they wait for, and who holds it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CONTROLLER = "TrainController"
 """Class of the actor that leads a run of Ray Train (ray 2.60)."""
 
 GROUP, BUNDLES = "placement group", "bundles of the placement group"
-"""What waits, and its parts."""
+"""Name of what waits, and of its parts."""
 
 NO_PROCESS = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
 """States of an actor that has not begun."""
 
 TO_PLACE: Mapping[str, float] = {"CPU": 1.0}
-"""What Ray wants to place an actor whose class names no resources, though it holds none then (ray 2.60)."""
+"""Demand of Ray to place an actor whose class names no resources, though it holds none then (ray 2.60)."""
 
 URGENCY: Sequence[Kind] = ("infeasible", "others", "starting")
 
@@ -37,13 +37,13 @@ class Pending:
     units: tuple[Mapping[str, float], ...]
     count: int
     hopeless: bool = False
-    """Whether Ray itself calls it infeasible."""
+    """True if Ray itself calls it infeasible."""
     placed: bool = False
-    """Whether Ray has found a place for it already, without saying where."""
+    """True if Ray has found a place for it already, without saying where."""
 
 
 def waiting(snapshot: Snapshot) -> dict[str, Waiting]:
-    """Job -> why it, or a part of it, waits now. `starting` is told of jobs that have not begun only.
+    """Job -> the reason for which it, or a part of it, waits; `starting` only for jobs that have not begun.
 
     A job that has to queue for more of what it has already, as a Tune job its next trial, does not wait.
     """
@@ -135,7 +135,7 @@ def _judge(pending: Pending, nodes: Sequence[Node], held: Sequence[Holding], lef
 
 
 def _never(pending: Pending, nodes: Sequence[Node]) -> str:
-    """Why the nodes could not meet the demand even if they were free; empty if they could, or may."""
+    """The reason for which even free nodes could not meet the demand; empty if they could, or may."""
     units = BUNDLES if pending.what == GROUP else pending.what
     each = f" (for each of {len(pending.units)} {units})" if len(pending.units) > 1 else ""
     for unit in pending.units:
@@ -150,12 +150,12 @@ def _never(pending: Pending, nodes: Sequence[Node]) -> str:
 
 
 def _alike(units: Sequence[Mapping[str, float]]) -> bool:
-    """Whether all ask for the same: then `_fitting` finds a place for as many as any arrangement does."""
+    """Tell whether all ask for the same: then `_fitting` places as many as any arrangement does."""
     return all(unit == units[0] for unit in units)
 
 
 def _beyond(pending: Pending, nodes: Sequence[Node]) -> bool:
-    """Whether all units together ask for more than all nodes together offer."""
+    """Tell whether all units together ask for more than all nodes together offer."""
     return any(
         sum(unit.get(r, 0.0) for unit in pending.units) > sum(n.resources.get(r, 0.0) for n in nodes)
         for r in {r for unit in pending.units for r in unit}
@@ -199,7 +199,7 @@ def _reserve(pending: Pending, left: Left) -> list[Holding]:
 
 
 def _works(job: str, short: Sequence[str], held: Iterable[Holding]) -> bool:
-    """Whether a part of the job other than its entrypoint holds some of what is short."""
+    """Tell whether a part of the job other than its entrypoint holds some of what is short."""
     parts = [h for h in held if h.job == job and h.what != "entrypoint"]
     return any(h.resources.get(r) for h in parts for r in short)
 

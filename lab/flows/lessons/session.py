@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.jobs import Job
-from lab.errors import ClusterError, JobError, LabError, NotFoundError, UsageError, WaitTimeoutError
+from lab.errors import ClusterError, JobError, LabError, NotFoundError, UsageError
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.evidence import gather, read_records, write_records
 from lab.flows.lessons.model import Lesson, LessonResult, job_prefix
@@ -76,21 +76,12 @@ class Session:
 
         Raises JobError with the last lines when it did not succeed, WaitTimeoutError after `seconds`.
         """
-        found, begin = self._find(job), self._clock()
+        seen: deque[Job] = deque(maxlen=1)
         last: deque[str] = deque(maxlen=TAIL)
-
-        def look(seen: Job) -> None:
-            nonlocal found
-            found = seen
-            if not seen.final and self._clock() - begin >= seconds:
-                raise WaitTimeoutError(
-                    f"job {job} is still {seen.status} after {seconds:g} s{_tail(last)}",
-                    f"see what it waits for: `labctl job show {job}`; stop it: `labctl job stop {job}`",
-                )
-
-        for line in self.lab.jobs.follow(job, look):
+        for line in self.lab.jobs.follow(job, seen.append, timeout=seconds, appears_within=KNOWN_SECONDS):
             self._say(line)
             last.append(line)
+        found = seen[-1]
         if found.status != "SUCCEEDED":
             raise JobError(
                 f"job {job} ended {found.status}: {found.message}{_tail(last)}",

@@ -1,6 +1,1 @@
-"""Lets scripts run unchanged that were written for another machine: GPUs, Lightning, Food-11, unnamed runs.
-
-The packages of `lab/probe` run inside the lab's Ray processes, not in labctl. They need only the standard
-library, Ray and pyarrow. Their folder is on PYTHONPATH of the nodes, so that a student's `lab.py`
-cannot hide them.
-"""
+"""Lets scripts written for another machine run unchanged: GPUs, Lightning, Food-11, unnamed runs."""

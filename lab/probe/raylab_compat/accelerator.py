@@ -1,8 +1,8 @@
 """Simulated GPUs for Lightning: `Trainer(accelerator="gpu")` trains on the CPU, in a script left as it is.
 
-What `simulated_gpu.py` does for Ray Train, this module does for Lightning, in plain jobs and in Ray Train's
-workers. Lightning (2.6) decides on the device in one class of the trainer and one of Fabric; both get the
-answer before they look for a GPU. Nothing is imported before the script does so.
+This does for Lightning what `simulated_gpu.py` does for Ray Train, in plain jobs and in Ray Train's workers.
+Lightning (2.6) decides on the device in one class of the trainer and one of Fabric; both get the answer
+before they look for a GPU. Nothing is imported before the script does so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import sys
 
 from raylab_compat.import_hooks import after_import
+from raylab_switches import active
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def choice(asked: Any, devices: Any, strategy: Any = "auto") -> tuple[Any, Any]:
 
 
 def _say(asked: Any) -> None:
-    """Once in a job: in the first rank, and not where the script left the choice to Lightning."""
+    """Print SAID once in a job: in the first rank, and not where the script left the choice to Lightning."""
     if not _said and asked != "auto" and os.environ.get("RANK", "0") == "0":
         _said.append(SAID)
         print(SAID, file=sys.stderr, flush=True)
@@ -89,6 +90,6 @@ CHANGES = {
 
 
 def install() -> None:
-    """Do so in this process if the lab's GPUs are simulated; once is enough."""
-    if os.environ.get("RAYLAB_GPU") == "simulated":
+    """Change Lightning in this process if the patch is on; once is enough."""
+    if active("accelerator"):
         after_import(CHANGES)

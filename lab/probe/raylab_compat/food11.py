@@ -1,4 +1,4 @@
-"""Where scripts find Food-11."""
+"""Location of Food-11, as scripts look for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DATA_VARIABLE = "RAYLAB_DATA"
 """Environment variable of nodes and Jupyter: the folder of all data sets."""
 
 ELSEWHERE = "/mnt/Food-11"
-"""Where the data set lies in containers, and where a job's own runtime environment says that it lies."""
+"""Folder of the data set in containers, and in the runtime environment of a job of the course."""
 
 
 def settle(environ: MutableMapping[str, str]) -> None:
-    """Where there is no /mnt/Food-11, let FOOD11_DATA_DIR=/mnt/Food-11 mean the folder that the lab has."""
+    """Let FOOD11_DATA_DIR=/mnt/Food-11 mean the lab's own folder on a machine without /mnt/Food-11."""
     if environ.get(FOLDER_VARIABLE, "").rstrip("/") != ELSEWHERE or not environ.get(DATA_VARIABLE):
         return
     ours = os.path.join(environ[DATA_VARIABLE], "Food-11")

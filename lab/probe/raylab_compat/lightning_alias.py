@@ -26,7 +26,7 @@ NAMES = {
     "pytorch": ("Callback", "LightningDataModule", "LightningModule", "Trainer", "__version__"),
     "fabric": ("Fabric", "seed_everything"),
 }
-"""What `lightning` itself gives, and where it is from."""
+"""Names that `lightning` itself exports, by the submodule that they come from."""
 
 
 class _Package:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from raylab_compat.import_hooks import after_import
+from raylab_switches import active
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -53,6 +54,6 @@ CHANGES = {"ray.scripts.scripts": commands}
 
 
 def install() -> None:
-    """Let this process do so, where the lab names the head."""
-    if os.environ.get(HEAD_VARIABLE):
+    """Change Ray's command line in this process, where the lab names the head."""
+    if active("outside"):
         after_import(CHANGES)

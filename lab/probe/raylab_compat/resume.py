@@ -1,4 +1,4 @@
-"""A job that goes on with a run of another job: RAYLAB_RESUME_RUN=<name of that run>.
+"""Job that goes on with a run of another job: RAYLAB_RESUME_RUN=<name of that run>.
 
 Ray Train resumes a run when one of the same name and storage has left its state there. A script that names
 its run itself resumes so in any case; one that leaves the name to Ray would get a new one. In a job with this
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from raylab_compat.import_hooks import after_import
+from raylab_switches import active
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -36,6 +37,6 @@ CHANGES = {"ray.train.v2.api.config": name_runs}
 
 
 def install() -> None:
-    """Do so in this process, if its job resumes another one's run."""
-    if os.environ.get(VARIABLE):
+    """Name runs in this process, if its job resumes another one's."""
+    if active("resume"):
         after_import(CHANGES)

@@ -15,18 +15,17 @@ from typing import Any
 
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerCallback
 
+from raylab_switches import active
+
 GPU_VARIABLE = "RAYLAB_GPU"
 """Environment variable of the nodes that says what kind of GPUs the lab has."""
-
-SHARED_VARIABLE = "RAYLAB_GPU_SHARED"
-"""Environment variable of the nodes: `1` where workers share a GPU."""
 
 
 class SimulatedGpu(ControllerCallback, WorkerCallback):
     """Gloo for NCCL in the controller, the CPU for `cuda:N` in the workers; nothing on GPUs of their own."""
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        if not (_simulated() or _shared()) or not _is_torch(train_run_context.backend_config):
+        if not active("simulated_gpu") or not _is_torch(train_run_context.backend_config):
             return
         from ray.train.torch import config
 
@@ -43,20 +42,13 @@ class SimulatedGpu(ControllerCallback, WorkerCallback):
     def after_init_train_context(self) -> None:
         from ray.train.v2._internal.execution.context import get_train_context
 
-        if not _simulated() or not _is_torch(get_train_context().train_run_context.backend_config):
+        simulated = active("simulated_gpu") and os.environ.get(GPU_VARIABLE) == "simulated"
+        if not simulated or not _is_torch(get_train_context().train_run_context.backend_config):
             return
         from ray.air._internal import device_manager
 
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a real GPU of the host stays out of a simulated lab
         device_manager._torch_device_manager = device_manager.CPUTorchDeviceManager()
-
-
-def _simulated() -> bool:
-    return os.environ.get(GPU_VARIABLE) == "simulated"
-
-
-def _shared() -> bool:
-    return os.environ.get(SHARED_VARIABLE) == "1"
 
 
 def _is_torch(backend_config: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a rank is told to do to itself at an epoch: raise an exception, or train with NaN.
+"""Faults that a rank carries out itself at an epoch: raise an exception, or train with NaN.
 
     python -m raylab_faults.armed set PID exception|nan EPOCH
     python -m raylab_faults.armed clear PID
@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from raylab_faults import rank
 
 FOLDER = Path("/tmp")
-"""Not TMPDIR: a job's runtime environment may set another one for the rank."""
+"""Folder of the files; not TMPDIR, since a job's runtime environment may set another one for the rank."""
 
 KINDS = ("exception", "nan")
 
@@ -33,7 +33,7 @@ PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global
 
 
 def file_of(pid: int, folder: Path = FOLDER) -> Path:
-    """Where the process `pid`, and no later one with its id, looks. Raises psutil.Error."""
+    """The file that the process `pid` reads, and no later process with its id. Raises psutil.Error."""
     return folder / f"raylab-armed-{pid}-{rank.start_time(pid)}.json"
 
 
@@ -52,7 +52,7 @@ def clear(pid: int, folder: Path = FOLDER) -> None:
 
 
 def progress_of(metrics: Any) -> float | None:
-    """How far these metrics say that the run is; None when they do not."""
+    """Progress of the run by these metrics; None when they do not say."""
     if not isinstance(metrics, Mapping):
         return None
     for key in PROGRESS_KEYS:
@@ -63,7 +63,7 @@ def progress_of(metrics: Any) -> float | None:
 
 
 class Armed:
-    """The rank's side: looks for its file around each report, and does what it says, once."""
+    """Rank's side: reads its file around each report, and does what it says, once."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Armed:
             _raise(progress)
 
     def after_report(self, metrics: Any) -> None:
-        """Puts NaN into the model if the next epoch is to train with it."""
+        """Put NaN into the model if the next epoch is to train with it."""
         order, progress = self._look(), progress_of(metrics)
         if not order or order[0] != "nan" or progress is None or progress < order[1] - 1:
             return
@@ -97,7 +97,7 @@ class Armed:
             print(f"raylab: NaN on purpose is not possible: {error}", flush=True)
 
     def _look(self) -> tuple[str, float] | None:
-        """What this process is told to do; None when it is nothing, or done."""
+        """The order for this process; None when there is none, or it is done."""
         if self._fired:
             return None
         try:
@@ -185,7 +185,7 @@ def main(argv: Sequence[str], folder: Path = FOLDER) -> int:
             arm(pid, order[0], float(order[1]), folder)
         return rank.answer(pid, why)
     except (OSError, ValueError, psutil.Error) as error:
-        return rank.answer(pid, f"process {pid} cannot be told: {error}", rank.NOT_SENT)
+        return rank.answer(pid, f"process {pid} cannot be given its order: {error}", rank.NOT_SENT)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Takes what is left of a node's memory, or of its disk for temporary files, until its ranks have felt it.
+"""Exhausts a node's memory, or its disk for temporary files, until its ranks have failed.
 
     python -m raylab_faults.hog start memory|disk PID...
     python -m raylab_faults.hog stop memory|disk
@@ -137,12 +137,12 @@ def hold(
 
 
 def note(what: str, folder: Path = NOTES) -> Path:
-    """Where the process that holds `what` is named."""
+    """The file that names the process which holds `what`."""
     return folder / f"raylab-hog-{what}.json"
 
 
 def start(what: str, pids: Sequence[int]) -> str:
-    """Leave a process behind that holds; returns why it does not, or nothing."""
+    """Leave a process behind that holds; returns the problem, or nothing."""
     stop(what)
     process = subprocess.Popen(
         [sys.executable, "-m", "raylab_faults.hog", "hold", what, *map(str, pids)],
@@ -162,7 +162,7 @@ def start(what: str, pids: Sequence[int]) -> str:
 
 
 def stop(what: str) -> str:
-    """End the process that holds, and remove what it left; returns why not, or nothing."""
+    """End the process that holds, and remove what it left; returns the problem, or nothing."""
     try:
         entry = json.loads(note(what).read_text())
         pid, started = int(entry["pid"]), str(entry["started"])

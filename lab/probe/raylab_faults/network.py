@@ -21,14 +21,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 DEVICES = "eth"
-"""How Docker begins the names of a container's interfaces: eth0; eth1 once it was cut off and connected."""
+"""Prefix of a container's interfaces: eth0; eth1 once it was disconnected and connected again."""
 INCOMING = "ifb0"
 CHAINS = ("INPUT", "-i"), ("OUTPUT", "-o")
 COMMAND_SECONDS = 10.0
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 QUEUE_MS = 400
-"""How long a packet may wait for its turn under a rate before tbf drops it."""
+"""Milliseconds that a packet may be queued under a rate before tbf drops it."""
 BURST_SECONDS = 0.02
 LEAST_BURST_BYTES = 16_000
 """At full rate for this long, but at least this much, may be sent at once."""
@@ -61,7 +61,7 @@ def devices(names: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def can(run: Run, *argv: str) -> str:
-    """Why a command does not work, or nothing."""
+    """The reason for which a command fails; empty when it works."""
     try:
         run(argv)
     except CommandError as error:
@@ -70,7 +70,7 @@ def can(run: Run, *argv: str) -> str:
 
 
 def abilities(run: Run) -> dict[str, str]:
-    """What this kernel cannot do: tried out on loopback, in a namespace where nobody needs it."""
+    """Reasons for which this kernel lacks an ability: tried on loopback, in a namespace nobody needs."""
     netem = can(run, "tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms")
     if not netem:
         return {"delay": "", "loss": "", "rate": ""}

@@ -1,4 +1,4 @@
-"""Signals the process of one rank, after a look at what it is: nothing else may be hit.
+"""Signals the process of one rank, after making sure that it is one: nothing else may be hit.
 
     python -m raylab_faults.rank kill|hang|thaw PID
 
@@ -22,11 +22,11 @@ from typing import Any
 from raylab_forks import launcher
 
 TITLE = "ray::RayTrainWorker"
-"""What Ray (2.60) calls the process of a rank."""
+"""Title that Ray (2.60) gives the process of a rank."""
 
 NAME_VARIABLE = "RAYLAB_SERVICE_NAME"
 MARK_VARIABLE = "RAYLAB_SERVICE"
-"""Which lab's service it is; set where nodes of several labs share a machine."""
+"""Variable that names lab and service; set where nodes of several labs share a machine."""
 
 NOT_A_RANK = 3
 NOT_SENT = 4
@@ -35,7 +35,7 @@ SIGNALS = {"kill": "SIGKILL", "hang": "SIGSTOP", "thaw": "SIGCONT"}
 
 
 def start_time(pid: int) -> str:
-    """When a process started, as a text that is the same as long as it lives. Raises psutil.Error."""
+    """Start time of a process, as a text that stays the same as long as it lives. Raises psutil.Error."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[19].decode()  # in clock ticks since the boot: nobody sets that clock
@@ -46,7 +46,7 @@ def start_time(pid: int) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Whether there is no such process any more, a zombie not counted."""
+    """Tell whether the process has ended; a zombie has."""
     import psutil
 
     try:
@@ -58,7 +58,7 @@ def gone(pid: int) -> bool:
 
 
 def problem(pid: int, environment: Mapping[str, str] = os.environ) -> str:
-    """Why `pid` is no rank on the node of this environment; empty when it is one."""
+    """The reason for which `pid` is no rank on the node of this environment; empty when it is one."""
     import psutil
 
     try:
@@ -72,7 +72,7 @@ def problem(pid: int, environment: Mapping[str, str] = os.environ) -> str:
     except psutil.NoSuchProcess:
         return f"there is no process {pid}"
     except psutil.Error as error:
-        return f"process {pid} cannot be looked at: {error}"
+        return f"process {pid} cannot be inspected: {error}"
     for name in (NAME_VARIABLE, MARK_VARIABLE):
         ours = environment.get(name, "")
         if ours and theirs.get(name, "") != ours:
@@ -107,7 +107,7 @@ def _marks(chain: Sequence[Any]) -> dict[str, str]:
 
 
 def main(argv: Sequence[str], send: Callable[[int, int], None] = os.kill) -> int:
-    """Look, send the signal, print the answer, return the exit code."""
+    """Check, send the signal, print the answer, return the exit code."""
     if len(argv) != 2 or argv[0] not in SIGNALS or not argv[1].isdecimal():
         print(f"usage: {__doc__}")
         return 2

@@ -14,7 +14,8 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 | preload | imports ahead, and says whether the process can be forked then |
 | listener | listens, forks, reaps |
 | refusal | why a request is not forked but started in the ordinary way, for every doubt |
-| child | what a fork does to be like a process that was started in the ordinary way |
+| child | turns a fork into the process that was asked for |
+| program | runs the program of a fork to its end |
 | marks | the two values that Ray's C++ library reads as it is loaded |
 | identity | the ids that Ray makes up, each fork its own |
 | modules | what is imported ahead, and what ranks were seen to import |

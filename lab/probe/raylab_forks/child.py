@@ -1,13 +1,12 @@
-"""What a fork does to be like a process that was started in the ordinary way, and how it runs its program.
+"""Turns a fork into the process that was asked for, as if it were started in the ordinary way.
 
 In the order of `become`: signals, session, descriptors, limits, working directory, environment, what Ray's
 library has read, the streams, the numbers of threads, random state; then what the lab's `sitecustomize`
-decides by the environment. `run` is then `python ARGUMENT...`: it ends the process.
+decides by the environment. `program` runs it then.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import io
@@ -15,15 +14,14 @@ import os
 import signal
 import socket
 import sys
-import threading
-from types import ModuleType, TracebackType
 
 from raylab_forks import commands, refusal, scripts
+from raylab_forks.program import End
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, NoReturn
+    from typing import Any
 
     from raylab_forks.marks import Marks
     from raylab_forks.threads import Pools
@@ -38,22 +36,8 @@ AGENTS = ("dashboard/agent.py", "runtime_env/agent/main.py")
 
 DASHBOARD = ("dashboard/dashboard.py",)
 
-
 HEALTH_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
 """Variable that a raylet gives its agents: they notice its end by a pipe."""
-
-
-class End:
-    """How the fork ended, said to its launcher by the fork itself: its server may be gone by then."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        os.register_at_fork(after_in_child=connection.close)
-
-    def now(self, code: int) -> NoReturn:
-        with contextlib.suppress(OSError):
-            self._connection.sendall(b"end %d\n" % code)
-        os._exit(code & 0xFF)
 
 
 def become(
@@ -64,7 +48,7 @@ def become(
     pools: Pools,
     base_path: Sequence[str],
 ) -> tuple[list[str], End]:
-    """Turn this fork into the process that is asked for; returns the arguments that `run` takes."""
+    """Turn this fork into the process that is asked for; returns what `program.run` takes."""
     _signals(request)
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
@@ -108,7 +92,7 @@ def _signals(request: Mapping[str, Any]) -> None:
 
 
 def _descriptors(wanted: Sequence[int], received: Sequence[int], connection: socket.socket) -> socket.socket:
-    """Give what was received the numbers that it had; the connection, out of the way, is returned."""
+    """Give the received descriptors their numbers; returns the connection, moved out of their way."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, HIGH) for each in received]
     kept = socket.socket(fileno=fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH))
     connection.close()
@@ -147,7 +131,7 @@ def _environment(request: Mapping[str, Any], context: Mapping[str, Any] | None) 
 
 
 def _arguments(argv: Sequence[str], context: Mapping[str, Any] | None) -> list[str]:
-    """What is behind the interpreter and its flags. For a worker of Ray: behind setup_worker.py too."""
+    """The words after the interpreter and its flags; for a worker of Ray, after setup_worker.py too."""
     words = list(argv[1:])
     if context is not None:
         words = without_setup(words)
@@ -167,7 +151,7 @@ def without_setup(words: Sequence[str]) -> list[str]:
 
 
 def _streams(*, unbuffered: bool) -> None:
-    """Python's own three, anew: those of the server have its buffers. Encoding and errors are the same."""
+    """Open Python's three streams anew: the server's have its buffers. Encoding and errors stay."""
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         old, new = getattr(sys, name), None
         with contextlib.suppress(OSError):
@@ -197,7 +181,7 @@ def _stream(name: str, number: int, encoding: str, errors: str, *, unbuffered: b
 
 
 def _random() -> None:
-    """Random state of its own; `random` is seeded anew after each fork by Python itself."""
+    """Seed numpy and torch anew; Python itself does so with `random` after each fork."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and "numpy.random" in sys.modules:
         numpy.random.seed()
@@ -210,7 +194,7 @@ def _random() -> None:
 
 
 def _heed_ray(pools: Pools) -> None:
-    """Ray sets OMP_NUM_THREADS before a worker's task, which loads its libraries: here they are loaded."""
+    """Adjust loaded libraries when Ray sets OMP_NUM_THREADS, as it does before a worker's task loads them."""
     from ray._private import utils
 
     decide = utils.set_omp_num_threads_if_unset
@@ -225,12 +209,12 @@ def _heed_ray(pools: Pools) -> None:
 
 
 def _is_rays(argv: Sequence[str], programs: tuple[str, ...]) -> bool:
-    """Whether the script of this command is one of these of Ray's."""
+    """Tell whether this command runs one of these scripts of Ray."""
     return any("/ray/" in word and word.endswith(programs) for word in argv[1:3])
 
 
 def _be_child_of_raylet() -> None:
-    """Let psutil name the raylet as this process's parent: Ray's agents look at it, and find it by that."""
+    """Let psutil name the raylet as this process's parent: Ray's agents watch it, and find it by that."""
     import psutil
     from ray.dashboard import consts
 
@@ -249,104 +233,8 @@ def _be_child_of_raylet() -> None:
 
 
 def _prepare() -> None:
-    """What the lab changes in every process, by this one's environment."""
+    """Apply the lab's changes to every process, by this one's environment."""
     import sitecustomize
 
     with contextlib.suppress(Exception):
         sitecustomize.prepare()
-
-
-def run(arguments: Sequence[str], end: End) -> NoReturn:
-    """`python ARGUMENT...`, to its end."""
-    code = 0
-    try:
-        if arguments[0] == "-m":
-            _module(arguments[1], arguments[2:])
-        elif arguments[0] == "-c":
-            _code(arguments[1], arguments[2:])
-        else:
-            _script(arguments[0], arguments[1:])
-    except SystemExit as error:
-        code = _exit_code(error)
-    except BaseException as error:
-        code = _uncaught(error)
-    code = _finalize(code)
-    end.now(code)
-
-
-def _script(path: str, arguments: Sequence[str]) -> None:
-    from importlib.machinery import SourceFileLoader
-
-    sys.argv[:] = [path, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-    path = os.path.abspath(path)
-    loader = SourceFileLoader("__main__", path)
-    module = _main_module(path, loader)
-    with open(path, "rb") as file:
-        source = file.read()
-    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
-
-
-def _main_module(path: str, loader: Any) -> ModuleType:
-    module = ModuleType("__main__")
-    module.__dict__.update(
-        __builtins__=__builtins__, __file__=path, __loader__=loader, __cached__=None, __annotations__={}
-    )
-    module.__spec__ = None
-    sys.modules["__main__"] = module
-    return module
-
-
-def _module(name: str, arguments: Sequence[str]) -> None:
-    import runpy
-
-    sys.argv[:] = [name, *arguments]
-    sys.path.insert(0, os.getcwd())
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-
-def _code(code: str, arguments: Sequence[str]) -> None:
-    sys.argv[:] = ["-c", *arguments]
-    sys.path.insert(0, "")
-    module = _main_module("", None)
-    del module.__dict__["__file__"], module.__dict__["__cached__"]
-    exec(compile(code, "<string>", "exec", dont_inherit=True), module.__dict__)
-
-
-def _exit_code(error: SystemExit) -> int:
-    if error.code is None:
-        return 0
-    if isinstance(error.code, int):
-        return error.code & 0xFF
-    print(error.code, file=sys.stderr)
-    return 1
-
-
-def _uncaught(error: BaseException) -> int:
-    """Print the traceback as Python does, without the frames of this module; the exit code."""
-    shown: TracebackType | None = error.__traceback__
-    while shown is not None and shown.tb_frame.f_code.co_filename == __file__:
-        shown = shown.tb_next
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-    sys.excepthook(type(error), error.with_traceback(shown), shown)
-    return -int(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else 1
-
-
-def _finalize(code: int) -> int:
-    """What Python does at its end: wait for threads, run the exit handlers, flush."""
-    with contextlib.suppress(Exception):
-        threading._shutdown()  # type: ignore[attr-defined]
-    with contextlib.suppress(Exception):
-        atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None and not stream.closed:
-                stream.flush()
-        except (OSError, ValueError):
-            if stream is sys.stdout and code == 0:
-                code = 120
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code

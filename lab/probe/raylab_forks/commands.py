@@ -1,4 +1,4 @@
-"""How Ray comes to start the launcher in place of its Python processes.
+"""Makes Ray start the launcher in place of its Python processes.
 
 Ray (2.60) starts what belongs to a node in `ray._private.services.start_ray_process`. There each command of a
 Python is led through the launcher, and so are those that a raylet is told to start workers and agents with.
@@ -27,7 +27,7 @@ OF_RAYLET = {
 
 
 def led(command: Sequence[str], folder: str, levels: str) -> list[str]:
-    """This command of a Python, through the launcher."""
+    """Command line of a Python, through the launcher."""
     return [command[0], "-I", "-S", LAUNCHER, folder, levels, *command]
 
 

@@ -24,13 +24,13 @@ ID_BYTES = 64
 
 @contextlib.contextmanager
 def left_alone() -> Iterator[None]:
-    """Meanwhile the ids of actor classes are not drawn from Ray's generator."""
+    """Context in which the ids of actor classes are not drawn from Ray's generator."""
     from ray import actor
 
     kind: Any = actor.ActorClassID
 
     class FromTheSystem:
-        """What `ray.actor` uses of ActorClassID."""
+        """Stand-in with what `ray.actor` uses of ActorClassID."""
 
         @staticmethod
         def from_random() -> Any:
@@ -44,7 +44,7 @@ def left_alone() -> Iterator[None]:
 
 
 def shared() -> bool:
-    """Whether two forks of this process would draw the same id."""
+    """Tell whether two forks of this process would draw the same id."""
     return "ray._raylet" in sys.modules and _drawn_by_a_fork() == _drawn_by_a_fork()
 
 

@@ -1,4 +1,4 @@
-"""Stands for a process that a fork server makes: asks for it, hands signals on, ends as it ends.
+"""Stands in for a process that a fork server makes: asks for it, forwards signals, ends as it ends.
 
     python -I -S launcher.py FOLDER LEVELS PYTHON ARGUMENT...
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PATIENCE_SECONDS = 1.0
-"""How long a server may take to say whether it forks; a frozen one says nothing."""
+"""Timeout for a server's answer to a request; a frozen one gives none."""
 
 FORK_SECONDS = 5.0
-"""How long it may take to fork once it has said so."""
+"""Timeout for the fork once the server has agreed."""
 
 MOST_DESCRIPTORS = 200
 """The kernel takes 253 in one message; nobody who has more open is forked."""
 
 NAME = "fork:"
-"""What a launcher is called while its fork lives, before the fork's process id."""
+"""Prefix of a launcher's name while its fork lives; the fork's process id follows."""
 
 HANDED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
 def socket_of(folder: str, level: str) -> str:
-    """Where the server of this level listens."""
+    """The socket of the server of this level."""
     return os.path.join(folder, f"{level}.sock")
 
 
 def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
-    """What a fork has to be like: everything that a process gets from the one that starts it."""
+    """Describe the process that is wanted: everything that it would inherit from the one that starts it."""
     import resource
 
     limits = {}
@@ -76,7 +76,7 @@ def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
 
 
 def descriptors() -> list[int]:
-    """What the command would inherit: every descriptor that is open and not closed on exec."""
+    """Descriptors that the command would inherit: those that are open and not closed on exec."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -88,7 +88,7 @@ def descriptors() -> list[int]:
 
 
 class RefusedError(Exception):
-    """There is no fork, for the reason given."""
+    """No fork was made, for the reason given."""
 
 
 class SilentError(RefusedError):
@@ -173,7 +173,7 @@ def _line(connection: socket.socket, data: bytes) -> tuple[str, bytes]:
 
 
 def stand_for(fork: Fork) -> NoReturn:
-    """Be seen in place of the fork until it ends, and end as it did."""
+    """Stand in for the fork until it ends, and end as it did."""
 
     def hand_on(number: int, frame: Any) -> None:
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Who wants a fork: the server of one level listens, forks, and reaps.
+"""Server of one level: listens to those who want a fork, forks, and reaps.
 
 It answers a request (`launcher.ask`) with `ready`, or `no` and the reason. With `go` come the descriptors; it
 forks, says `pid N`, and `end CODE` when the fork has ended. A launcher that goes away takes its fork with it,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from raylab_forks.marks import Marks
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Of a request; the environment and the arguments of a process are at most 2 MiB on Linux."""
+"""Largest request; environment and arguments of a process are at most 2 MiB on Linux."""
 
 
 class Conversation:
@@ -55,7 +55,7 @@ class Conversation:
 
 
 class Listener:
-    """Listens at one level, forks, reaps. In a fork `serve` returns what `child.run` needs."""
+    """Listens at one level, forks, reaps. In a fork `serve` returns what `program.run` needs."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Listener:
         self._wake: tuple[int, int] = (-1, -1)
 
     def listen(self) -> None:
-        """Be ready. Raises RuntimeError when this process cannot be forked, OSError."""
+        """Begin to listen. Raises RuntimeError when this process cannot be forked, OSError."""
         self._pools.look()
         why = preload.unfit()
         if why:
@@ -128,7 +128,7 @@ class Listener:
             self._selector.register(connection, selectors.EVENT_READ, talk)
 
     def _hear(self, talk: Conversation) -> Any:
-        """Something has come from a launcher, or it is gone."""
+        """Read what has come from a launcher, or notice that it is gone."""
         try:
             data, ancillary, _, _ = talk.connection.recvmsg(65536, socket.CMSG_SPACE(4 * 256))
         except BlockingIOError:
@@ -201,7 +201,7 @@ class Listener:
         self._forget(talk)
 
     def _gone(self, talk: Conversation) -> None:
-        """A launcher was killed, or does not want its fork any more."""
+        """Kill the fork of a launcher that was killed, or does not want it any more."""
         pid = talk.pid
         self._forget(talk)
         if pid:
@@ -241,7 +241,7 @@ class Listener:
         return None
 
     def _be(self, talk: Conversation) -> Any:
-        """In the fork: give up what is the server's, become what was asked for."""
+        """Become the process that was asked for, in the fork, without what is the server's."""
         assert talk.request is not None
         self.give_up(talk)
         received, talk.received = talk.received, []
@@ -254,7 +254,7 @@ class Listener:
             os._exit(1)
 
     def give_up(self, kept: Conversation | None = None) -> None:
-        """In a fork: close what is the server's, one conversation excepted."""
+        """Close what is the server's, in a fork, except for one conversation."""
         signal.set_wakeup_fd(-1)
         self._selector.close()
         for number in self._wake:
@@ -313,7 +313,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def _peer(connection: socket.socket) -> int:
-    """The user id of who has connected."""
+    """User id of the process that has connected."""
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", packed)[1])
 

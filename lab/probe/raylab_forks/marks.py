@@ -28,7 +28,7 @@ HEAD_BYTES = 24
 
 
 class NotFoundError(Exception):
-    """Ray's library does not keep the marks where they were looked for."""
+    """The marks are not where Ray's library is expected to keep them."""
 
 
 def set_in(environ: MutableMapping[str, str]) -> None:
@@ -36,15 +36,8 @@ def set_in(environ: MutableMapping[str, str]) -> None:
     environ.update({name: mark.decode() for name, mark in VALUES.items()})
 
 
-def remove_from(environ: MutableMapping[str, str]) -> None:
-    """Take them out again."""
-    for name, mark in VALUES.items():
-        if environ.get(name) == mark.decode():
-            del environ[name]
-
-
 class Marks:
-    """Where the strings are, in this process and in its forks."""
+    """Places of the strings, in this process and in its forks."""
 
     def __init__(self, places: Mapping[str, int]) -> None:
         self._places = dict(places)
@@ -90,7 +83,7 @@ def _heap() -> list[tuple[int, int]]:
 
 
 def _strings(data: bytes, mark: bytes) -> list[int]:
-    """Where in `data` a string of the old ABI begins that is `mark`."""
+    """Offsets in `data` of strings of the old ABI that are `mark`."""
     found, at = [], -1
     while (at := data.find(mark + b"\0", at + 1)) >= 0:
         if at >= HEAD_BYTES and HEAD.unpack_from(data, at - HEAD_BYTES)[:2] == (len(mark), len(mark)):

@@ -1,4 +1,4 @@
-"""What a fork server imports ahead: lists to begin with, and what ranks were seen to import."""
+"""Modules that a fork server imports ahead: fixed lists, and what ranks were seen to import."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NODE = (
     "ray.dashboard.subprocesses.module",
     "uvloop",
 )
-"""What the processes of a node import, whatever runs on it."""
+"""Modules that the processes of a node import, whatever runs on it."""
 
 NODE_PACKAGES = ("ray.dashboard.modules",)
 """Packages of which every module is imported: the dashboard looks for its parts so."""
@@ -73,13 +73,13 @@ TRAIN = (
     "raylab_patches.elastic",
     "raylab_patches.teardown",
 )
-"""What trainings import, to begin with; LEARNT adds what they were seen to import."""
+"""Modules that trainings import as a rule; LEARNT adds what they were seen to import."""
 
 LEARNT = "RAYLAB_FORK_LEARNT"
 """Variable of the file with the names of the modules that ranks of this lab have imported."""
 
 MOST_LEARNT = 20_000
-"""How many names are kept; a rank has about 5,000."""
+"""Limit of names that are kept; a rank has about 5,000."""
 
 
 def imported(modules: Mapping[str, ModuleType | None]) -> tuple[str, ...]:

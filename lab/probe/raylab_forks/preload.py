@@ -1,4 +1,4 @@
-"""What a server imports before it serves, and whether the process can be forked then.
+"""Imports what a server needs before it serves, and tells whether the process can be forked then.
 
 `prepare` imports what a node's processes import, `import_for_training` what trainings import besides, and
 what ranks were seen to import (`modules`, `learn`). `unfit` says afterwards why nothing may be forked from
@@ -22,7 +22,7 @@ AVOID = "avoid.json"
 """File in FOLDER: learnt modules after which the server could not be forked any more."""
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
-"""How the files of GPUs begin."""
+"""Prefixes of the device files of GPUs."""
 
 
 def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
@@ -45,7 +45,7 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
 
 
 def import_for_training(folder: str) -> str:
-    """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt this.
+    """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt it.
 
     Priorities belong to threads on Linux, and nobody may raise one again: so a thread of its own is lowered,
     and ends. This one, of which forks are made, keeps the priority it has.
@@ -85,23 +85,23 @@ def lower_priority() -> None:
 
 
 def avoid(folder: str, name: str) -> None:
-    """Import this learnt module ahead no more. Raises OSError."""
+    """Stop importing this learnt module ahead. Raises OSError."""
     modules.remember(os.path.join(folder, AVOID), [name])
 
 
 def base_path(path: Sequence[str], environ: dict[str, str]) -> list[str]:
-    """What a module search path ends with in every process: without PYTHONPATH, and a script's folder."""
+    """End of the module search path in every process: without PYTHONPATH and a script's folder."""
     extra = {entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
     return [entry for entry in path if entry and entry not in extra and entry != os.getcwd()]
 
 
 def unfit() -> str:
-    """Why nothing may be forked from this process that has imported everything; empty when it may be."""
+    """The reason for which this process, all imported, must not be forked; empty when it may be."""
     return spoilt() or ("forks would give things the same ids" if identity.shared() else "")
 
 
 def spoilt() -> str:
-    """Why this process must not be forked; empty when it may be."""
+    """The reason for which this process must not be forked now; empty when it may be."""
     if threads.count() != 1:
         return f"{threads.count()} threads"
     torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""Why a request is not forked: for every doubt, the process starts in the ordinary way.
+"""Refusals: for every doubt, a process starts in the ordinary way and is not forked.
 
 A fork has what its server read when it started: the interpreter and its flags, the environment variables that
 Python, Ray and the libraries read as they are loaded, the modules. `reason` compares them with what is asked
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+
+from raylab_switches import OFF, PATCHES, turned_off
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ READ_AT_START = (
     *("TORCH_", "PYTORCH_", "NVIDIA_", "CUDA_", "HIP_", "ROCR_", "HSA_", "XLA_", "JAX_", "TF_"),
     *("HF_", "TRANSFORMERS_", "MPL", "ARROW_", "XDG_", "PROTOCOL_BUFFERS_", "RAY_", "RAYLAB_"),
 )
-"""How variables begin that are read when a process starts or a library is loaded, and never again."""
+"""Prefixes of variables that are read when a process starts or a library is loaded, and never again."""
 
 READ_LATER = frozenset(
     {
@@ -40,24 +42,28 @@ READ_LATER = frozenset(
         *("RAY_TRAIN_CALLBACKS", "RAY_JOB_STOP_SIGNAL", "RAY_JOB_STOP_WAIT_TIME_S"),
         # read by programs that are no Python
         *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
-        *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN", "RAYLAB_FORK_SCRIPTS"),
+        *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN"),
+        OFF,  # `reason` compares what of it matters
         "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }
 )
-"""Those of them that are read later, or that a fork sees to."""
+"""Exceptions: variables that are read later, or that a fork sees to."""
+
+SWITCHED_AT_START = {patch.name for patch in PATCHES if not patch.callback or patch.name == "forks"}
+"""Patches that change modules as a server imports them. The callbacks of the others ask in the fork."""
 
 LATER_TOO = ("RAY_EXPERIMENTAL_NOSET_",)
-"""How others of them begin: Ray reads these when it gives a task its devices."""
+"""Prefixes of further exceptions: Ray reads these when it gives a task its devices."""
 
 FLAGS_OF_PYTHON = ("-u", "-S", "-s")
-"""What may stand between the interpreter and the script: `-S` and `-s` as Ray hands them on."""
+"""Flags that may stand between interpreter and script: Ray hands on `-S` and `-s`."""
 
 NO_SCRIPT = ("-m", "-c")
-"""What may stand in place of a script; the folder that is searched first is then the working directory."""
+"""Options that may stand in place of a script; the working directory is then searched first."""
 
 MOST_ENTRIES = 5_000
-"""Of a folder that is looked through; in one with more nobody looks."""
+"""Limit of entries in a folder that is searched; a larger one is refused."""
 
 
 def effective_environment(request: Mapping[str, Any]) -> dict[str, str]:
@@ -71,7 +77,7 @@ def effective_environment(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def runtime_context(argv: Sequence[str]) -> dict[str, Any] | None:
-    """What Ray tells setup_worker.py to do first; None for any other program. Raises ValueError."""
+    """Ray's instructions to setup_worker.py; None for any other program. Raises ValueError."""
     if len(argv) < 2 or os.path.basename(argv[1]) != SETUP_WORKER:
         return None
     for position, word in enumerate(argv):
@@ -122,7 +128,7 @@ def hidden(folder: str, loaded: Collection[str]) -> str:
 
 
 def module_name(entry: os.DirEntry[str]) -> str:
-    """What Python would import from this entry of a folder; empty for nothing, or for a namespace package."""
+    """The module that Python would import from this entry; empty for none, or a namespace package."""
     stem, ending = os.path.splitext(entry.name)
     if ending in (".py", ".pyc"):
         return stem
@@ -146,7 +152,7 @@ def differing(environment: Mapping[str, str], own: Mapping[str, str]) -> str:
 
 
 def same_interpreter(one: str, other: str) -> bool:
-    """Whether these are names of one interpreter in one environment, as `python` and `python3` are."""
+    """Tell whether both name one interpreter in one environment, as `python` and `python3` do."""
     if one == other:
         return True
     return os.path.dirname(one) == os.path.dirname(other) and os.path.realpath(one) == os.path.realpath(other)
@@ -155,7 +161,7 @@ def same_interpreter(one: str, other: str) -> bool:
 def search_path(
     request: Mapping[str, Any], environment: Mapping[str, str], base: Sequence[str], first: str
 ) -> list[str]:
-    """What `sys.path` is in a process with this environment; `first` is the folder of its script."""
+    """Value of `sys.path` in a process with this environment; `first` is the folder of its script."""
     if request.get("path") is not None:  # what has been added to `base` by imports comes last
         return list(dict.fromkeys((first, *request["path"], *base)))
     extra = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -171,7 +177,7 @@ def reason(
     known: Collection[str],
     loaded: Collection[str],
 ) -> str:
-    """Why this request is not forked by a server with these properties; empty when it is.
+    """The reason for which a server with these properties refuses this request; empty when it forks.
 
     `known` are the folders of the server's own module search path, `loaded` the top-level names of its
     modules that come from files.
@@ -196,6 +202,8 @@ def reason(
             if context.get("java_jars") or "--language=JAVA" in argv or "--language=CPP" in argv:
                 return "another language"
         wanted = effective_environment(request)
+        if turned_off(wanted) & SWITCHED_AT_START != turned_off(environment) & SWITCHED_AT_START:
+            return f"another {OFF}"
         name = differing(wanted, environment)
         if name:
             return f"another {name}"

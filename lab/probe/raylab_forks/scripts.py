@@ -1,4 +1,4 @@
-"""`python train.py` in a job, forked: what `sitecustomize` asks before anything else is imported.
+"""Forks `python train.py` in a job, before `sitecustomize` imports anything else.
 
 A script of a submitted job imports Ray, torch and more, six to ten seconds of a core. In a process that is
 about to run a script this module asks the node's fork server for a fork that runs it instead, with the same
@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 
+from raylab_switches import active
+
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,15 +20,12 @@ if TYPE_CHECKING:
 FOLDER = "RAYLAB_FORK_FOLDER"
 """Variable of the folder with the sockets of the node's fork server; without it nothing is forked."""
 
-SWITCH = "RAYLAB_FORK_SCRIPTS"
-"""Variable that turns this off, for one job: `0`."""
-
 LEVELS = ("train", "node")
 """Scripts are forked with torch imported, or else with Ray, which is 2 s of a core, and import the rest."""
 
 
 def script_of(arguments: Sequence[str]) -> int:
-    """Where in `python ARGUMENT...` the script stands; 0 where none does that could be forked."""
+    """Position of the script in `python ARGUMENT...`; 0 for none that could be forked."""
     for position, word in enumerate(arguments[1:], start=1):
         if word == "-u":
             continue
@@ -35,8 +34,8 @@ def script_of(arguments: Sequence[str]) -> int:
 
 
 def wanted(arguments: Sequence[str], environ: Mapping[str, str], prefix: str) -> bool:
-    """Whether a process with these arguments, this environment and `sys.prefix` should ask for a fork."""
-    if sys.platform != "linux" or not environ.get(FOLDER) or environ.get(SWITCH) == "0":
+    """Tell whether a process with these arguments, environment and `sys.prefix` should ask for a fork."""
+    if sys.platform != "linux" or not active("forks", environ):
         return False
     position = script_of(arguments)
     if not position:

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from raylab_forks import child, launcher, log, preload
+from raylab_forks import launcher, log, preload, program
 from raylab_forks.listener import Listener
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
@@ -29,16 +29,16 @@ NODE, TRAIN = "node", "train"
 """The two levels."""
 
 SPOILT = 75
-"""Exit code of a `train` server that one of the learnt modules has spoilt: it is started anew without it."""
+"""Exit code of a `train` server that cannot be forked for a learnt module: it is restarted without that."""
 
 MOST_AVOIDED = 20
-"""How often that happens at most."""
+"""Limit of such starts."""
 
 MOST_DEATHS = 3
-"""How often a `train` server that was killed is started anew."""
+"""Limit of new starts of a `train` server that was killed."""
 
 BESIDE_SECONDS = 10.0
-"""How long a node waits for its own server to listen, which takes half a second on an idle machine: what it
+"""Timeout for a node's own server to listen, which takes half a second on an idle machine: what the node
 starts before would start in the ordinary way."""
 
 
@@ -108,11 +108,11 @@ def serve(folder: str, places: Marks, environment: dict[str, str]) -> NoReturn:
 
     start_train()
     listener.listen()
-    child.run(*listener.serve(on_end))
+    program.run(*listener.serve(on_end))
 
 
 def _serve_training(folder: str, places: Marks, path: Sequence[str], environment: dict[str, str]) -> NoReturn:
-    """What the fork for level `train` does."""
+    """Be the server of level `train`, in a fork of the other one."""
     listener = Listener(folder, TRAIN, places, path, environment)
     begin = time.monotonic()
     spoiler = preload.import_for_training(folder)
@@ -126,7 +126,7 @@ def _serve_training(folder: str, places: Marks, path: Sequence[str], environment
         log(f"{TRAIN}: nothing is forked: {error}")
         os._exit(0)
     log(f"{TRAIN}: imported in {time.monotonic() - begin:.1f} s")
-    child.run(*listener.serve())
+    program.run(*listener.serve())
 
 
 if __name__ == "__main__":

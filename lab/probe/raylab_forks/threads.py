@@ -1,4 +1,4 @@
-"""How many threads numerical libraries use: each reads that as it is loaded, so a fork has to be told.
+"""Numbers of threads of numerical libraries: each reads its own as it is loaded, so a fork has to set them.
 
 The server loads them with one thread each, or they would start a pool and it could not be forked.
 """
@@ -27,7 +27,7 @@ def restrain(environ: MutableMapping[str, str]) -> None:
 
 
 def count() -> int:
-    """How many threads this process has."""
+    """Number of threads of this process."""
     return len(os.listdir("/proc/self/task"))
 
 
@@ -39,7 +39,7 @@ def wait_for_one(seconds: float = 2.0) -> None:
 
 
 def number(environ: Mapping[str, str], *names: str) -> int:
-    """What the first of these variables says that is a number; the machine's cores without one."""
+    """Value of the first of these variables that is a number; the machine's cores without one."""
     for name in names:
         value = environ.get(name, "")
         if value.isdecimal() and int(value) > 0:

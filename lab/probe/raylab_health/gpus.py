@@ -1,4 +1,4 @@
-"""Which GPUs a process here can use, asked in the way that training does: through the driver.
+"""Lists the GPUs that a process here can use, through the driver, as training does.
 
     python -m raylab_health.gpus nvidia
 

@@ -40,7 +40,7 @@ def get(url: str, headers: Mapping[str, str]) -> bytes:
 
 
 def node_problem(name: str, rows: Sequence[Mapping[str, Any]], since: float) -> str:
-    """Why the node called `name`, of a container that was started at `since`, is not alive, or nothing.
+    """Problem of the node called `name`, of a container started at `since`; empty when it is alive.
 
     `rows` are of Ray's state API. For about a second they still list the node of the container's last life.
     """
@@ -52,7 +52,7 @@ def node_problem(name: str, rows: Sequence[Mapping[str, Any]], since: float) -> 
 
 
 def container_started(proc: Path = Path("/proc")) -> float:
-    """When this container's first process was started, in seconds since the epoch; 0 when that is long ago.
+    """Start time of this container's first process, in seconds since the epoch; 0 when that is long ago.
 
     Then Ray has forgotten the node of the last life, and a clock that was set meanwhile, as after a virtual
     machine was suspended, must not make this life's node look older than its container.
@@ -64,7 +64,7 @@ def container_started(proc: Path = Path("/proc")) -> float:
 
 
 def node(environment: Mapping[str, str], since: float, fetch: Get = get) -> str:
-    """Why this container's node is not alive, or nothing."""
+    """Problem of this container's node; empty when it is alive."""
     address, name = environment["RAY_API_SERVER_ADDRESS"], environment["RAYLAB_SERVICE_NAME"]
     token = Path(environment["RAY_AUTH_TOKEN_PATH"]).read_text().strip()
     try:
@@ -75,7 +75,7 @@ def node(environment: Mapping[str, str], since: float, fetch: Get = get) -> str:
 
 
 def http(url: str, fetch: Get = get) -> str:
-    """Why `url` does not serve, or nothing."""
+    """Problem of `url`; empty when it serves."""
     try:
         fetch(url, {})
     except (OSError, ValueError) as error:

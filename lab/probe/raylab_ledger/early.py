@@ -1,4 +1,4 @@
-"""Whether a training ended before its planned end because it said so itself: early stopping.
+"""Records early stopping: a training that ended before its planned end because it decided so itself.
 
 What stops a training by itself leaves a sign: `Trainer.should_stop` of Lightning, `Model.stop_training` of
 Keras, an answer of XGBoost's callbacks. It is looked at when the fit has returned, and the ledger has it as
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -53,7 +54,8 @@ def watch_fit(owner: Any, sign: str, by: str, record: Record) -> None:
     @functools.wraps(fit)
     def watched_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = fit(self, *args, **kwargs)
-        record("fit_ended", by=by, early=getattr(self, sign, False) is True)
+        with suppress(Exception):  # whatever a class of the script's own does: the fit has returned
+            record("fit_ended", by=by, early=getattr(self, sign, False) is True)
         return result
 
     watched_fit.raylab = True  # type: ignore[attr-defined]

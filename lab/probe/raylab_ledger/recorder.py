@@ -1,4 +1,4 @@
-"""Writes the ledger: JSON lines in the object store, without ever slowing or breaking the training.
+"""Writes the ledger: JSON lines in the object store. A store that fails never breaks the training.
 
 One event is one JSON object on one line. Object stores cannot append, so every flush makes a new object
 `<ledger>/<job>/<stream>-<number>.jsonl`; a stream is one process. Readers list the prefix and merge.
@@ -86,7 +86,7 @@ def manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 def try_manifest(folder: str | os.PathLike[str]) -> dict[str, dict[str, Any]] | None:
-    """As `manifest`; None, with a warning, when something cannot be read."""
+    """Like `manifest`, but None, with a warning, when something cannot be read."""
     try:
         return manifest(folder)
     except OSError as error:

@@ -1,20 +1,25 @@
 """The ledger's seam into Ray Train: RAY_TRAIN_CALLBACKS=raylab_ledger.train.Ledger,...
 
 Ray Train V2 (pinned: ray 2.60) makes the callbacks named in that variable in the driver, pickles them to
-its controller and from there to every worker, whatever the user's script does. They record what happened;
-they change nothing. The classes used here are internal to Ray, so this is the one module that knows them.
+its controller and from there to every worker, whatever the user's script does. This one records what happens
+and leaves Ray as it is: the methods that it wraps do and return the same, and a rank waits at most
+FLUSH_SECONDS for a checkpoint's SHA-256 to be stored. Only where a fault was armed in the rank
+(raylab_faults.armed) does `report` carry it out. The classes used here are internal to Ray, as those of the
+patches are.
 
 Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 
 | event | written by | says |
 | --- | --- | --- |
 | run_started | controller | the plan: workers, resources, what is kept, train_loop_config, storage; patches |
+| attempt_scheduled | controller | a new attempt is about to start, with how many ranks |
 | attempt_started | controller | rank, node and process of every worker |
 | training_started | controller | the training function was started on every rank |
 | failure_detected | controller | Ray Train noticed a failure, what it decided |
 | resized | controller | an elastic run ends this attempt to go on with another number of ranks |
 | attempt_ended | controller | the worker group was shut down or aborted |
 | checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
+| checkpoint_refused | controller | a damaged checkpoint was passed over (checkpoint_guard.py) |
 | run_finished | controller | error or none |
 | rank_ready | rank | its process has its Train context; when Ray began to start that process |
 | function_started | rank | the training function begins, its imports are done |
@@ -33,7 +38,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -51,15 +56,10 @@ from raylab_faults.armed import Armed
 from raylab_ledger.early import watch_fits
 from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_ledger.versions import environment
-
-CALLBACKS = "RAY_TRAIN_CALLBACKS"
-"""Ray's variable with the names of callbacks that every run gets."""
-
-CHANGING = ("raylab_patches", "raylab_compat")
-"""Packages of the lab whose callbacks change what Ray Train does."""
+from raylab_switches import in_training
 
 FLUSH_SECONDS = 2.0
-"""How long a rank waits, once per checkpoint, for its SHA-256 to be stored."""
+"""Longest wait of a rank, once per checkpoint, for its SHA-256 to be stored."""
 
 
 def submission_id() -> str:
@@ -73,16 +73,6 @@ def submission_id() -> str:
     core = getattr(global_worker, "core_worker", None)
     submitted = core.get_job_config().metadata.get("job_submission_id") if core else None
     return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
-
-
-def patches(callbacks: str, loaded: Container[str]) -> list[str]:
-    """Names of what the lab changes of Ray in this training: modules of its callbacks, and `forks`.
-
-    `callbacks` is the value of CALLBACKS. A process that was forked has `raylab_forks.child` loaded.
-    """
-    own = [name.strip().partition(".") for name in callbacks.split(",")]
-    found = [rest.partition(".")[0] for package, _, rest in own if package in CHANGING and rest]
-    return [*found, *(["forks"] if "raylab_forks.child" in loaded else [])]
 
 
 def quietly(method: Callable[..., Any]) -> Callable[..., None]:
@@ -148,7 +138,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
             checkpoint_score_attribute=kept.checkpoint_score_attribute if kept else None,
             config=plain(train_run_context.train_loop_config or {}),
             environment=environment(),
-            patches=patches(os.environ.get(CALLBACKS, ""), sys.modules),
+            patches=in_training(os.environ, sys.modules),
         )
 
     @quietly
@@ -227,7 +217,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
 
 
 def launched_at() -> float | None:
-    """When Ray began to start this process (seconds since the epoch); None where it does not say so."""
+    """Time at which Ray began to start this process (seconds since the epoch); None where it does not say."""
     milliseconds = argument("--worker-launch-time-ms", sys.argv)
     return int(milliseconds) / 1000 if milliseconds.isdigit() else None
 

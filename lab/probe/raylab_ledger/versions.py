@@ -1,4 +1,4 @@
-"""What a training runs on: versions and the size of the machine, for a report. No name, no path."""
+"""Versions and the size of the machine that a training runs on, for a report. No name, no path."""
 
 from __future__ import annotations
 

@@ -1,6 +1,1 @@
-"""Changes how Ray behaves: its checkpoints, elasticity, teardown, environments, and the start of a node.
-
-The packages of `lab/probe` run inside the lab's Ray processes, not in labctl. They need only the standard
-library, Ray and pyarrow. Their folder is on PYTHONPATH of the nodes, so that a student's `lab.py`
-cannot hide them.
-"""
+"""Changes how Ray behaves: one module for each patch of `raylab_switches.PATCHES`."""

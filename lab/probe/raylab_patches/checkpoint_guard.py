@@ -1,15 +1,15 @@
 """Training resumes from an intact checkpoint: RAY_TRAIN_CALLBACKS=...,raylab_patches.checkpoint_guard.Intact
 
 Ray Train (2.60) gives a new attempt the checkpoint that was committed last, whatever has become of its files
-in the store meanwhile. Here its controller looks first: each file must be there as it was at the commit, in
+in the store meanwhile. Here its controller checks first: each file must be there as it was at the commit, in
 size and ETag (time of change, where the storage is a folder). Where only the ETag differs, the SHA-256 that
 the ranks took before the upload decides (`checkpoint_saved` in the ledger). A checkpoint that is damaged is
-refused, for good and aloud, and the newest intact one takes its place; the ledger says so with
+refused for good, with a message, and the newest intact one takes its place; the ledger says so with
 `checkpoint_refused`: `uri`, `reason`, `instead` (URI, or none).
 
 What lay in the store at each commit is kept in a small object beside the run's own snapshot, for a later job
-that goes on with the run. Cost: a listing and a HEAD per file at each commit and at each attempt. What cannot
-be looked at is left as Ray chose it. The classes used here are internal to Ray, as in `raylab_ledger.train`.
+that goes on with the run. Cost: a listing and a HEAD per file at each commit and at each attempt. Where the
+store cannot be read, Ray's choice stands. The classes used here are internal to Ray.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import Check
 
 from raylab_ledger.recorder import LEDGER_VARIABLE, open_recorder
 from raylab_ledger.train import quietly, submission_id, uri_of
+from raylab_switches import active
 
 KEPT_IN = "raylab_checkpoint_files.json"
 """Object in the run's folder: name of a checkpoint -> `job`, and `files`: path -> [size, tag]."""
 
 RANKS_APART_NS = 60 * 10**9
-"""How much earlier than the last rank the first one may have recorded the same checkpoint."""
+"""Longest time between the first and the last rank's record of the same checkpoint."""
 
 Files = Mapping[str, Sequence[Any]]
 """Path relative to the checkpoint -> [size in bytes, tag]: a tag that stays means content that stays."""
@@ -43,7 +44,7 @@ Sums = Callable[[str, str], Mapping[str, str]]
 
 
 class Intact(ControllerCallback, WorkerGroupCallback):
-    """Names run and attempt for what is recorded; the looking is done in Ray's checkpoint manager."""
+    """Names run and attempt for what is recorded; Ray's checkpoint manager does the checking."""
 
     def __init__(self, job: str | None = None) -> None:
         """Made in the driver, and again in the controller, before that makes its checkpoint manager."""
@@ -62,7 +63,7 @@ class Intact(ControllerCallback, WorkerGroupCallback):
         self.attempt += 1
 
     def refused(self, uri: str, reason: str, instead: str | None) -> None:
-        """Say so in the job's log and in the ledger."""
+        """Report a refusal in the job's log and in the ledger."""
         name = PurePosixPath(uri).name
         then = (
             f"resuming from {PurePosixPath(instead).name}" if instead else "no other is left: starting anew"
@@ -75,9 +76,10 @@ class Intact(ControllerCallback, WorkerGroupCallback):
 
 
 def in_the_controller(job: str) -> Intact:
-    """The callback as it arrives in the controller's process, with Ray's checkpoint manager changed."""
+    """The callback as it arrives in the controller's process; Ray's checkpoint manager is changed there."""
     callback = Intact(job)
-    guard(CheckpointManager, job, callback.refused)
+    if active("checkpoint_guard"):
+        guard(CheckpointManager, job, callback.refused)
     return callback
 
 
@@ -87,7 +89,7 @@ def guard(
     refused: Callable[[str, str, str | None], None],
     sums: Sums | None = None,
 ) -> None:
-    """Let managers of this class remember what they commit, and look at it before an attempt gets it."""
+    """Let managers of this class remember what they commit, and check it before an attempt gets it."""
     register = manager_class.register_checkpoint
     begin = manager_class.before_init_train_context
     exist = manager_class._assert_checkpoints_exist
@@ -118,14 +120,14 @@ def guard(
 
 
 def _left_to_ray(method: Callable[..., None]) -> Callable[..., None]:
-    """What cannot be looked at is said, and never ends a training."""
+    """Decorator: a check that fails is printed, and never ends a training."""
 
     @functools.wraps(method)
     def call(*args: Any) -> None:
         try:
             method(*args)
         except Exception as error:
-            why = f"raylab: whether the checkpoints are intact cannot be told ({error})"
+            why = f"raylab: cannot check whether the checkpoints are intact ({error})"
             print(f"{why}: Ray's own choice stands", flush=True)
 
     return call
@@ -142,7 +144,7 @@ def _remember(manager: Any, checkpoint: Any, job: str) -> None:
 
 
 def _known(manager: Any) -> dict[str, Any]:
-    """What was remembered of this run's checkpoints, read once."""
+    """Entries of this run's checkpoints in KEPT_IN, read once."""
     if not hasattr(manager, "raylab_known"):
         manager.raylab_known = _kept(manager)
     known: dict[str, Any] = manager.raylab_known
@@ -169,7 +171,7 @@ def _keep(manager: Any, known: Mapping[str, Any]) -> None:
 
 @_left_to_ray
 def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums: Sums) -> None:
-    """Take what is damaged out of the manager's hands, from the newest checkpoint to the first intact one."""
+    """Remove damaged checkpoints from the manager, from the newest one to the first that is intact."""
     newest = manager._latest_checkpoint_result
     if newest is None:
         return
@@ -197,9 +199,9 @@ def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums:
 
 
 def problem(checkpoint: Any, entry: Mapping[str, Any] | None, sums: Sums) -> str:
-    """What is wrong with a checkpoint in the store; empty when it is intact, or nothing is known of it.
+    """Damage of a checkpoint in the store; empty when it is intact, or nothing is known of it.
 
-    Raises OSError when it cannot be looked at.
+    Raises OSError when it cannot be read.
     """
     listing = _listing(checkpoint)
     if not listing:

@@ -2,10 +2,10 @@
 
 With `ScalingConfig(num_workers=(least, most))` Ray Train (2.60) asks the cluster's AutoscalingCoordinator how
 many ranks there is room for. That looks at the nodes every 20 s: after the loss of a node it still counts it,
-and the controller waits a minute for a placement group that cannot be. Here the controller asks it to look
-again each time, and leaves out nodes that refuse a connection: they are dead, although Ray may need another
-second to say so. A run with a fixed number of ranks is left alone. The classes used here are internal to Ray,
-as in `raylab_ledger.train`.
+and the controller waits a minute for a placement group that cannot be placed. Here the controller asks it to
+count again each time, and leaves out nodes that refuse a connection: they are dead, although Ray may need
+another second to say so. A run with a fixed number of ranks is left alone. The classes used here are internal
+to Ray.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
 from raylab_ledger.train import quietly
+from raylab_switches import active
 
 CONNECT_SECONDS = 0.5
-"""How long a node gets to take a connection; the kernel of a busy machine takes it at once."""
+"""Timeout for a node to take a connection; the kernel of a busy machine takes it at once."""
 
 ANSWER_SECONDS = 5.0
-"""How long the coordinator gets; Ray's own deadline."""
+"""Timeout for the coordinator; Ray's own."""
 
 INTERVAL_SECONDS = 0.2
-"""Pause between two looks while training waits for room."""
+"""Pause between two polls while training waits for room."""
 
 Reserved = Mapping[str, Mapping[str, float]]
 """Node id -> what is reserved there."""
@@ -37,7 +38,7 @@ class Elastic(ControllerCallback):
 
     @quietly
     def after_controller_start(self, train_run_context: Any) -> None:
-        if not train_run_context.scaling_config.elasticity_enabled:
+        if not (active("elastic") and train_run_context.scaling_config.elasticity_enabled):
             return
         from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
 
@@ -51,9 +52,9 @@ def look_again(
     answers: Callable[[str, int], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Let policies of this class ask afresh, and count only nodes that answer.
+    """Let policies of this class ask each time, and count only nodes that answer.
 
-    `ask` is given the policy; `nodes` are as `ray.nodes()` lists them. When it cannot be told, the policy
+    `ask` is given the policy; `nodes` are as `ray.nodes()` lists them. When nothing answers, the policy
     decides nothing, as Ray's own does.
     """
     takes = answers or connects
@@ -73,7 +74,7 @@ def look_again(
             }
             found = {node: resources for node, resources in reserved.items() if node not in dead}
         except Exception as error:  # whatever Ray raises: the controller tries again
-            print(f"raylab: how many ranks there is room for cannot be told: {error!r}", flush=True)
+            print(f"raylab: cannot find out how many ranks there is room for: {error!r}", flush=True)
         self.raylab_looked = (clock(), found)
         return found
 
@@ -81,7 +82,7 @@ def look_again(
 
 
 def connects(address: str, port: int) -> bool:
-    """Whether a node takes a connection."""
+    """Tell whether a node takes a connection."""
     try:
         with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
             return True

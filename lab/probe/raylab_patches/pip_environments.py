@@ -3,9 +3,8 @@
 Where Ray (2.60) itself runs in a virtual environment it copies all of that for each list of packages, on each
 node: 2 GB and a minute or more. Here the job gets a new environment that sees what is installed, as Ray does
 it outside of virtual environments; only what is missing is installed into it. Nodes that share a host share
-the folder of such environments, and the second would find the first one's: each node gets one of its own.
-With stock Ray (RAYLAB_LEAN_PIP=0) it copies; the folders stay apart, or nodes of one host would break one
-another's jobs, which machines of their own could not.
+the folder of such environments, and the second would find the first one's: each node gets one of its own, as
+part of the patch `ray_start`, since machines of their own could not break one another's jobs.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import sys
 
 from raylab_compat.import_hooks import after_import
+from raylab_switches import active
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -23,15 +23,12 @@ if TYPE_CHECKING:
 SERVICE_VARIABLE = "RAYLAB_SERVICE_NAME"
 """Environment variable that says which node this is."""
 
-LEAN_VARIABLE = "RAYLAB_LEAN_PIP"
-"""Environment variable of the nodes: `0` lets Ray copy."""
-
 SEES = "raylab.pth"
 """File in the new environment that names the packages installed outside of it."""
 
 
 def command(folder: str) -> list[str]:
-    """Makes an empty environment with pip, and fetches nothing."""
+    """The command that makes an empty environment with pip, and fetches nothing."""
     cache = os.path.join(os.path.dirname(folder), "virtualenv_app_data")
     options = ["--app-data", cache, "--reset-app-data", "--no-periodic-update", "--no-download"]
     return [sys.executable, "-m", "virtualenv", *options, folder]
@@ -76,14 +73,16 @@ def apart(plugin: Any) -> None:
 
 
 RAY = "ray._private.runtime_env"
+LEAN = {f"{RAY}.virtualenv_utils": make_without_copying}
 APART = {
     f"{RAY}.pip": lambda module: apart(module.PipPlugin),
     f"{RAY}.uv": lambda module: apart(module.UvPlugin),
 }
-LEAN_AND_APART = {f"{RAY}.virtualenv_utils": make_without_copying, **APART}
 
 
 def install() -> None:
-    """Let this process do so, if it makes environments: the agent of a node does."""
-    if os.environ.get(SERVICE_VARIABLE):
-        after_import(APART if os.environ.get(LEAN_VARIABLE) == "0" else LEAN_AND_APART)
+    """Change how this process makes environments: the agent of a node does."""
+    if active("pip_environments"):
+        after_import(LEAN)
+    if os.environ.get(SERVICE_VARIABLE) and active("ray_start"):
+        after_import(APART)

@@ -13,12 +13,13 @@ the folder in which the job's driver, and its workers on other nodes, run. So ev
 `ray start --head` refuses an address for which a process of the host was started: a raylet that has outlived
 its head is one. A lab's ports are its own, and who listens on one is found out before, so it does not look.
 
-All of this holds with stock Ray too: it is about several nodes on one host, and about who can reach them, not
-about how Ray trains or recovers.
+All of this is the patch `ray_start`, which holds with stock Ray too: it is about several nodes on one host,
+and about who can reach them, not about how Ray trains or recovers. With the patch off a second node of one
+host is refused.
 
 Ray's processes are forked from the node's fork server (raylab_forks), where RAYLAB_FORK_FOLDER says where it
-listens; not with stock Ray. A node in a container makes its own; the nodes of one host share one, which
-labctl starts.
+listens: the patch `forks`. A node in a container makes its own; the nodes of one host share one, which labctl
+starts.
 
     python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
     python -m raylab_patches.ray_start ray start --head ...
@@ -29,12 +30,14 @@ from __future__ import annotations
 import os
 import sys
 
+from raylab_switches import active
+
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Environment of every process of a loopback cluster, the clients' included."""
 
 
 def on_loopback() -> bool:
-    """Whether this node belongs to a cluster of plain processes."""
+    """Tell whether this node belongs to a cluster of plain processes."""
     return all(os.environ.get(name) == value for name, value in LOOPBACK.items())
 
 
@@ -51,7 +54,7 @@ def main() -> None:
     from raylab_forks import commands
     from raylab_patches import redis_password
 
-    if on_loopback():
+    if active("ray_start"):
         ray_constants.ENABLE_RAY_CLUSTER = True
         ray_constants.DEFAULT_RUNTIME_ENV_DIR_NAME = f"runtime_resources_{os.getpid()}"
         services.resolve_ip_for_localhost = lambda host: host
@@ -65,9 +68,8 @@ def main() -> None:
 
 
 def fork_folder() -> str:
-    """Where the fork server of this node listens; empty where there is none."""
-    on = os.environ.get("RAYLAB_FORK_SERVER", "1") != "0" and sys.platform == "linux"
-    return os.environ.get("RAYLAB_FORK_FOLDER", "") if on else ""
+    """Folder of the fork server of this node; empty where there is none."""
+    return os.environ["RAYLAB_FORK_FOLDER"] if active("forks") and sys.platform == "linux" else ""
 
 
 if __name__ == "__main__":

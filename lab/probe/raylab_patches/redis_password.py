@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from raylab_switches import active
+
 PASSWORD_FILE = "RAYLAB_REDIS_PASSWORD_FILE"
 """Variable of the file that holds Redis' password."""
 
 BY_ENVIRONMENT, VARIABLE = "--fromenv=redis_password", "FLAGS_redis_password"
-"""How a program that reads its options with gflags takes one from its environment."""
+"""Option and variable by which a program with gflags reads an option from its environment."""
 
 
 def password(argv: list[str], environment: Mapping[str, str] = os.environ) -> str:
@@ -57,10 +59,14 @@ def forget_workers(services: Any) -> None:
 
 
 def prepare(argv: list[str], services: Any, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The options with the password, which no other process sees; those given where none is needed."""
+    """The options with the password, which no other process sees; those given where none is needed.
+
+    With the patch off Ray gets the password as it wants it, and hands it on where every user can read it.
+    """
     secret = password(argv, environment)
     if not secret:
         return argv
-    hide(services, secret)
-    forget_workers(services)
+    if active("redis_password", environment):
+        hide(services, secret)
+        forget_workers(services)
     return [*argv, f"--redis-password={secret}"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.cluster import callbacks, ray_settings
+from lab.cluster import patches, ray_settings
 from lab.host.files import data_folder
 from lab.runtime.compose.gpus import compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
@@ -49,6 +49,9 @@ PORT_OF = {
     GRAFANA: "grafana",
 }
 """Service -> the port it publishes."""
+
+REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
+"""What gcs-ft.yaml adds to workers: by it they say that the patch `redis_password` is on."""
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store, as on the local runtime."""
@@ -120,13 +123,8 @@ def env(
         **{PORTS[name]: str(port) for name, port in state.ports.items()},
         **state.images,
         **compose_gpu(spec.gpu, spec.workers).env,
-        **({callbacks.STOCK_VARIABLE: callbacks.callbacks(spec)} if spec.stock_ray else {}),
+        **({"LAB_PATCHES_OFF": off} if (off := patches.switched_off(spec, chosen)) else {}),
     }
-
-
-def stock_environment(spec: LabSpec) -> dict[str, str]:
-    """What stock-ray.yaml changes in each node, for those that the file does not name."""
-    return {callbacks.VARIABLE: callbacks.callbacks(spec), **ray_settings.stock_environment()}
 
 
 def folder_path(chosen: str | Path) -> Path:
@@ -164,7 +162,8 @@ def override(state: ComposeState) -> dict[str, Any]:
         name = worker(index)
         service = added.setdefault(name, {})
         environment = {
-            **(stock_environment(spec) if spec.stock_ray else {}),
+            **(ray_settings.stock_environment() if spec.stock_ray else {}),
+            **(REDIS_PATCH if spec.gcs_ft else {}),
             "RAYLAB_GPU": spec.gpu.vendor.value,
             **service.get("environment", {}),
             "RAYLAB_SERVICE_NAME": name,

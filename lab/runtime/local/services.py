@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cluster import ray_settings
-from lab.cluster.callbacks import VARIABLE as CALLBACKS_VARIABLE
-from lab.cluster.callbacks import callbacks
+from lab.cluster import patches, ray_settings
 from lab.host.files import HOME_VARIABLE, data_folder
 from lab.host.secrets import (
     JUPYTER_FILE,
@@ -165,9 +163,14 @@ class Plan:
         return (STORE, *charts, JUPYTER, *redis, HEAD, *self.spec.worker_services)
 
     @property
+    def patches_off(self) -> str:
+        """Names of the patches that are off here, with commas. Raises UsageError."""
+        return patches.switched_off(self.spec, os.environ)
+
+    @property
     def forked(self) -> bool:
-        """Whether Ray's processes are forked from a server: on Linux, unless Ray is to be as it comes."""
-        return sys.platform == "linux" and not self.spec.stock_ray
+        """Whether Ray's processes are forked from a server: on Linux, unless that patch is off."""
+        return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
 
     def url(self, port: str, scheme: str = "http") -> str:
         """The loopback URL of a named port."""
@@ -335,6 +338,7 @@ class Plan:
         if self.spec.gcs_ft and service == HEAD:
             environment["RAY_REDIS_ADDRESS"] = f"{LOOPBACK}:{self.ports['redis']}"
             environment["RAY_external_storage_namespace"] = self.spec.name
+        if self.spec.gcs_ft:  # only the head reads it; the others say by it that the patch is on
             environment["RAYLAB_REDIS_PASSWORD_FILE"] = str(self.layout.secrets / REDIS_FILE)
         for variable, port in METRICS_PORTS.items():
             if port in self.ports:
@@ -358,7 +362,8 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "RAY_ADDRESS": f"{LOOPBACK}:{plan.ports['gcs']}",
         "RAY_API_SERVER_ADDRESS": plan.url("dashboard"),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_patches.ray_start: Ray stays on loopback
-        CALLBACKS_VARIABLE: callbacks(plan.spec),
+        patches.CALLBACKS_VARIABLE: patches.callbacks(),
+        patches.OFF_VARIABLE: plan.patches_off,
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
         "RAYLAB_DATA": str(plan.layout.data),
         "FOOD11_DATA_DIR": str(plan.layout.data / FOOD11),

@@ -245,7 +245,9 @@ class FakeJobs(Jobs):
         self.get(submission_id)
         return self.text
 
-    def follow(self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None) -> Iterator[str]:
+    def follow(
+        self, submission_id: str, on_poll: Callable[[Job], None] = lambda _: None, **more: Any
+    ) -> Iterator[str]:
         on_poll(self.get(submission_id))
         yield from self.logs(submission_id).splitlines()
         if self.interrupt is not None:

@@ -14,6 +14,8 @@ from lab.cluster.api import RayApi, Reply
 from lab.cluster.jobs import Jobs
 from lab.cluster.submission import Submission, package
 from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
+from lab.host.clock import POLL_SECONDS
+from lab.runtime.fake.host import FakeClock
 
 
 class Turns:
@@ -49,18 +51,6 @@ class FakeApi(RayApi):
         return [body for asked, body in self.asked if asked == key]
 
 
-class Clock:
-    """Time that passes only in sleep."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def job(submission_id: str = "j1", status: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     return {
         "submission_id": submission_id,
@@ -72,9 +62,9 @@ def job(submission_id: str = "j1", status: str = "RUNNING", **changes: Any) -> d
     }
 
 
-def jobs_with(routes: dict[str, Any]) -> tuple[Jobs, FakeApi, Clock]:
-    api, clock = FakeApi(routes), Clock()
-    return Jobs(api, clock=clock, sleep=clock.sleep), api, clock
+def jobs_with(routes: dict[str, Any]) -> tuple[Jobs, FakeApi, FakeClock]:
+    api, clock = FakeApi(routes), FakeClock(0.0)
+    return Jobs(api, clock=clock), api, clock
 
 
 def test_a_submission_is_quoted_and_remembers_what_it_asks_for() -> None:
@@ -212,7 +202,7 @@ def test_following_yields_whole_lines_and_the_rest_at_the_end() -> None:
     jobs, _, clock = jobs_with({"GET /api/jobs/j1": states, "GET /api/jobs/j1/logs": logs})
 
     assert list(jobs.follow("j1")) == ["one", "two", "three"]
-    assert clock.now == 2 * jobs_module.POLL_SECONDS
+    assert clock.now == 2 * POLL_SECONDS
 
 
 def test_who_follows_a_job_sees_it_at_every_look_also_while_it_prints_nothing() -> None:
@@ -252,11 +242,36 @@ def test_following_shows_no_line_twice_when_the_log_is_gone_for_a_moment() -> No
     assert list(jobs.follow("j1")) == ["one", "two"]
 
 
+def test_following_bears_a_job_that_is_not_known_yet_but_not_for_long() -> None:
+    log = {"GET /api/jobs/j1/logs": {"logs": "one\n"}, "GET /api/jobs/": []}
+    unknown = (404, "not there")
+    appears = Turns(unknown, unknown, job(), job(), job(status="SUCCEEDED"))
+    jobs, _, _ = jobs_with({**log, "GET /api/jobs/j1": appears})
+    assert list(jobs.follow("j1", appears_within=20)) == ["one"]
+
+    jobs, _, clock = jobs_with({**log, "GET /api/jobs/j1": unknown})
+    with pytest.raises(NotFoundError):
+        list(jobs.follow("j1", appears_within=20))
+    assert clock.now == 20
+    with pytest.raises(NotFoundError):
+        list(jobs.follow("j1"))
+    assert clock.now == 20
+
+
+def test_following_ends_in_time_with_the_last_lines() -> None:
+    jobs, _, clock = jobs_with({"GET /api/jobs/j1": job(), "GET /api/jobs/j1/logs": {"logs": "one\ntw"}})
+    lines = jobs.follow("j1", timeout=5)
+    assert next(lines) == "one"
+    with pytest.raises(WaitTimeoutError, match="one\ntw"):
+        next(lines)
+    assert clock.now == 5
+
+
 def test_waiting_ends_with_the_job() -> None:
     jobs, _, clock = jobs_with({"GET /api/jobs/j1": Turns(job(), job(), job(status="SUCCEEDED"))})
 
     assert jobs.wait("j1", 60).status == "SUCCEEDED"
-    assert clock.now == 2 * jobs_module.POLL_SECONDS
+    assert clock.now == 2 * POLL_SECONDS
 
 
 def test_waiting_too_long_shows_the_last_ten_lines() -> None:
@@ -306,7 +321,7 @@ def test_a_job_that_cannot_be_stopped_is_an_error() -> None:
         jobs.stop("j1")
 
 
-WAITING = (*[job(status="PENDING")] * 7, job(status="FAILED"))
+WAITING = (*[job(status="PENDING")] * 8, job(status="FAILED"))
 HELPER = {
     "POST /api/jobs/j1/stop": {"stopped": True},
     "POST /api/jobs/": {"submission_id": "helper"},
@@ -356,7 +371,7 @@ def test_what_ray_gives_back_by_itself_after_a_stop_is_only_waited_for() -> None
     reserved = Turns(groups(*OTHERS, ("cc", "02", "CREATED")), groups(*OTHERS))
     jobs, api, clock = jobs_with({**HELPER, "GET /api/jobs/j1": turns, GROUPS: reserved})
     assert jobs.stop("j1").status == "STOPPED"
-    assert clock.now == jobs_module.POLL_SECONDS
+    assert clock.now == POLL_SECONDS
     assert api.bodies("POST /api/jobs/") == []
 
 

@@ -14,7 +14,7 @@ from lab.faults import FAULTS
 from lab.faults.records import LoggedFault
 from lab.metrics.collector import FAULT_SHOWN_SECONDS, STATUSES, LabCollector
 from lab.metrics.follower import STALE_SECONDS, Follower
-from lab.metrics.views import (
+from lab.metrics.sources import (
     MAX_FAULT_PAIRS,
     MAX_JOBS,
     MAX_SERVICES,
@@ -23,6 +23,7 @@ from lab.metrics.views import (
     RunView,
     StoreView,
 )
+from lab.runtime.fake.host import FakeClock
 
 W0 = "ray-worker-0"
 NOW = 1000.0
@@ -44,16 +45,15 @@ class Lab:
     """Two sources, as a test sets them, and a clock."""
 
     def __init__(self) -> None:
-        self.now = NOW
+        self.clock = FakeClock(NOW)
         self.cluster: ClusterView | Exception = ClusterView((), {}, ())
         self.store: StoreView | Exception = StoreView((), ())
         self.said: list[str] = []
-        clock = lambda: self.now  # noqa: E731
         self.followers = (
-            Follower("ray", lambda: self._read("cluster"), clock=clock, say=self.said.append),
-            Follower("store", lambda: self._read("store"), clock=clock, say=self.said.append),
+            Follower("ray", lambda: self._read("cluster"), clock=self.clock, say=self.said.append),
+            Follower("store", lambda: self._read("store"), clock=self.clock, say=self.said.append),
         )
-        self.collector = LabCollector(*self.followers, clock)
+        self.collector = LabCollector(*self.followers, self.clock)
 
     def _read(self, name: str) -> Any:
         value = getattr(self, name)
@@ -174,7 +174,7 @@ def test_a_source_that_fails_is_told_and_the_other_is_served(lab: Lab) -> None:
     assert samples["raylab_run_epoch"]
     assert samples["raylab_jobs"], "a short silence costs no figures"
 
-    lab.now += STALE_SECONDS + 1
+    lab.clock.now += STALE_SECONDS + 1
     samples = lab.samples()
     assert "raylab_jobs" not in samples
     assert samples["raylab_run_epoch"]
@@ -186,7 +186,7 @@ def test_a_source_that_fails_is_told_and_the_other_is_served(lab: Lab) -> None:
 
 def test_a_source_that_hangs_is_not_up_once_its_figures_are_old(lab: Lab) -> None:
     lab.look()
-    lab.now += STALE_SECONDS + 1
+    lab.clock.now += STALE_SECONDS + 1
     assert not lab.followers[0].up
     assert lab.followers[0].current is None
 

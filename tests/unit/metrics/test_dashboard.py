@@ -9,7 +9,7 @@ from typing import Any
 from lab.faults.records import LoggedFault
 from lab.metrics import collector
 from lab.metrics.follower import Follower
-from lab.metrics.views import Address, ClusterView, RunView, StoreView
+from lab.metrics.sources import Address, ClusterView, RunView, StoreView
 from tests.conftest import ROOT
 from tests.dashboard import DASHBOARD, Query, queries
 from tests.unit.metrics.test_collector import node

@@ -13,20 +13,19 @@ from lab.errors import StoreError
 from lab.faults.records import FAULTS_PREFIX, FaultLog, LoggedFault
 from lab.metrics.sources import (
     DISCOVER_SECONDS,
-    SETTLE_SECONDS,
-    ClusterSource,
-    StoreSource,
-    metrics_addresses,
-)
-from lab.metrics.views import (
     MAX_FAULTS,
     MAX_INTERACTIVE,
     MAX_JOBS,
     MAX_LABEL,
     MAX_RUN_METRICS,
     MAX_RUNS,
+    SETTLE_SECONDS,
     Address,
+    ClusterSource,
+    StoreSource,
+    metrics_addresses,
 )
+from lab.runtime.fake.host import FakeClock
 from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
 
@@ -39,10 +38,10 @@ class Lab:
     """A store, the jobs that Ray tells, and a clock."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.clock = FakeClock(0.0)
         self.jobs: list[Job] = []
-        self.store = FakeObjectStore(clock=lambda: self.now)
-        self.source = StoreSource(self.store, lambda: self.jobs, lambda: self.now)
+        self.store = FakeObjectStore(clock=self.clock)
+        self.source = StoreSource(self.store, lambda: self.jobs, self.clock)
         self._written = 0
 
     def write(self, job: str, event: str, run: str = "run", **fields: Any) -> None:
@@ -88,10 +87,10 @@ def test_every_object_of_a_ledger_is_read_once(lab: Lab) -> None:
 def test_an_ended_job_is_looked_at_until_its_last_lines_must_have_come_and_stays_shown(lab: Lab) -> None:
     lab.jobs = [job("a", "SUCCEEDED")]
     lab.source.read()
-    lab.now = SETTLE_SECONDS
+    lab.clock.now = SETTLE_SECONDS
     lab.report("a", 7)
     assert lab.source.read().runs[0].epoch == 7
-    lab.now = SETTLE_SECONDS + 1
+    lab.clock.now = SETTLE_SECONDS + 1
     lab.report("a", 8)
     assert lab.source.read().runs[0].epoch == 7
 
@@ -144,14 +143,14 @@ def test_training_in_a_notebook_is_found_by_its_ledger(lab: Lab) -> None:
     for n in range(2, MAX_INTERACTIVE + 4):
         lab.report(f"interactive-{n:02d}000000", 1)
     assert len(lab.source.read().runs) == 1, "it does not look for new ones every time"
-    lab.now += DISCOVER_SECONDS
+    lab.clock.now += DISCOVER_SECONDS
     assert len(lab.source.read().runs) == MAX_INTERACTIVE
 
 
 def test_the_notebooks_that_trained_last_are_shown_whatever_their_names(lab: Lab) -> None:
     for n in range(MAX_INTERACTIVE + 1):
         lab.report(f"interactive-{n + 5:02d}000000", 1)
-    lab.now += 1
+    lab.clock.now += 1
     lab.report("interactive-01000000", 2)  # of a head that was started anew
     shown = {run.job for run in lab.source.read().runs}
     assert "interactive-01000000" in shown
@@ -193,7 +192,7 @@ def test_what_is_no_fault_is_passed_over_and_read_once(lab: Lab) -> None:
 
 def test_the_newest_faults_are_counted(lab: Lab) -> None:
     for n in range(MAX_FAULTS + 5):
-        lab.now = float(n)
+        lab.clock.now = float(n)
         FaultLog(lab.store, "a", LoggedFault("kill", "w", float(n))).record(float(n))
     faults = lab.source.read().faults
     assert len(faults) == MAX_FAULTS

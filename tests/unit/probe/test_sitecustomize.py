@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import raylab_switches
 from raylab_compat import accelerator, food11, import_hooks, lightning_alias, outside
 from raylab_patches import pip_environments
 
@@ -93,7 +94,15 @@ def test_what_fails_is_said_and_stops_no_process(
 
 def test_it_imports_nothing_that_costs_time() -> None:
     heavy = {"typing", "functools", "inspect", "importlib.abc", "importlib.util", "ray", "torch", "asyncio"}
-    for module in (accelerator, lightning_alias, food11, pip_environments, import_hooks, outside):
+    for module in (
+        accelerator,
+        lightning_alias,
+        food11,
+        pip_environments,
+        import_hooks,
+        outside,
+        raylab_switches,
+    ):
         assert module.__file__ is not None
         at_import = [
             line.split()[1]

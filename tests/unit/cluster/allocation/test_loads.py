@@ -9,6 +9,7 @@ import pytest
 from lab.cluster.allocation import GpuLoad, read_top
 from lab.cluster.allocation.loads import RAYS_OWN, NodeReport, gpu_loads, node_reports
 from lab.errors import ClusterError
+from lab.runtime.fake.host import FakeClock
 from lab.topology import GpuAssignment, GpuPlan, Usage, Vendor
 from tests.unit.cluster.allocation import rows
 from tests.unit.cluster.allocation.rows import Dashboard, Row
@@ -74,7 +75,7 @@ def three(*, host: str = "") -> tuple[Row, ...]:
 
 def test_nodes_of_containers_have_the_memory_of_their_container() -> None:
     api = Dashboard(reports=three(), details={"ray-worker-0-id": processes((50.0, GIB), (101.5, GIB))})
-    view = read_top(api, SIMULATED, clock=lambda: 5.0)
+    view = read_top(api, SIMULATED, clock=FakeClock(5.0))
     head, first, second = view.nodes
     assert (first.cpu_percent, first.cores) == (151.5, 4)
     assert (first.memory_used, first.memory_limit, first.shares_host) == (3 * GIB, 8 * GIB, False)

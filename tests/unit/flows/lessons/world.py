@@ -85,7 +85,7 @@ class WorldJobs(Jobs):
     """Jobs in memory. `becomes` says what a job is with each later look."""
 
     def __init__(self, clock: FakeClock) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=clock.sleep)
+        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock)
         self.known: dict[str, Job] = {}
         self.becomes: dict[str, list[tuple[Job, str]]] = {}
         self.texts: dict[str, str] = {}

@@ -40,8 +40,8 @@ class FakeApi(RayApi):
 class FakeJobs(Jobs):
     """Jobs as a test sets them."""
 
-    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=sleep)
+    def __init__(self) -> None:
+        super().__init__(RayApi("http://127.0.0.1:1", ""))
         self.jobs: dict[str, Job] = {}
         self.output: dict[str, str] = {}
         """Job -> what its entrypoint wrote."""
@@ -86,7 +86,7 @@ class World:
         self.host.journal.clear()
         self.api, self.jobs, self.store = (
             FakeApi(self.runtime),
-            FakeJobs(self.clock, self.sleep),
+            FakeJobs(),
             FakeObjectStore(clock=self.clock),
         )
         self.lab = Lab(self.runtime)

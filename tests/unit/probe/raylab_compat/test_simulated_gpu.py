@@ -55,6 +55,7 @@ def started_with(simulated: Any, backend: str | None) -> str | None:
         ({"RAYLAB_GPU": "nvidia", "RAYLAB_GPU_SHARED": "1"}, None, "gloo"),
         ({"RAYLAB_GPU": "nvidia", "RAYLAB_GPU_SHARED": "1"}, "nccl", "gloo"),
         ({"RAYLAB_GPU": "nvidia", "RAYLAB_GPU_SHARED": "1"}, "mpi", "mpi"),
+        ({"RAYLAB_GPU": "simulated", "RAYLAB_PATCHES_OFF": "simulated_gpu"}, None, None),
         ({"RAYLAB_GPU": "nvidia"}, None, None),
         ({"RAYLAB_GPU": "nvidia"}, "nccl", "nccl"),
     ],
@@ -66,7 +67,7 @@ def test_gloo_takes_nccls_place_where_nccl_cannot_work(
     asked: str | None,
     got: str | None,
 ) -> None:
-    for name in ("RAYLAB_GPU", "RAYLAB_GPU_SHARED"):
+    for name in ("RAYLAB_GPU", "RAYLAB_GPU_SHARED", "RAYLAB_PATCHES_OFF"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

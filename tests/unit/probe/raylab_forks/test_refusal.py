@@ -50,6 +50,20 @@ def test_scripts_modules_and_workers_are_forked(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("off", "why"),
+    [
+        ("elastic", ""),
+        ("elastic, forks", "another RAYLAB_PATCHES_OFF"),
+        ("accelerator", "another RAYLAB_PATCHES_OFF"),
+    ],
+)
+def test_a_job_that_switches_off_what_the_server_has_done_already_is_not_forked(off: str, why: str) -> None:
+    asked = with_context(env_vars={"RAYLAB_PATCHES_OFF": off})
+    assert reason(asked) == why
+    assert reason(asked, environment={"HOME": "/home", "RAYLAB_PATCHES_OFF": off}) == ""
+
+
+@pytest.mark.parametrize(
     ("asked", "words"),
     [
         (request([]), "another interpreter: none"),

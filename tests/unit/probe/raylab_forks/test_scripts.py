@@ -43,7 +43,7 @@ def test_nothing_else_does(script: str, arguments: list[str]) -> None:
 
 def test_a_tool_of_the_environment_and_a_job_that_wants_none_do_not(script: str) -> None:
     assert not scripts.wanted(["python", script], ENVIRONMENT, str(Path(script).parent))
-    assert not scripts.wanted(["python", script], {**ENVIRONMENT, scripts.SWITCH: "0"}, "/venv")
+    assert not scripts.wanted(["python", script], {**ENVIRONMENT, "RAYLAB_PATCHES_OFF": "forks"}, "/venv")
     assert not scripts.wanted(["python", script], {}, "/venv")
 
 

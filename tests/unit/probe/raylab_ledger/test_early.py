@@ -59,6 +59,17 @@ def test_the_end_of_a_fit_says_whether_it_stopped_early(stops: bool, record: Any
     assert told == [{"event": "fit_ended", "by": "Lightning", "early": stops}]
 
 
+def test_a_sign_that_cannot_be_read_takes_nothing_from_a_fit(record: Any, told: list[Any]) -> None:
+    def broken(self: Any) -> bool:
+        raise ValueError("the trainer is closed")
+
+    fit = lambda self, epochs: epochs  # noqa: E731
+    watched = type("Watched", (), {"fit": fit, "should_stop": property(broken)})
+    early.watch_fit(watched, "should_stop", "Lightning", record)
+    assert watched().fit(3) == 3
+    assert told == []
+
+
 def test_a_fit_that_fails_has_not_ended(record: Any, told: list[Any]) -> None:
     watched = type("Watched", (Trainer,), {"fit": Trainer.fit})
     early.watch_fit(watched, "should_stop", "Lightning", record)

@@ -144,23 +144,3 @@ def test_the_start_of_a_run_tells_which_checkpoints_it_keeps(
     assert event == "run_started"
     assert (fields["num_to_keep"], fields["checkpoint_score_attribute"]) == (keep, score)
     assert isinstance(fields["patches"], list)
-
-
-ALL = "raylab_ledger.train.Ledger,raylab_compat.simulated_gpu.SimulatedGpu,raylab_forks.learn.Learn"
-ALL += ",raylab_patches.checkpoint_guard.Intact, raylab_patches.elastic.Elastic"
-
-
-@pytest.mark.parametrize(
-    ("callbacks", "loaded", "found"),
-    [
-        (ALL, {"raylab_forks.child"}, ["simulated_gpu", "checkpoint_guard", "elastic", "forks"]),
-        (ALL, set[str](), ["simulated_gpu", "checkpoint_guard", "elastic"]),
-        ("raylab_ledger.train.Ledger", set[str](), []),
-        ("somebodys.raylab_patches.Callback,raylab_patches", set[str](), []),
-        ("", set[str](), []),
-    ],
-)
-def test_what_is_changed_of_ray_is_named(callbacks: str, loaded: set[str], found: list[str]) -> None:
-    from raylab_ledger.train import patches
-
-    assert patches(callbacks, loaded) == found

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from raylab_patches import pip_environments
+from raylab_patches.ray_start import LOOPBACK as ONE_HOST
+from raylab_switches import OFF
 
 
 class Ray(ModuleType):
@@ -66,18 +68,19 @@ def test_outside_of_a_virtual_environment_ray_does_as_it_always_does(tmp_path: P
 @pytest.mark.parametrize(
     ("variables", "changed"),
     [
-        ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"virtualenv_utils", "pip", "uv"}),
-        ({"RAYLAB_SERVICE_NAME": "ray-head", "RAYLAB_LEAN_PIP": "1"}, {"virtualenv_utils", "pip", "uv"}),
-        ({"RAYLAB_SERVICE_NAME": "ray-head", "RAYLAB_LEAN_PIP": "0"}, {"pip", "uv"}),
-        ({}, set()),
+        ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"virtualenv_utils"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST}, {"virtualenv_utils", "pip", "uv"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST, OFF: "pip_environments"}, {"pip", "uv"}),
+        ({"RAYLAB_SERVICE_NAME": "ray-head", **ONE_HOST, OFF: "ray_start"}, {"virtualenv_utils"}),
+        (ONE_HOST, set()),
     ],
 )
-def test_stock_ray_copies_and_only_the_folders_stay_apart(
+def test_without_the_patch_ray_copies_and_on_one_host_folders_are_apart(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], changed: set[str]
 ) -> None:
     asked: set[str] = set()
     monkeypatch.setattr(pip_environments, "after_import", asked.update)
-    for name in (pip_environments.SERVICE_VARIABLE, pip_environments.LEAN_VARIABLE):
+    for name in (pip_environments.SERVICE_VARIABLE, *ONE_HOST, OFF):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

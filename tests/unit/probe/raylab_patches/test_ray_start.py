@@ -35,6 +35,23 @@ def test_a_head_starts_on_its_address_although_a_raylet_of_the_one_before_still_
     assert services.resolve_ip_for_localhost("127.0.0.1") == "127.0.0.1"
 
 
+def test_with_the_patch_off_nodes_of_one_host_start_as_ray_starts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray._private import services
+    from ray.scripts import scripts
+
+    ordinary = services.resolve_ip_for_localhost, services.find_bootstrap_address
+    for name, value in {**ray_start.LOOPBACK, "RAYLAB_PATCHES_OFF": "ray_start"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["ray", "start", "--head"])
+    monkeypatch.setattr(scripts, "main", lambda: None)
+
+    ray_start.main()
+
+    assert (services.resolve_ip_for_localhost, services.find_bootstrap_address) == ordinary
+
+
 def test_in_a_container_ray_starts_as_it_is_but_for_where_its_processes_come_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,15 +84,15 @@ def test_in_a_container_ray_starts_as_it_is_but_for_where_its_processes_come_fro
     ("environment", "folder"),
     [
         ({"RAYLAB_FORK_FOLDER": "/f"}, "/f"),
-        ({"RAYLAB_FORK_FOLDER": "/f", "RAYLAB_FORK_SERVER": "1"}, "/f"),
-        ({"RAYLAB_FORK_FOLDER": "/f", "RAYLAB_FORK_SERVER": "0"}, ""),
+        ({"RAYLAB_FORK_FOLDER": "/f", "RAYLAB_PATCHES_OFF": "elastic"}, "/f"),
+        ({"RAYLAB_FORK_FOLDER": "/f", "RAYLAB_PATCHES_OFF": "elastic,forks"}, ""),
         ({}, ""),
     ],
 )
 def test_a_switch_turns_the_fork_server_off(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], folder: str
 ) -> None:
-    for name in ("RAYLAB_FORK_FOLDER", "RAYLAB_FORK_SERVER"):
+    for name in ("RAYLAB_FORK_FOLDER", "RAYLAB_PATCHES_OFF"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

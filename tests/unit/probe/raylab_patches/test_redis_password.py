@@ -64,6 +64,14 @@ def test_workers_that_outlived_the_head_do_not_keep_it_from_starting(environment
     services.find_gcs_addresses.cache_clear()
 
 
+def test_with_the_patch_off_ray_hands_the_password_on_as_it_does(environment: dict[str, str]) -> None:
+    services, _ = played()
+    before = dict(vars(services))
+    argv = prepare(HEAD, services, {**environment, "RAYLAB_PATCHES_OFF": "redis_password"})
+    assert argv == [*HEAD, "--redis-password=secret"]
+    assert vars(services) == before
+
+
 def test_other_nodes_and_other_labs_need_none(environment: dict[str, str]) -> None:
     worker = ["ray", "start", "--address=ray-head:6379"]
     for argv, given in ((worker, environment), (HEAD, {})):

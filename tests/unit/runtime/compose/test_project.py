@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.cluster import callbacks, ray_settings
+from lab.cluster import patches, ray_settings
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
@@ -139,29 +139,36 @@ def test_a_state_survives_its_file(tmp_path: Path) -> None:
 def test_version_and_defaults_of_the_files_are_those_of_the_code() -> None:
     text = (COMPOSE / "lab.yaml").read_text()
     assert set(re.findall(r"raylab/ray:([\d.]+)-cpu", text)) == {__version__}
-    assert f"RAY_TRAIN_CALLBACKS: {callbacks.callbacks(LabSpec())}\n" in text
+    assert f"RAY_TRAIN_CALLBACKS: {patches.callbacks()}\n" in text
     assert f"--num-cpus=${{LAB_CPUS_PER_WORKER:-{LabSpec.cpus_per_worker}}}" in text
     assert project.worker_command(worker(0), 0)[6] in text
 
 
 def test_the_file_of_stock_ray_undoes_everything_that_the_code_says() -> None:
     document = yaml.safe_load((COMPOSE / "stock-ray.yaml").read_text())
-    default = callbacks.stock_callbacks(GpuPlan(Vendor.SIMULATED))
-    named = {"RAY_TRAIN_CALLBACKS": f"${{{callbacks.STOCK_VARIABLE}:-{default}}}"}
+    off = patches.switched_off(LabSpec(stock_ray=True), {})
+    named = {"RAYLAB_PATCHES_OFF": f"${{LAB_PATCHES_OFF:-{off}}}"}
     found = {name: service["environment"] for name, service in document["services"].items()}
     nodes = dict.fromkeys((HEAD, worker(0), worker(1)), named | ray_settings.stock_environment())
     assert found == {JUPYTER: named, **nodes}
 
 
-@pytest.mark.parametrize("vendor", [Vendor.SIMULATED, Vendor.NONE])
-def test_with_stock_ray_every_worker_gets_the_callbacks_that_stay(vendor: Vendor, tmp_path: Path) -> None:
-    asked = replace(spec(workers=3), stock_ray=True)
-    stock = made(asked if vendor is Vendor.SIMULATED else replace(asked, gpu=GpuPlan(vendor)))
-    wanted = callbacks.stock_callbacks(stock.spec.gpu)
-    assert project.env(stock, tmp_path, (1, 1), {})["LAB_STOCK_CALLBACKS"] == wanted
-    third = project.override(stock)["services"][worker(2)]["environment"]
-    assert (third["RAY_TRAIN_CALLBACKS"], third["RAYLAB_LEAN_PIP"]) == (wanted, "0")
-    assert "LAB_STOCK_CALLBACKS" not in project.env(made(spec()), tmp_path, (1, 1), {})
+def test_the_env_file_says_which_patches_are_off(tmp_path: Path) -> None:
+    def off(stock: bool, **chosen: str) -> str | None:
+        current = made(replace(spec(workers=3), stock_ray=stock))
+        return project.env(current, tmp_path, (1, 1), chosen).get("LAB_PATCHES_OFF")
+
+    assert off(False) is None
+    assert off(False, RAYLAB_PATCHES_OFF="elastic") == "elastic"
+    assert off(True) == patches.switched_off(LabSpec(stock_ray=True), {})
+
+
+def test_workers_of_a_lab_with_redis_say_so_though_the_files_do_not_name_them() -> None:
+    third = project.override(made(replace(spec(workers=3), gcs_ft=True)))["services"][worker(2)]
+    files = yaml.safe_load((COMPOSE / "gcs-ft.yaml").read_text())["services"]
+    assert project.REDIS_PATCH.items() <= third["environment"].items()
+    assert files[worker(0)]["environment"] == files[worker(1)]["environment"] == project.REDIS_PATCH
+    assert project.REDIS_PATCH.items() <= files[HEAD]["environment"].items()
 
 
 def test_the_example_of_an_env_file_has_the_defaults_of_the_files() -> None:
@@ -230,8 +237,10 @@ def test_the_nodes_have_the_settings_that_the_code_says(config: Any, workers: in
     nodes = [name for name in services if is_node(name)]
     assert nodes == [HEAD, *(worker(index) for index in range(workers))]
     wanted = ray_settings.environment() | (ray_settings.stock_environment() if stock else {})
-    wanted["RAY_TRAIN_CALLBACKS"] = callbacks.callbacks(replace(spec(), stock_ray=stock))
-    assert services[JUPYTER]["environment"]["RAY_TRAIN_CALLBACKS"] == wanted["RAY_TRAIN_CALLBACKS"]
+    wanted["RAY_TRAIN_CALLBACKS"] = patches.callbacks()
+    wanted["RAYLAB_PATCHES_OFF"] = patches.switched_off(LabSpec(stock_ray=stock), {})
+    for name in ("RAY_TRAIN_CALLBACKS", "RAYLAB_PATCHES_OFF"):
+        assert services[JUPYTER]["environment"][name] == wanted[name]
     for name in nodes:
         environment = services[name]["environment"]
         assert {key: environment.get(key) for key in wanted} == wanted, name

@@ -34,6 +34,7 @@ from lab.topology import (
     Vendor,
     worker,
 )
+from raylab_switches import PATCHES, active
 
 W0, W1 = worker(0), worker(1)
 PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6, "metrics": 7}
@@ -155,11 +156,11 @@ def test_the_knobs_reach_the_nodes_unless_rays_own_settings_are_wanted() -> None
 
 
 @pytest.mark.parametrize("service", [HEAD, W0, JUPYTER])
-def test_with_stock_ray_only_the_recorder_is_named_to_ray_train(service: str) -> None:
+def test_with_stock_ray_only_patches_are_on_that_have_a_reason_to_stay(service: str) -> None:
     own = {W0: "GPU-0", W1: "GPU-1"}
     for lab in (plan(stock_ray=True), plan(Vendor.NVIDIA, own, stock_ray=True)):
         environment = lab.command(service).environment
-        assert environment["RAY_TRAIN_CALLBACKS"] == "raylab_ledger.train.Ledger"
+        assert all(patch.stays for patch in PATCHES if active(patch.name, environment))
         assert "RAY_DEDUP_LOGS" not in environment
 
 

@@ -1,0 +1,152 @@
+"""The patches: every change that the lab makes to Ray, and the one switch that turns each of them off.
+
+A patch is on in a process whose environment says that the lab is one that it is for (`Patch.where`), unless
+its name is in RAYLAB_PATCHES_OFF, a list with commas: of a node, or of one job by its runtime environment.
+With stock Ray all are off but those that `stays` gives a reason for. labctl reads this file too
+(lab.cluster.patches), so it imports nothing but `os`. docs/patches.md has the same table.
+
+Like all of `lab/probe` it runs inside the lab's Ray processes: nothing there imports `lab`, nor more than the
+standard library, Ray, pyarrow and psutil. That folder is on PYTHONPATH of the nodes, not the one above it, so
+that a student's `lab.py` cannot hide what a node needs.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+OFF = "RAYLAB_PATCHES_OFF"
+"""Environment variable with the names of patches that are off, separated by commas."""
+
+CALLBACKS = "RAY_TRAIN_CALLBACKS"
+"""Ray's variable with the names of callbacks that every training gets."""
+
+
+class Patch:
+    """One change to Ray, called by the module in which it is."""
+
+    def __init__(
+        self,
+        name: str,
+        changes: str,
+        why: str,
+        *,
+        where: tuple[tuple[str, str], ...] = (),
+        callback: str = "",
+        stays: str = "",
+    ) -> None:
+        """`where` has variables with the value that one of them must have, empty for any value but none.
+
+        `callback` is the class that Ray Train loads for it. `stays` is why it stays on with stock Ray.
+        """
+        self.name, self.changes, self.why = name, changes, why
+        self.where, self.callback, self.stays = where, callback, stays
+
+
+PATCHES = (
+    Patch(
+        "simulated_gpu",
+        "Ray Train uses Gloo instead of NCCL, and on simulated GPUs the CPU instead of `cuda:0`",
+        "there is no device behind a simulated GPU, and NCCL refuses two ranks on one GPU",
+        where=(("RAYLAB_GPU", "simulated"), ("RAYLAB_GPU_SHARED", "1")),
+        callback="raylab_compat.simulated_gpu.SimulatedGpu",
+        stays="nothing could train on such GPUs",
+    ),
+    Patch(
+        "checkpoint_guard",
+        "a new attempt resumes from the newest checkpoint that is intact, not from the newest one",
+        "Ray hands out the last checkpoint whatever has become of its files in the store",
+        callback="raylab_patches.checkpoint_guard.Intact",
+    ),
+    Patch(
+        "forks",
+        "Ray's processes and the scripts of jobs are forked from one that has imported Ray, torch, Lightning",
+        "importing them takes each process seconds of a core: most of the time from a fault to training",
+        where=(("RAYLAB_FORK_FOLDER", ""),),
+        callback="raylab_forks.learn.Learn",
+    ),
+    Patch(
+        "elastic",
+        "an elastic training counts the nodes anew each time, and leaves out those that refuse connections",
+        "Ray looks at the nodes every 20 s, and waits a minute for room on one that is lost",
+        callback="raylab_patches.elastic.Elastic",
+    ),
+    Patch(
+        "teardown",
+        "a rank that was killed for want of memory does not keep the next attempt from starting",
+        "shutting its process group down raises an error that ends the training whatever FailureConfig says",
+        callback="raylab_patches.teardown.Teardown",
+    ),
+    Patch(
+        "pip_environments",
+        "`pip` packages of a job go into an environment that sees what is installed, not into a copy of it",
+        "the copy takes 2 GB and a minute or more, on each node for each list of packages",
+        where=(("RAYLAB_SERVICE_NAME", ""),),
+    ),
+    Patch(
+        "ray_start",
+        "Ray stays on 127.0.0.1; nodes of one host start, each with its own folder for environments",
+        "on Linux Ray listens on every interface; nodes of one host use, and delete, the same folders",
+        where=(("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),),
+        stays="without it there is no lab of plain processes that only this machine reaches",
+    ),
+    Patch(
+        "redis_password",
+        "Redis' password is on no command line; a head starts beside workers that outlived the last one",
+        "every user of a machine can read command lines; Ray takes such workers for another cluster",
+        where=(("RAYLAB_REDIS_PASSWORD_FILE", ""),),
+        stays="it is about a secret, not about how Ray trains or recovers",
+    ),
+    Patch(
+        "accelerator",
+        "Lightning trains on the CPU when a script asks for a GPU",
+        "there is no device behind a simulated GPU",
+        where=(("RAYLAB_GPU", "simulated"),),
+        stays="scripts that ask for a GPU could not run",
+    ),
+    Patch(
+        "resume",
+        "a run without a name gets the name of the run that its job goes on with",
+        "Ray Train resumes a run by its name, and gives a run without one a new name",
+        where=(("RAYLAB_RESUME_RUN", ""),),
+        stays="a person or a fault asked for that job to go on",
+    ),
+    Patch(
+        "outside",
+        "`ray status`, `ray memory` and `ray timeline` find the cluster from JupyterLab's container",
+        "they do not understand the address of Ray's client, which `ray.init()` needs there",
+        where=(("RAYLAB_GCS_ADDRESS", ""),),
+        stays="there is no node beside JupyterLab",
+    ),
+)
+"""Every patch; the callbacks are loaded in this order."""
+
+
+def turned_off(environ: Mapping[str, str]) -> set[str]:
+    """The names in RAYLAB_PATCHES_OFF."""
+    return {name.strip() for name in environ.get(OFF, "").split(",")} - {""}
+
+
+def active(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether the patch is on in a process with this environment."""
+    (patch,) = (each for each in PATCHES if each.name == name)
+    values = [(environ.get(variable, ""), value) for variable, value in patch.where]
+    here = not values or any(found == value if value else found for found, value in values)
+    return here and name not in turned_off(environ)
+
+
+def in_training(environ: Mapping[str, str], loaded: Container[str]) -> list[str]:
+    """Names of the patches that are on in the training of this process, which has these modules loaded.
+
+    A script can name callbacks of its own in place of the lab's. A process that was forked knows its child.
+    """
+    callbacks = {name.strip() for name in environ.get(CALLBACKS, "").split(",")}
+    return [
+        patch.name
+        for patch in PATCHES
+        if active(patch.name, environ)
+        and ("raylab_forks.child" in loaded if patch.name == "forks" else patch.callback in {"", *callbacks})
+    ]

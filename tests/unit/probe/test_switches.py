@@ -1,0 +1,163 @@
+"""The table of patches: each is on where it is for, and RAYLAB_PATCHES_OFF alone turns each off."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import raylab_switches
+from raylab_switches import OFF, PATCHES, active, in_training
+
+NAMES = [patch.name for patch in PATCHES]
+FORKED = {"raylab_forks.child"}
+
+
+def lab(name: str) -> dict[str, str]:
+    """The environment of a process in a lab for which this patch is."""
+    (patch,) = (each for each in PATCHES if each.name == name)
+    variable, value = patch.where[0] if patch.where else ("HOME", "/")
+    return {variable: value or "/some/value"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_patch_is_on_where_it_is_for_until_its_name_is_among_those_that_are_off(name: str) -> None:
+    (patch,) = (each for each in PATCHES if each.name == name)
+    others = ", ".join(each for each in NAMES if each != name)
+    assert active(name, lab(name))
+    assert active(name, {**lab(name), OFF: others})
+    assert not active(name, {**lab(name), OFF: f"{others}, {name} "})
+    if patch.where:
+        assert not active(name, {})
+        assert not active(name, {patch.where[0][0]: ""})
+
+
+def test_one_of_several_values_is_enough_and_another_one_is_not() -> None:
+    assert active("simulated_gpu", {"RAYLAB_GPU": "nvidia", "RAYLAB_GPU_SHARED": "1"})
+    assert not active("simulated_gpu", {"RAYLAB_GPU": "nvidia", "RAYLAB_GPU_SHARED": "0"})
+
+
+ALL = ",".join(patch.callback for patch in PATCHES if patch.callback)
+SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_CALLBACKS": ALL}
+
+
+@pytest.mark.parametrize(
+    ("environ", "loaded", "found"),
+    [
+        (
+            SIMULATED,
+            FORKED,
+            ["simulated_gpu", "checkpoint_guard", "forks", "elastic", "teardown", "accelerator"],
+        ),
+        (
+            {**SIMULATED, "RAYLAB_GPU": "none", OFF: "elastic,teardown"},
+            FORKED,
+            ["checkpoint_guard", "forks"],
+        ),
+        ({"RAY_TRAIN_CALLBACKS": ALL}, set[str](), ["checkpoint_guard", "elastic", "teardown"]),
+        ({"RAY_TRAIN_CALLBACKS": "mine.Callback, raylab_patches.elastic.Elastic"}, set[str](), ["elastic"]),
+        ({**SIMULATED, "RAY_TRAIN_CALLBACKS": "mine.raylab_patches.Elastic"}, set[str](), ["accelerator"]),
+        (
+            {
+                "RAYLAB_SERVICE_NAME": "ray-worker-0",
+                "RAYLAB_REDIS_PASSWORD_FILE": "/p",
+                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            },
+            set[str](),
+            ["pip_environments", "ray_start", "redis_password"],
+        ),
+    ],
+)
+def test_a_training_names_the_patches_that_are_on_in_it(
+    environ: dict[str, str], loaded: set[str], found: list[str]
+) -> None:
+    assert in_training(environ, loaded) == found
+
+
+def test_each_patch_is_a_module_of_the_probe_and_each_module_of_patches_is_in_the_table() -> None:
+    probe = Path(raylab_switches.__file__).parent
+    places = {file.stem: file.parent.name for file in probe.glob("raylab_*/*.py")}
+    for patch in PATCHES:
+        assert patch.name in places or (probe / f"raylab_{patch.name}").is_dir(), patch.name
+    treating = {file.stem for file in (probe / "raylab_patches").glob("*.py")} - {"__init__"}
+    assert treating <= set(NAMES)
+
+
+# What each switch leaves of Ray
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("accelerator", "raylab_compat.accelerator"),
+        ("resume", "raylab_compat.resume"),
+        ("outside", "raylab_compat.outside"),
+        ("pip_environments", "raylab_patches.pip_environments"),
+    ],
+)
+def test_a_patch_of_modules_that_is_off_looks_at_no_import(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str
+) -> None:
+    install: Callable[[], None] = importlib.import_module(module).install
+    monkeypatch.setattr(sys, "meta_path", [])
+    for variable in {variable for patch in PATCHES for variable, _ in patch.where}:
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in lab(name).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv(OFF, name)
+    install()
+    assert sys.meta_path == []
+    monkeypatch.delenv(OFF)
+    install()
+    assert len(sys.meta_path) == 1
+
+
+def test_a_checkpoint_guard_that_is_off_leaves_rays_manager_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from raylab_patches import checkpoint_guard
+
+    guarded: list[Any] = []
+    monkeypatch.setattr(checkpoint_guard, "guard", lambda *_: guarded.append(1))
+    monkeypatch.setenv(OFF, "checkpoint_guard")
+    checkpoint_guard.in_the_controller("job")
+    assert guarded == []
+    monkeypatch.setenv(OFF, "")
+    checkpoint_guard.in_the_controller("job")
+    assert guarded == [1]
+
+
+def test_an_elastic_training_with_the_patch_off_has_rays_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from raylab_patches import elastic
+
+    changed: list[Any] = []
+    monkeypatch.setattr(elastic, "look_again", lambda *_: changed.append(1))
+    context = SimpleNamespace(scaling_config=SimpleNamespace(elasticity_enabled=True))
+    monkeypatch.setenv(OFF, "elastic")
+    elastic.Elastic().after_controller_start(context)
+    assert changed == []
+    monkeypatch.delenv(OFF)
+    elastic.Elastic().after_controller_start(context)
+    assert changed == [1]
+
+
+def test_a_teardown_that_is_off_leaves_rays_callback_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from raylab_patches import teardown
+
+    changed: list[Any] = []
+    monkeypatch.setattr(teardown, "bear", changed.append)
+    monkeypatch.setenv(OFF, "teardown")
+    teardown.Teardown().after_controller_start(None)
+    assert changed == []
+    monkeypatch.delenv(OFF)
+    teardown.Teardown().after_controller_start(None)
+    assert len(changed) == 1
+
+
+# `simulated_gpu`, `redis_password`, `ray_start` and `forks` that are off: see the tests of these modules.
