@@ -14,9 +14,7 @@ from urllib.parse import quote
 from lab.cluster.api import RayApi, Row
 from lab.cluster.submission import Submission, package
 from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
-
-FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
-"""Statuses that a job does not leave."""
+from lab.topology import JOB_FINAL
 
 EARLIER = "EARLIER"
 """Status of a job that Ray no longer knows, since it ran before the cluster's head was started anew: no word
@@ -80,7 +78,7 @@ class Job:
     @property
     def final(self) -> bool:
         """Whether the job has ended."""
-        return self.status in FINAL or self.earlier
+        return self.status in JOB_FINAL or self.earlier
 
     @property
     def earlier(self) -> bool:

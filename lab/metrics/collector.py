@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lab.cluster.api import Node
-from lab.cluster.jobs import FINAL
 from lab.faults import FAULTS
 from lab.faults.records import LoggedFault
 from lab.metrics.follower import Follower
@@ -20,8 +19,9 @@ from lab.metrics.views import (
     StoreView,
     label,
 )
+from lab.topology import JOB_FINAL
 
-STATUSES = ("PENDING", "RUNNING", *FINAL)
+STATUSES = ("PENDING", "RUNNING", *JOB_FINAL)
 
 FAULT_SHOWN_SECONDS = 12.0
 """A fault counts as active for at least this long, so that two looks of Prometheus (every 5 s) see it."""

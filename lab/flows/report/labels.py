@@ -80,15 +80,6 @@ PARTS = {
 }
 """Parts of the time without training, in their order."""
 
-DONE_TO = {
-    "kill": "was killed",
-    "stop": "was stopped",
-    "pause": "was frozen",
-    "crash-restart": "crashed and came back by itself",
-    "partition": "was cut off from the network",
-    "slow-network": "got a slow network",
-}
-
 CHECKS = {True: ("✔", "passed"), False: ("✖", "not passed")}
 
 

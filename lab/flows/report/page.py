@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from html import escape
 from typing import Any
 
+from lab.faults import effect_of
 from lab.flows.report import labels
 from lab.flows.report.css import CSS
 from lab.flows.report.draw import Picture
@@ -111,8 +112,7 @@ def _facts(tale: Tale) -> list[tuple[str, str, str]]:
 def _happened(tale: Tale, shown: dict[str, Picture]) -> str:
     if tale.fault is None:
         return ""
-    did = labels.DONE_TO.get(str(tale.fault["kind"]), f"was hit by {tale.fault['kind']!r}")
-    text = f"{tale.fault['target']} {did}. "
+    text = f"{tale.fault['target']} {effect_of(tale.fault)}. "
     text += "The list says what followed. Blue lines belong to the recovery; dotted ones to the fault itself."
     rows = [(m.label, "–" if m.seconds is None else labels.after(m.seconds), m.meaning) for m in tale.moments]
     expected = (

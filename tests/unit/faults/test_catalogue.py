@@ -5,10 +5,20 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError
-from lab.evidence.receipt.expected import Expected
-from lab.faults import FAULTS, FaultKind, Parameter, RankProcess, Scene, Scope, catalogue, find_fault
-from lab.faults.base import rank_on_target
-from lab.runtime.base import Feature
+from lab.faults import (
+    FAULTS,
+    Expected,
+    FaultKind,
+    Feature,
+    Parameter,
+    RankProcess,
+    Scene,
+    Scope,
+    Traits,
+    catalogue,
+    find_fault,
+    rank_on_target,
+)
 from lab.runtime.fake import FakeRuntime
 
 
@@ -39,6 +49,7 @@ KIND = FaultKind(
     (Parameter("for", "s", "how long", 10.0, 0.1, 60), Parameter("epoch", "epoch", "when", required=True)),
     "undone",
     Expected.NODE_LOST,
+    Traits("was hit"),
     needs=(Feature.NETWORK,),
 )
 

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import EngineError, LabDownError, ServiceError
 from lab.faults import Scene
-from lab.faults.head_kill import REJOIN_SECONDS, HeadKill
+from lab.faults.kinds.head_kill import REJOIN_SECONDS, HeadKill
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.fake import FakeRuntime
 from lab.topology import HEAD, LabSpec, State, worker
@@ -22,7 +22,7 @@ def lab(*, gcs_ft: bool) -> FakeRuntime:
 
 
 def fault(runtime: FakeRuntime) -> HeadKill:
-    return HeadKill(runtime.clock, runtime.clock.sleep)
+    return HeadKill(runtime.clock)
 
 
 def test_the_head_is_killed_and_nothing_else() -> None:

@@ -17,6 +17,7 @@ from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Ver
 from tests.unit.data.stories import (
     CHECKS,
     FAULT,
+    KILLED,
     MIDWAY,
     NODES,
     PAUSED,
@@ -220,7 +221,7 @@ def real_evidence(events: Iterable[Event]) -> Evidence:
     return Evidence(
         submission_id="k3",
         job_status="SUCCEEDED",
-        fault=FaultRecord("kill", "ray-worker-0", lost, at, reverted_at=at + 3),
+        fault=FaultRecord("kill", "ray-worker-0", lost, at, reverted_at=at + 3, traits=KILLED),
         events=tuple(events),
         nodes=(
             NodeRecord("ray-worker-0", lost, False, 1795210430.919, 1795210475.483, "health check failed"),
