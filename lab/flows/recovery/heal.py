@@ -93,12 +93,14 @@ def _undo(lab: Lab, entry: ActiveFault, on_progress: OnProgress) -> None:
 
 
 def _fault_of(entry: ActiveFault) -> Fault:
-    """Find the fault again. Raises NotFoundError, and for one of one's own whose file is gone says so."""
+    """Find the fault again, by its name. Raises NotFoundError that says where one of one's own came from."""
     try:
         return find_fault(entry.kind)
     except LabError as error:
-        if not entry.source or Path(entry.source).exists():
+        if not entry.source:
             raise
+        if Path(entry.source).exists():
+            raise NotFoundError(f"{error.message}; it was loaded from {entry.source}") from error
         raise NotFoundError(f"the file of this fault is gone, {entry.source}: put it back") from error
 
 

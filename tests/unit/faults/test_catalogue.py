@@ -16,10 +16,15 @@ from lab.faults import (
     Scope,
     Traits,
     catalogue,
+    effect_of,
     find_fault,
     rank_on_target,
 )
 from lab.runtime.fake import FakeRuntime
+from lab.topology import HEAD, STORE
+from tests.conftest import ROOT
+
+KINDS = ROOT / "lab" / "faults" / "kinds"
 
 
 def test_an_unknown_fault_lists_the_known_ones() -> None:
@@ -91,3 +96,28 @@ def test_a_fault_is_refused_where_a_node_lacks_what_it_needs() -> None:
 
     with pytest.raises(UnsupportedError, match="x is not possible here: no network here"):
         Needy().refuse(Scene(Poor("raylab"), "w"))
+
+
+@pytest.mark.parametrize(
+    ("record", "effect"),
+    [
+        ({"kind": "pause"}, "was frozen"),
+        ({"kind": "their-own"}, "was hit by 'their-own'"),
+        ({"kind": "pause", "effect": "was put to sleep"}, "was put to sleep"),
+    ],
+)
+def test_a_receipt_of_an_earlier_lab_says_nothing_of_the_effect(record: dict[str, str], effect: str) -> None:
+    assert effect_of(record) == effect
+
+
+def test_faults_are_in_the_order_of_their_scopes() -> None:
+    kinds = [find_fault(name).kind for name in FAULTS]
+    order = [(list(Scope).index(kind.scope), kind.name) for kind in kinds]
+    assert order == sorted(order)
+    assert {path.stem for path in KINDS.glob("[a-z]*.py")} == {kind.name.replace("-", "_") for kind in kinds}
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_scope_has_one_target_or_a_worker(scope: Scope) -> None:
+    assert (scope.target == "") is (scope in (Scope.NODE, Scope.RANK))
+    assert scope.target in ("", HEAD, STORE)
