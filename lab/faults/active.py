@@ -34,7 +34,7 @@ class ActiveFault:
     pid: int
     """The labctl that injected it."""
     started: float
-    """When that process started: an id alone names nothing."""
+    """Start time of that process: an id alone names nothing."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     memo: Mapping[str, Any] = field(default_factory=dict)
     """JSON values that the revert needs."""
@@ -53,7 +53,7 @@ class ActiveFault:
 
     @property
     def outlives_the_lab(self) -> bool:
-        """Whether it damaged stored objects (`keys` of the memo): they and their copies survive `down`."""
+        """True if it damaged stored objects (`keys` of the memo): they and their copies survive `down`."""
         return bool(self.memo.get("keys"))
 
 

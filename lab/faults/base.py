@@ -204,7 +204,7 @@ class Fault(ABC):
     patience: float = 30.0
     """Seconds after which it is reverted at the latest, if it has no duration and training does not go on."""
     fires: bool = False
-    """Whether `inject` only arms it: it acts later by itself, and the ledger says when (`fault_fired`)."""
+    """True if `inject` only arms it: it acts later by itself, and the ledger says when (`fault_fired`)."""
     signs: tuple[State, ...] = (State.ABSENT, State.EXITED, State.PAUSED)
     """States of the target that show the fault was done, for a fault of a service."""
     source: str = ""

@@ -28,7 +28,7 @@ class Case:
     evidence: Evidence
     run: Run | None
     control: Run | None = None
-    """The run of the same job undisturbed, where there is one to compare with."""
+    """The run of the control job, where there is one to compare with."""
 
     @property
     def fault(self) -> FaultRecord:
@@ -51,7 +51,7 @@ class Case:
 
     @cached_property
     def overtaken(self) -> bool:
-        """Whether another fault came after training had gone on from this one."""
+        """True if another fault came after training had gone on from this one."""
         reports = (r.at for a in self.attempts for r in a.reports)
         return self.until < inf and any(self.fault.at < at < self.until for at in reports)
 
@@ -113,7 +113,7 @@ class Case:
         return known[-1] if known else None
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
-        """Whether it was damaged on purpose by then, by this fault or by another one of the same job.
+        """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.
 
         Putting it back heals it, but not once it was refused: then Ray Train has dropped it for good.
         """
@@ -171,7 +171,7 @@ class Case:
 
     @cached_property
     def lost(self) -> Number | None:
-        """Reports' worth of work that the new attempt did again."""
+        """Work that the new attempt did again, in reports."""
         first = self.new.first if self.new else None
         if self.run is None or self.hit is None or first is None or first.progress is None:
             return None

@@ -1,4 +1,4 @@
-"""What the receipt has to know of a kind of fault: plain data that faults state and the judge reads."""
+"""Outcome and traits of a kind of fault: plain data that faults state and the judge reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Expected(str, Enum):
 
     @property
     def resumes(self) -> bool:
-        """Whether a new attempt has to take over."""
+        """True if a new attempt has to take over."""
         return self in (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
 
 
@@ -49,7 +49,7 @@ class Traits:
     effect: str = "was hit"
     """The past tense that follows the target's name, such as `was killed`."""
     ends_node: bool = False
-    """Whether the node can never be the same one again."""
+    """True if the node can never be the same one again."""
     too_short: str = ""
     """Detail of the check when Ray noticed nothing: why nothing had to recover."""
     delay: str = ""

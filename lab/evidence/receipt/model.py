@@ -31,7 +31,7 @@ class Verdict(str, Enum):
 
     @property
     def good(self) -> bool:
-        """Whether what should happen after such a fault did happen."""
+        """True if what should happen after such a fault did happen."""
         return self in (Verdict.AS_EXPECTED, Verdict.RECOVERED)
 
 
@@ -53,7 +53,7 @@ class FaultRecord:
     damaged: tuple[str, ...] = ()
     """URIs of the checkpoints that it damaged."""
     store_refusals: int = 0
-    """How often, while it lasted, the store did not let labctl read the ledger."""
+    """Number of times, while it lasted, that the store did not let labctl read the ledger."""
     slowest_read: float = 0.0
     """Seconds that labctl's slowest look at the ledger took while it lasted."""
 
@@ -178,7 +178,7 @@ class Receipt:
 
     @property
     def survived(self) -> bool:
-        """Whether the verdict is a good one."""
+        """True if the verdict is a good one."""
         return self.verdict.good
 
     def to_json(self) -> dict[str, Any]:

@@ -446,7 +446,7 @@ class FakeCore(Core):
             raise self.fail
         values = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
         compared = request.control and self.uncompared is None
-        same = Comparison("equal", "equal", "equal", values) if compared else None
+        same = Comparison("equal", "equal", values) if compared else None
         seconds = {"up": 9.25, "train and recover": 60.0}
         return DemoResult(
             receipt(self.verdict, failing=self.failing),

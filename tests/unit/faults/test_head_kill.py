@@ -71,9 +71,9 @@ class Racing(FakeRuntime):
         self.rejoins = ""
         """This worker finds back while another one is being started."""
         self.fails: Exception | None = None
-        """What `kill` of W0 raises."""
+        """The error of `kill` of W0."""
         self.ends = True
-        """Whether W0 is gone by then."""
+        """True if W0 is gone by then."""
         self.kill(HEAD)
         for service in (W0, W1):
             self.pause(service)

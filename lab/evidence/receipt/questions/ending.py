@@ -28,7 +28,7 @@ from lab.topology import JOB_FINAL
 OVERTAKEN = "the job FAILED later, after another fault: training had gone on from this one"
 
 NAMES_THE_STORE = re.compile(r"s3|aws|bucket|object store|storage|access.?key|credential", re.IGNORECASE)
-"""What an error says that leads a person to the store."""
+"""Words in an error that lead a person to the store."""
 
 
 def job_finished(case: Case) -> Answer:
@@ -103,7 +103,7 @@ def _ended_where_it_should(case: Case, run: Run) -> Answer:
 
 
 def _against(other: Run, run: Run) -> Answer | None:
-    """What the control run says; None where the two count other things."""
+    """Answer by the control run; None where the two count different things."""
     mine, theirs = epochs_of(run), epochs_of(other)
     if mine is None or theirs is None or mine.key != theirs.key or None in (mine.last, theirs.last):
         return None

@@ -1,4 +1,4 @@
-"""What the first line of a receipt says: what became of the training, when the lab alone is not whole."""
+"""The first line of a receipt: how the training went, when the lab alone is not whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the receipt says after faults that are not the loss of a node."""
+"""Receipts after faults that are not the loss of a node."""
 
 from __future__ import annotations
 
