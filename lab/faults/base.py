@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.evidence.receipt.expected import Expected, Traits
-from lab.host.clock import MONOTONIC, Clock
+from lab.host.clock import MONOTONIC, Clock, settle
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
 from lab.store.base import Store
 from lab.topology import HEAD, STORE, State
@@ -79,10 +79,10 @@ class FaultKind:
     name: str
     summary: str
     scope: Scope
-    parameters: tuple[Parameter, ...]
     revert: str
     expected: Expected
     traits: Traits
+    parameters: tuple[Parameter, ...] = ()
     needs: tuple[Feature, ...] = ()
     """Features that the target's machine must have of its own."""
 
@@ -196,6 +196,15 @@ class Scene:
         """
         self.runtime.start(self.target, self.on_progress)
 
+    def start_if_down(self) -> None:
+        """Start the target again if it did not survive the fault. Raises ServiceError, WaitTimeoutError."""
+        if self.state() is not State.HEALTHY:
+            self.start()
+
+
+SETTLE_SECONDS = 4.0
+"""Time that a node gets to find out that the cluster has given it up (its raylet then ends itself)."""
+
 
 class Fault(ABC):
     """One kind of fault. It knows only the runtime interface, so it works on every runtime alike."""
@@ -232,6 +241,16 @@ class Fault(ABC):
         May be called twice, and after a failed `inject`. Raises ServiceError, WaitTimeoutError.
         """
         scene.start()
+
+    def come_back(self, scene: Scene) -> None:
+        """Bring a node back that was cut off while it lived: the cluster may have given it up meanwhile.
+
+        It is then the node it was, or has ended itself and been started again as a new one. Raises
+        ServiceError, WaitTimeoutError.
+        """
+        gone = (None, State.ABSENT, State.EXITED)
+        settle(scene.state, lambda state: state in gone, timeout=SETTLE_SECONDS, clock=self.clock)
+        scene.start_if_down()
 
 
 def check_runtime(kind: FaultKind, runtime: Runtime) -> None:

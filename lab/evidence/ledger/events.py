@@ -65,7 +65,7 @@ def _event(raw: bytes) -> Event | None:
 
 
 def number(value: object) -> Number | None:
-    """Return `value` if it is a number of sane size, a whole one as int; None for anything else, also for a bool."""
+    """Return `value` if it is a number of sane size, a whole one as int; else None, also for a bool."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < MAX_NUMBER:
         return None
     return int(value) if value == int(value) else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from lab.errors import RefusedError
 from lab.faults import Fault, Scene
 from lab.faults.kinds._probe import tell, tell_if_up
-from lab.faults.kinds._rejoin import start_if_down
 
 
 class ExhaustingFault(Fault):
@@ -30,4 +29,4 @@ class ExhaustingFault(Fault):
         """See Fault.revert. A node that did not survive is started again."""
         if scene.memo.get("hog"):
             tell_if_up(scene, "hog", "stop", self.word)
-        start_if_down(scene)
+        scene.start_if_down()

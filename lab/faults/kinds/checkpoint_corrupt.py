@@ -19,7 +19,6 @@ class CheckpointCorrupt(CheckpointFault):
         name="checkpoint-corrupt",
         summary="64 bytes of the newest checkpoint's largest file are inverted, and a rank is ended",
         scope=Scope.CHECKPOINT,
-        parameters=(),
         revert="the file gets its content back",
         expected=Expected.CHECKPOINT_DAMAGED,
         traits=Traits("had its newest checkpoint corrupted"),

@@ -16,7 +16,6 @@ class CheckpointDelete(CheckpointFault):
         name="checkpoint-delete",
         summary="every file of the newest checkpoint is deleted, and a rank is ended",
         scope=Scope.CHECKPOINT,
-        parameters=(),
         revert="the files are put back",
         expected=Expected.CHECKPOINT_DAMAGED,
         traits=Traits("lost its newest checkpoint"),

@@ -16,7 +16,6 @@ class CheckpointTruncate(CheckpointFault):
         name="checkpoint-truncate",
         summary="the newest checkpoint's largest file loses its second half, and a rank is ended",
         scope=Scope.CHECKPOINT,
-        parameters=(),
         revert="the file gets its content back",
         expected=Expected.CHECKPOINT_DAMAGED,
         traits=Traits("had its newest checkpoint cut in half"),

@@ -20,7 +20,6 @@ class CrashRestart(Fault):
         name="crash-restart",
         summary="every process of the node dies, and its supervisor starts it again at once",
         scope=Scope.NODE,
-        parameters=(),
         revert="the node is waited for; one that does not come back by itself is started",
         expected=Expected.NODE_LOST,
         traits=Traits("crashed", ends_node=True),

@@ -14,7 +14,6 @@ class DiskFull(ExhaustingFault):
         name="disk-full",
         summary="the node's disk for temporary files is full, so that no checkpoint can be written there",
         scope=Scope.NODE,
-        parameters=(),
         revert="the file is deleted, once the rank is gone",
         expected=Expected.RANK_LOST,
         traits=Traits("ran out of space for temporary files"),

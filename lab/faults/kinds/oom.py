@@ -14,7 +14,6 @@ class Oom(ExhaustingFault):
         name="oom",
         summary="another process uses up the node's memory, so that Ray or the kernel ends the rank",
         scope=Scope.NODE,
-        parameters=(),
         revert="the memory is given back, once the rank is gone; a node that did not survive is started",
         expected=Expected.RANK_LOST,
         traits=Traits("ran out of memory"),

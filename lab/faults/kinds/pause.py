@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
-from lab.faults.kinds._rejoin import come_back
 
 
 class Pause(Fault):
@@ -28,4 +27,4 @@ class Pause(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""
         scene.runtime.resume(scene.target)
-        come_back(scene, self.clock)
+        self.come_back(scene)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lab.errors import UnsupportedError, UsageError
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
-from lab.faults.kinds._rejoin import come_back
 from lab.runtime.base import Feature
 
 ALSO_NEEDED = {"delay": Feature.NETWORK_DELAY, "loss": Feature.NETWORK_LOSS}
@@ -52,4 +51,4 @@ class SlowNetwork(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
         scene.runtime.unimpair(scene.target)
-        come_back(scene, self.clock)
+        self.come_back(scene)

@@ -48,13 +48,16 @@ def test_defaults_lie_within_their_bounds() -> None:
 
 
 KIND = FaultKind(
-    "x",
-    "does x",
-    Scope.NODE,
-    (Parameter("for", "s", "how long", 10.0, 0.1, 60), Parameter("epoch", "epoch", "when", required=True)),
-    "undone",
-    Expected.NODE_LOST,
-    Traits("was hit"),
+    name="x",
+    summary="does x",
+    scope=Scope.NODE,
+    parameters=(
+        Parameter("for", "s", "how long", 10.0, 0.1, 60),
+        Parameter("epoch", "epoch", "when", required=True),
+    ),
+    revert="undone",
+    expected=Expected.NODE_LOST,
+    traits=Traits("was hit"),
     needs=(Feature.NETWORK,),
 )
 

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Fault, Scene, find_fault
-from lab.faults.kinds._rejoin import SETTLE_SECONDS
+from lab.faults.base import SETTLE_SECONDS
 from lab.faults.kinds.pause import Pause
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker

@@ -280,7 +280,8 @@ def test_the_real_recovered_run_ended_with_the_weights_of_the_undisturbed_one() 
     [
         ({"epoch": 5, "val_a": 1, "weights_sha256": "w"}, {"epoch": 5, "val_a": 1},
          ("equal", {"equal"}, "unknown")),
-        ({"epoch": 5, "val_loss": 0.5}, {"epoch": 4, "val_loss": 0.4}, ("different", {"different"}, "unknown")),
+        ({"epoch": 5, "val_loss": 0.5}, {"epoch": 4, "val_loss": 0.4},
+         ("different", {"different"}, "unknown")),
         ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 1},
          ("equal", {"equal", "unknown"}, "unknown")),
         ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 2},
