@@ -37,7 +37,7 @@ MODULES_VARIABLE = "RAYLAB_FAULTS"
 HOW = "see `A fault of your own` in docs/recovery.md"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Own:
     """The faults of one's own, and the reasons why some could not be loaded."""
 

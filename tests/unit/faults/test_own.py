@@ -14,9 +14,10 @@ from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, Usag
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS, catalogue, effect_of, find_fault, problems
 from lab.faults.active import ActiveFaults
-from lab.faults.own import MODULES_VARIABLE, load_own
+from lab.faults.own import FOLDER, MODULES_VARIABLE, load_own
 from lab.flows.chaos.plan import Step, check_step
 from lab.flows.recovery.heal import heal
+from lab.topology import check_lab_name
 from tests.conftest import ROOT
 from tests.unit.flows.recovery.world import W0, Training, World
 
@@ -182,6 +183,11 @@ def test_the_command_lists_the_others_and_warns(drop: Drop, capsys: pytest.Captu
     assert "kill: " in out
     assert f"warning: {path}" in err
     assert "Traceback" not in err
+
+
+def test_no_lab_can_have_the_name_of_their_folder() -> None:
+    with pytest.raises(UsageError, match="that folder holds faults"):
+        check_lab_name(FOLDER)
 
 
 # A fault that another labctl has to undo
