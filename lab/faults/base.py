@@ -150,10 +150,6 @@ class RankProcess:
     """Process id as its node counts processes."""
 
 
-def forget() -> None:
-    """No-op default of `Scene.remember`."""
-
-
 @dataclass(frozen=True)
 class Scene:
     """The surroundings that a fault acts on.
@@ -174,7 +170,7 @@ class Scene:
     """URIs of the run's committed checkpoints, the oldest first."""
     memo: dict[str, Any] = field(default_factory=dict)
     """JSON values that the revert needs."""
-    remember: Callable[[], None] = forget
+    remember: Callable[[], None] = lambda: None
     """Writes the memo to disk. To be called before what it is about is done: `note` does so."""
     on_progress: OnProgress = ignore_progress
     """Receives the steps of a revert that starts services."""

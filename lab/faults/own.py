@@ -16,12 +16,13 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from lab.errors import LabError, NotFoundError, RefusedError, UsageError
-from lab.faults.base import Fault, FaultKind
+from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
+from lab.faults.base import Fault, FaultKind, Scene
 from lab.host.files import home
 from lab.host.reading import SMALL, open_file
 
@@ -63,12 +64,13 @@ def load_own(taken: Collection[str], uid: int | None = None) -> Own:
                 name = fault.kind.name
                 if name in taken or name in own.faults:
                     raise UsageError(f"{source}: there is a fault {name!r} already", "choose another name")
-                fault.source = source
+                if "source" not in vars(fault):  # it was loaded before
+                    _blame(fault, source)
                 own.faults[name] = fault
         except LabError as error:
             own.problems[source] = error
         except (Exception, SystemExit) as error:  # whatever that code raises is its own
-            own.problems[source] = _broken(source, error)
+            own.problems[source] = UsageError(_told(source, "does not load", error), HOW)
     return own
 
 
@@ -149,10 +151,30 @@ def _checked(module: ModuleType, source: str) -> list[type[Fault]]:
     return found
 
 
-def _broken(source: str, error: BaseException) -> UsageError:
-    """Return an error that says what the code of this file or module has raised, and where."""
+def _blame(fault: type[Fault], source: str) -> None:
+    """Let errors that this fault raises name its source: they are no bugs of labctl."""
+    fault.source = source
+    for name in ("refuse", "inject", "took", "revert"):
+        setattr(fault, name, _blamed(getattr(fault, name), source, f"failed in `{name}`"))
+
+
+def _blamed(method: Callable[[Fault, Scene], Any], source: str, what: str) -> Callable[[Fault, Scene], Any]:
+    @wraps(method)
+    def call(self: Fault, scene: Scene) -> Any:
+        try:
+            return method(self, scene)
+        except LabError:
+            raise
+        except Exception as error:
+            raise ServiceError(_told(source, what, error), HOW) from error
+
+    return call
+
+
+def _told(source: str, what: str, error: BaseException) -> str:
+    """Return a sentence with what the code of this file or module has raised, and where."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     said = next(iter(str(error.msg if isinstance(error, SyntaxError) else error).splitlines()), "")
     where = f" (line {line})" if line else ""
-    return UsageError(f"{source} does not load: {type(error).__name__}: {said}{where}", HOW)
+    return f"{source} {what}: {type(error).__name__}: {said}{where}"

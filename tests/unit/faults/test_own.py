@@ -12,7 +12,7 @@ import pytest
 from lab.cli.main import main
 from lab.errors import LabError, NotFoundError, RefusedError, ServiceError, UsageError
 from lab.evidence.receipt import Verdict
-from lab.faults import FAULTS, catalogue, effect_of, find_fault, problems
+from lab.faults import FAULTS, Scene, catalogue, effect_of, find_fault, problems
 from lab.faults.active import ActiveFaults
 from lab.faults.own import FOLDER, MODULES_VARIABLE, load_own
 from lab.flows.chaos.plan import Step, check_step
@@ -189,6 +189,21 @@ def test_no_lab_can_have_the_name_of_their_folder() -> None:
     with pytest.raises(UsageError) as caught:
         check_lab_name(FOLDER)
     assert "faults of one's own" in caught.value.hint
+
+
+def test_an_error_of_its_own_is_a_problem_of_the_receipt_and_no_bug_of_labctl(drop: Drop) -> None:
+    path = drop(EXAMPLE.replace("scene.runtime.stop(", "scene.runtime.stopp("))
+    world = World()
+    Training(world)
+
+    receipt = world.inject(kind=NAME, after_epoch=3).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert f"{path} failed in `inject`: AttributeError" in receipt.problems[0]
+    assert world.healthy()
+    with pytest.raises(ServiceError, match=r"\(line 21\)"):
+        find_fault(NAME).inject(Scene(world.runtime, W0, parameters={"grace": 1.0}))
 
 
 # A fault that another labctl has to undo
