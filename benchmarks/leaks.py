@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from lab.errors import LabError
-from lab.faults.active import Journal
+from lab.faults.active import ActiveFaults
 from lab.lab import Lab
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.topology import State, is_node
@@ -97,7 +97,7 @@ def idle(lab: Lab) -> Idle:
         processes=looks[-1],
         memory_bytes=memory,
         disk_bytes=_disk(lab),
-        faults_left=tuple(entry.name for entry in Journal(lab.runtime.folder()).lasting()),
+        faults_left=tuple(entry.name for entry in ActiveFaults(lab.runtime.folder()).lasting()),
         ill=tuple(
             f"{s.service} is {s.state.value} {s.detail}".strip()
             for s in status.services

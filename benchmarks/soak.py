@@ -15,12 +15,12 @@ from typing import Any
 from benchmarks.leaks import Idle, idle
 from benchmarks.measure import own_lab, say
 from lab.errors import LabError
-from lab.evidence.receipt.checks import OVER
 from lab.faults import Scope, catalogue
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import Moment
 from lab.lab import Lab
 from lab.runtime.base import Runtime
+from lab.topology import JOB_FINAL
 
 ROUND_SECONDS = 300.0
 """How long faults come to one job: then it ends, and the lab is looked at while it is idle."""
@@ -127,7 +127,7 @@ def _round(lab: Lab, this: Round, plan: Plan, tell: Callable[[Moment], None]) ->
         asked = {"epochs": str(this.epochs), "workers": str(this.ranks), "max-failures": "-1"}
         this.job = lab.submit_recipe("digits", asked).submission_id
         this.result = run_chaos(lab, plan, tell, job=this.job)
-        if this.result.status not in OVER:
+        if this.result.status not in JOB_FINAL:
             lab.jobs.stop(this.job)
     except LabError as error:
         this.problem = f"{type(error).__name__}: {error.message}"

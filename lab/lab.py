@@ -145,12 +145,12 @@ class Lab:
 
         Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
         """
-        from lab.faults.active import Journal
+        from lab.faults.active import ActiveFaults
 
         self.forget_connections()
         stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
         with contextlib.suppress(UnsupportedError):  # where labctl keeps no notes there is nothing to forget
-            Journal(self.runtime.folder()).clear(objects=volumes)
+            ActiveFaults(self.runtime.folder()).clear(objects=volumes)
         return stopped
 
     def status(self) -> LabStatus:

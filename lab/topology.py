@@ -196,8 +196,11 @@ PORT_NAMES = ("dashboard", "gcs", "client", "s3", "jupyter", "prometheus", "graf
 """Ports that `--port NAME=NUMBER` can set."""
 
 
-TAKEN_NAMES = ("data",)
-"""Folders beside the labs' own."""
+JOB_FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
+"""Statuses of Ray's jobs after which nothing more happens."""
+
+TAKEN_NAMES = {"data": "the data sets", "faults": "faults of one's own"}
+"""Folders beside the labs' own -> what they hold."""
 
 
 def check_lab_name(name: str, said: str = "--name") -> None:
@@ -211,7 +214,8 @@ def check_lab_name(name: str, said: str = "--name") -> None:
             "use 1 to 20 lower-case letters, digits and hyphens, starting with a letter",
         )
     if name in TAKEN_NAMES:
-        raise UsageError(f"{said} {name}: not a lab name", "that folder holds the data sets; choose another")
+        holds = TAKEN_NAMES[name]
+        raise UsageError(f"{said} {name}: not a lab name", f"that folder holds {holds}; choose another")
 
 
 class State(str, Enum):

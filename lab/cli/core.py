@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lab.datasets import Dataset, Shelf
     from lab.faults import FaultKind
-    from lab.faults.active import Entry
+    from lab.faults.active import ActiveFault
     from lab.flows.chaos import ChaosResult, Plan
     from lab.flows.demo import DemoRequest, DemoResult
     from lab.flows.doctor import Check
@@ -141,14 +141,14 @@ class Core:
         return lost_without_fault(lab.history(job), recorded_faults(lab.store, job))
 
     def heal(
-        self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
+        self, lab: Lab, on_begin: Callable[[ActiveFault], None], on_progress: OnProgress
     ) -> tuple[Healed, ...]:
         """Undo the faults that a labctl has left behind which died in the middle of them, or gave up."""
         from lab.flows.recovery.heal import heal
 
         return heal(lab, on_begin, on_progress)
 
-    def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
+    def left_behind(self, lab: Lab) -> tuple[ActiveFault, ...]:
         """Those faults."""
         from lab.flows.recovery.heal import left_behind
 

@@ -15,11 +15,9 @@ from lab.cluster.api import RayApi, Row, known_shape
 from lab.cluster.submission import Submission, package
 from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.host.clock import MONOTONIC, POLL_SECONDS, Clock, settle
+from lab.topology import JOB_FINAL
 
 T = TypeVar("T")
-
-FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
-"""Statuses that a job does not leave."""
 
 EARLIER = "EARLIER"
 """Status of a job that Ray has forgotten, because its head was started anew since: not a status of Ray's, see
@@ -84,7 +82,7 @@ class Job:
     @property
     def final(self) -> bool:
         """True once the job has ended."""
-        return self.status in FINAL or self.earlier
+        return self.status in JOB_FINAL or self.earlier
 
     @property
     def earlier(self) -> bool:

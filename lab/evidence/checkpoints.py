@@ -1,4 +1,4 @@
-"""What training left in the object store: checkpoints, and the ledgers that tell of them."""
+"""Reads what training left in the object store: checkpoints, and the ledgers that tell of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKPOINT = re.compile(r"(?P<folder>.+?)/(?P<name>checkpoint_[^/]+)/(?P<file>.+
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """A checkpoint as it lies in the store. What only a ledger knows is None where there is none."""
+    """A checkpoint as it lies in the store. Fields that come from a ledger are None without one."""
 
     uri: str
     run: str
@@ -26,70 +26,58 @@ class CheckpointInfo:
     size: int
     """Bytes of all files."""
     modified: float
-    """When its newest file was stored, in seconds since the epoch."""
+    """Time at which its newest file was stored, in seconds since the epoch."""
     epoch: Number | None = None
     sha256: str | None = None
-    """Of the files as they were before the upload (`lab.evidence.ledger.manifest_sha256`)."""
+    """SHA-256 of the files before the upload (`lab.evidence.ledger.manifest_sha256`)."""
     job: str | None = None
 
 
-class LedgerReader:
-    """Follows the ledger of one job: it grows by whole objects that never change."""
+class JobLedger:
+    """Follows one job's ledger, which grows by whole objects that never change: each is read once."""
 
     def __init__(self, store: Store, job: str) -> None:
-        """Asks nothing of the store yet. A job without a ledger is one without events."""
+        """Does not ask the store yet. A job without a ledger is one without events."""
+        self.events: list[Event] = []
+        self.history = History.of(())
         self._store, self._prefix = store, f"{LEDGER_PREFIX}/{job}/"
         self._read: set[str] = set()
         self._lines: list[bytes] = []
+        """Lines that were read and not taken up yet."""
         self._seen: set[bytes] = set()
         """SHA-256 of every line so far."""
 
-    def poll(self) -> tuple[Event, ...]:
-        """The events stored since the last call, by time. Raises StoreError, and then loses none of them."""
+    def poll(self) -> History:
+        """Return the history, with what is new. Raises StoreError; what was known before stays."""
         for entry in self._store.list(self._prefix):
             if entry.key not in self._read and entry.key.endswith(".jsonl"):
                 self._lines.extend(self._store.get(entry.key).splitlines())
                 self._read.add(entry.key)
         # A write whose answer was lost is repeated under another name: the copy may come with a later poll.
-        lines, self._lines = self._lines, []
-        digests = [hashlib.sha256(line.strip()).digest() for line in lines]
-        new = [line for line, digest in zip(lines, digests, strict=True) if digest not in self._seen]
-        self._seen.update(digests)
-        return parse_events(new)
-
-
-class JobLedger:
-    """One job's ledger, kept: each object is read once, the history made anew when there is more."""
-
-    def __init__(self, store: Store, job: str) -> None:
-        """Asks nothing of the store yet."""
-        self.events: list[Event] = []
-        self.history = History.of(())
-        self._reader = LedgerReader(store, job)
-
-    def poll(self) -> History:
-        """The history, what is new included. Raises StoreError; what was known before stays."""
-        new = self._reader.poll()
-        if new:
-            self.events.extend(new)
+        new = {hashlib.sha256(line.strip()).digest(): line for line in self._lines}
+        found = parse_events(line for digest, line in new.items() if digest not in self._seen)
+        self._lines = []
+        self._seen.update(new)
+        if found:
+            self.events.extend(found)
             self.history = History.of(self.events)
         return self.history
 
 
 def ledgers(store: Store) -> tuple[str, ...]:
-    """The ids of the jobs that have a ledger. Raises StoreError."""
+    """Return the ids of the jobs that have a ledger. Raises StoreError."""
     folders = store.list(f"{LEDGER_PREFIX}/", recursive=False)
     return tuple(entry.key.split("/")[-2] for entry in folders if _is_folder_below(entry.key, LEDGER_PREFIX))
 
 
 def list_checkpoints(store: Store, job: str | None = None) -> tuple[CheckpointInfo, ...]:
-    """The checkpoints of one job, or of all (also those that no ledger knows), by run and age.
+    """Return the checkpoints of one job, or of all (also those that no ledger knows), by run and age.
 
     Raises StoreError.
     """
     known: dict[str, _Known] = {}
     for name in ledgers(store) if job is None else (job,):
-        known.update(_known(LedgerReader(store, name).poll()))
+        known.update(_known(store, name))
     groups: dict[str, list[tuple[re.Match[str], StoredObject]]] = {}
     for entry in _training_objects(store):
         match = CHECKPOINT.fullmatch(entry.key)
@@ -119,7 +107,7 @@ def list_checkpoints(store: Store, job: str | None = None) -> tuple[CheckpointIn
 
 
 def stored_manifest(store: Store, uri: str) -> dict[str, str]:
-    """Path -> SHA-256 of every file of the checkpoint at `uri`, downloaded and hashed now.
+    """Download the checkpoint at `uri`, and return path -> SHA-256 of its files.
 
     Empty when it is not there (any more), or not in this object store. Raises StoreError.
     """
@@ -143,7 +131,7 @@ def stored_manifest(store: Store, uri: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What the ledger tells of a checkpoint."""
+    """A checkpoint as the ledger knows it."""
 
     job: str | None = None
     run: str | None = None
@@ -151,12 +139,13 @@ class _Known:
     sha256: str | None = None
 
 
-def _known(events: Iterable[Event]) -> dict[str, _Known]:
-    """By URI. One that was saved but never committed is known too, from what its ranks recorded."""
-    events = tuple(events)
+def _known(store: Store, job: str) -> dict[str, _Known]:
+    """Return what the job's ledger knows of checkpoints by URI, those never committed included."""
+    ledger = JobLedger(store, job)
+    history = ledger.poll()
     found: dict[str, _Known] = {}
     files: dict[str, dict[str, str]] = {}
-    for event in events:
+    for event in ledger.events:
         uri, metrics = event.fields.get("uri"), event.fields.get("metrics")
         if event.event != "checkpoint_saved" or not isinstance(uri, str):
             continue
@@ -168,7 +157,7 @@ def _known(events: Iterable[Event]) -> dict[str, _Known]:
         epoch = next((value for value in epochs if value is not None), None)
         sha256 = manifest_sha256(files[uri]) if uri in files else None
         found[uri] = _Known(event.job, event.run or None, epoch, sha256)
-    for run in History.of(events).runs:
+    for run in history.runs:
         for checkpoint in run.checkpoints:
             epoch = checkpoint.progress if run.progress_key in EPOCH_KEYS else None
             found[checkpoint.uri] = _Known(run.job, run.name, epoch, checkpoint.sha256())
@@ -176,7 +165,7 @@ def _known(events: Iterable[Event]) -> dict[str, _Known]:
 
 
 def _training_objects(store: Store) -> Iterable[StoredObject]:
-    """Every object except labctl's own."""
+    """Yield every object except labctl's own."""
     own = f"{LEDGER_PREFIX.split('/', 1)[0]}/"
     for entry in store.list(recursive=False):
         if entry.key.endswith("/") and entry.key != own:

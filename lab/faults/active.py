@@ -1,4 +1,7 @@
-"""The faults that last, on disk: what a labctl that died in the middle of one has left behind."""
+"""The faults that last, as files in the lab's folder: another labctl can revert what one that died has left.
+
+Beside it records.py has the faults of a job as objects in the store: for charts, and for good.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from lab.host.files import write_private
 from lab.host.reading import read_json
 
 FOLDER = "faults"
-"""In the lab's folder; a file for each fault that lasts."""
+"""Folder in the lab's folder, with a file for each fault that lasts."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class ActiveFault:
     """A fault that lasts, or lasted when labctl died. Times are seconds since the epoch."""
 
     kind: str
@@ -31,74 +34,76 @@ class Entry:
     pid: int
     """The labctl that injected it."""
     started: float
-    """When that process started: an id alone names nothing."""
+    """Start time of that process: an id alone names nothing."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     memo: Mapping[str, Any] = field(default_factory=dict)
-    """What the fault needs to undo itself."""
+    """JSON values that the revert needs."""
+    source: str = ""
+    """File of a fault of one's own, where it is found again; empty for the lab's own faults."""
 
     @property
     def name(self) -> str:
-        """Of its file, without the ending."""
+        """Name of its file, without the suffix."""
         return f"{int(self.at * 1000)}-{self.kind}-{self.target}"
 
     @property
-    def given_up(self) -> Entry:
-        """The same as the fault of nobody: `labctl heal` may undo it although its labctl goes on."""
+    def given_up(self) -> ActiveFault:
+        """A copy that no process owns: `labctl heal` may revert it although its labctl goes on."""
         return replace(self, pid=0, started=0.0)
 
     @property
     def outlives_the_lab(self) -> bool:
-        """Whether it damaged stored objects (`keys` of the memo): they and their copies survive `down`."""
+        """True if it damaged stored objects (`keys` of the memo): they and their copies survive `down`."""
         return bool(self.memo.get("keys"))
 
 
-class Journal:
-    """The faults that last in one lab, those of every labctl process."""
+class ActiveFaults:
+    """Keeps the faults that last in one lab, those of every labctl process."""
 
     def __init__(self, folder: Path, lives: Callable[[int, float], bool] | None = None) -> None:
-        """`folder` is the lab's; `lives` says whether a process with this id and start time runs."""
+        """`folder` is the lab's; `lives` tells whether a process with this id and start time runs."""
         self._folder = folder / FOLDER
         self._lives = lives or process_lives
 
-    def keep(self, entry: Entry) -> None:
-        """Write down that this fault lasts, or what it has to remember by now. Raises SetupError."""
-        write_private(self._folder / f"{entry.name}.json", json.dumps(asdict(entry)))
+    def keep(self, fault: ActiveFault) -> None:
+        """Record that this fault lasts, and its memo as it is now. Raises SetupError."""
+        write_private(self._folder / f"{fault.name}.json", json.dumps(asdict(fault)))
 
-    def drop(self, entry: Entry) -> None:
-        """It has been undone."""
+    def drop(self, fault: ActiveFault) -> None:
+        """Remove a fault that has been reverted."""
         with contextlib.suppress(OSError):
-            (self._folder / f"{entry.name}.json").unlink(missing_ok=True)
+            (self._folder / f"{fault.name}.json").unlink(missing_ok=True)
 
     def clear(self, *, objects: bool = True) -> None:
-        """Nothing of the lab is left that could be undone; without `objects`, only its stored objects are."""
+        """Forget the faults of a lab that is gone; without `objects`, keep those of stored objects."""
         for path in self._files():
-            entry = None if objects else _read(path)
-            if entry is None or not entry.outlives_the_lab:
+            fault = None if objects else _read(path)
+            if fault is None or not fault.outlives_the_lab:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
-    def lasting(self) -> tuple[Entry, ...]:
-        """Every fault that was begun and not undone, the oldest first."""
-        found = [entry for path in self._files() if (entry := _read(path)) is not None]
-        return tuple(sorted(found, key=lambda entry: entry.at))
+    def lasting(self) -> tuple[ActiveFault, ...]:
+        """Return every fault that was begun and not reverted, the oldest first."""
+        found = [fault for path in self._files() if (fault := _read(path)) is not None]
+        return tuple(sorted(found, key=lambda fault: fault.at))
 
-    def left(self) -> tuple[Entry, ...]:
-        """Those whose labctl has died or given up, the oldest first: only `labctl heal` will undo them."""
-        return tuple(entry for entry in self.lasting() if not self._lives(entry.pid, entry.started))
+    def left(self) -> tuple[ActiveFault, ...]:
+        """Return those whose labctl has died or given up, the oldest first, for `labctl heal`."""
+        return tuple(fault for fault in self.lasting() if not self._lives(fault.pid, fault.started))
 
     def refuse_second(self, target: str) -> None:
-        """Raises RefusedError when a fault on `target` lasts, or was left by a labctl that died."""
+        """Raise RefusedError when a fault on `target` lasts, or was left by a labctl that died."""
         left = self.left()
-        for entry in self.lasting():
-            if entry.target != target:
+        for fault in self.lasting():
+            if fault.target != target:
                 continue
-            if entry in left:
+            if fault in left:
                 raise RefusedError(
-                    f"{target} is still under the fault {entry.kind} of a labctl that has ended",
+                    f"{target} is still under the fault {fault.kind} of a labctl that has ended",
                     "undo it first: labctl heal",
                 )
             raise RefusedError(
-                f"{target} is under the fault {entry.kind} of another labctl (process {entry.pid})",
+                f"{target} is under the fault {fault.kind} of another labctl (process {fault.pid})",
                 "wait until it has ended",
             )
 
@@ -110,12 +115,12 @@ class Journal:
 
 
 def myself() -> tuple[int, float]:
-    """Id and start time of this process."""
+    """Return the id and start time of this process."""
     return os.getpid(), psutil.Process().create_time()
 
 
 def process_lives(pid: int, started: float) -> bool:
-    """Whether the process with this id is the one that started then. The clock may have been corrected."""
+    """Tell whether the process with this id is the one that started then; the clock may have been set."""
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
@@ -123,11 +128,11 @@ def process_lives(pid: int, started: float) -> bool:
         return False
 
 
-def _read(path: Path) -> Entry | None:
-    """An entry, or None for a file that is none, or is just being removed."""
+def _read(path: Path) -> ActiveFault | None:
+    """Return the fault in a file, or None for one that is damaged or just being removed."""
     try:
         document = read_json(path)
-        return Entry(
+        return ActiveFault(
             kind=str(document["kind"]),
             target=str(document["target"]),
             job=str(document["job"]),
@@ -136,6 +141,7 @@ def _read(path: Path) -> Entry | None:
             started=float(document["started"]),
             parameters={str(k): float(v) for k, v in document["parameters"].items()},
             memo=dict(document["memo"]),
+            source=str(document.get("source", "")),
         )
     except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
         return None

@@ -1,7 +1,8 @@
-"""What every fault is: something done on purpose, with a start, an end and a revert."""
+"""The base of every fault: something done on purpose, with a start, an end and a revert."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +10,15 @@ from enum import Enum
 from typing import Any
 
 from lab.errors import RefusedError, UnsupportedError, UsageError
-from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.expected import Expected, Traits
+from lab.host.clock import MONOTONIC, Clock, settle
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
 from lab.store.base import Store
-from lab.topology import State
+from lab.topology import HEAD, STORE, State
 
 
 class Scope(str, Enum):
-    """What a fault hits. It decides what may be its target."""
+    """The part of the lab that a fault hits."""
 
     NODE = "node"
     """A worker node that runs a part of the job."""
@@ -27,6 +29,17 @@ class Scope(str, Enum):
     """Objects in the store; afterwards a rank is ended, so that training has to load one."""
     CLUSTER = "cluster"
     """The head."""
+
+    @property
+    def target(self) -> str:
+        """The one service that such a fault hits; empty: any worker that runs a rank of the job."""
+        if self in (Scope.NODE, Scope.RANK):
+            return ""
+        return HEAD if self is Scope.CLUSTER else STORE
+
+
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+"""Form of the names of faults and parameters: they are part of file names, of keys and of commands."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Parameter:
     required: bool = False
 
     def check(self, value: float) -> float:
-        """`value`, if it is within bounds. Raises UsageError."""
+        """Return `value` if it is within bounds. Raises UsageError."""
         if not self.low <= value <= self.high:
             raise UsageError(
                 f"{self.name}={value:g}: must be between {self.low:g} and {self.high:g} {self.unit}"
@@ -55,30 +68,66 @@ MAX_SECONDS = 3600.0
 
 
 def lasting(summary: str, default: float | None = None) -> Parameter:
-    """The parameter `for`, which the command line also has as --for."""
+    """Return the parameter `for`, which the command line also has as --for."""
     return Parameter("for", "s", summary, default, 0.1, MAX_SECONDS)
 
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A fault in the catalogue, for a person to choose from."""
+    """A fault as the catalogue lists it: its words, its parameters and its traits."""
 
     name: str
     summary: str
     scope: Scope
-    parameters: tuple[Parameter, ...]
     revert: str
     expected: Expected
+    traits: Traits
+    parameters: tuple[Parameter, ...] = ()
     needs: tuple[Feature, ...] = ()
-    """What the node must have of its own."""
+    """Features that the target's machine must have of its own."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a malformed kind."""
+        typed = [
+            ("scope", self.scope, Scope),
+            ("expected", self.expected, Expected),
+            ("traits", self.traits, Traits),
+            *(("parameters", each, Parameter) for each in self.parameters),
+            *(("needs", each, Feature) for each in self.needs),
+        ]
+        for what, value, wanted in typed:
+            if not isinstance(value, wanted):
+                raise ValueError(f"fault {self.name!r}: {what}: {value!r} is no {wanted.__name__}")
+        names = [parameter.name for parameter in self.parameters]
+        for name in (self.name, *names):
+            if not (isinstance(name, str) and NAME.fullmatch(name)):
+                raise ValueError(f"{name!r} is no name: lower-case letters, digits and hyphens, up to 40")
+        for what, text in (
+            ("summary", self.summary), ("revert", self.revert), ("traits.effect", self.traits.effect)
+        ):  # fmt: skip
+            if not (isinstance(text, str) and text.strip()):
+                raise ValueError(f"fault {self.name!r}: {what} is empty")
+        if len(set(names)) < len(names):
+            raise ValueError(f"fault {self.name!r}: two parameters have one name")
+        if self.traits.delay and self.traits.delay not in names:
+            raise ValueError(f"fault {self.name!r}: traits.delay: it has no parameter {self.traits.delay!r}")
+        for parameter in self.parameters:
+            if parameter.default is not None:
+                try:
+                    parameter.check(parameter.default)
+                except UsageError as error:
+                    raise ValueError(f"fault {self.name!r}: the default {error.message}") from None
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """Where it can be."""
+        """Runtimes on which it is possible."""
         return ("compose",) if self.needs else ("local", "compose")
 
     def settle(self, given: Mapping[str, float]) -> dict[str, float]:
-        """Every parameter that has a value: those given, checked, else the defaults. Raises UsageError."""
+        """Return every parameter that has a value: those given, checked, else the defaults.
+
+        Raises UsageError.
+        """
         known = {parameter.name: parameter for parameter in self.parameters}
         for name in given:
             if name not in known:
@@ -98,16 +147,15 @@ class RankProcess:
     rank: int
     service: str
     pid: int
-    """As its node counts processes."""
-
-
-def forget() -> None:
-    """For a scene that nobody else needs to know."""
+    """Process id as its node counts processes."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a fault acts on. In another process a revert has no ranks and no checkpoints, only the memo."""
+    """The surroundings that a fault acts on.
+
+    A revert in another process has no ranks and no checkpoints, only the memo.
+    """
 
     runtime: Runtime
     target: str
@@ -117,15 +165,41 @@ class Scene:
     parameters: Mapping[str, float] = field(default_factory=dict)
     store: Store | None = None
     ranks: tuple[RankProcess, ...] = ()
-    """Those of the attempt that trains now; for a fault of a node or rank only those on `target`."""
+    """Ranks of the attempt that trains now; for a fault of a node or rank only those on `target`."""
     checkpoints: tuple[str, ...] = ()
     """URIs of the run's committed checkpoints, the oldest first."""
     memo: dict[str, Any] = field(default_factory=dict)
-    """What the fault has to know to undo itself, as JSON values."""
-    remember: Callable[[], None] = forget
-    """Keeps the memo on disk. To be called before what it is about is done."""
+    """JSON values that the revert needs."""
+    remember: Callable[[], None] = lambda: None
+    """Writes the memo to disk. To be called before what it is about is done: `note` does so."""
     on_progress: OnProgress = ignore_progress
-    """Is told what a revert that starts services goes through."""
+    """Receives the steps of a revert that starts services."""
+
+    def note(self, **values: Any) -> None:
+        """Add to the memo, on disk too."""
+        self.memo.update(values)
+        self.remember()
+
+    def state(self, service: str = "") -> State | None:
+        """Return the state of `service`, by default of the target; None if the lab has no such service."""
+        found = self.runtime.status().service(service or self.target)
+        return found.state if found is not None else None
+
+    def start(self) -> None:
+        """Start the target, if it does not run, and wait until it is healthy.
+
+        Raises ServiceError, WaitTimeoutError.
+        """
+        self.runtime.start(self.target, self.on_progress)
+
+    def start_if_down(self) -> None:
+        """Start the target again if it did not survive the fault. Raises ServiceError, WaitTimeoutError."""
+        if self.state() is not State.HEALTHY:
+            self.start()
+
+
+SETTLE_SECONDS = 4.0
+"""Time that a node gets to find out that the cluster has given it up (its raylet then ends itself)."""
 
 
 class Fault(ABC):
@@ -133,21 +207,20 @@ class Fault(ABC):
 
     kind: FaultKind
     patience: float = 30.0
-    """Without a duration it is undone after so many seconds at the latest, if training has not gone on."""
+    """Seconds after which it is reverted at the latest, if it has no duration and training does not go on."""
     fires: bool = False
-    """Whether `inject` only arms it: it acts later by itself, and the ledger says when (`fault_fired`)."""
-
+    """True if `inject` only arms it: it acts later by itself, and the ledger says when (`fault_fired`)."""
     signs: tuple[State, ...] = (State.ABSENT, State.EXITED, State.PAUSED)
-    """What its target may be while it lasts and not otherwise, for a fault of a service."""
+    """States of the target that show the fault was done, for a fault of a service."""
+    source: str = ""
+    """File of a fault of one's own; empty for the lab's own faults."""
 
-    @property
-    def default_duration(self) -> float | None:
-        """Seconds until the revert when the user names none; None: once the job no longer needs the fault to
-        last (see lab.flows.recovery)."""
-        return next((p.default for p in self.kind.parameters if p.name == "for"), None)
+    def __init__(self, clock: Clock = MONOTONIC) -> None:
+        """`clock` is for what the fault waits for."""
+        self.clock = clock
 
     def refuse(self, scene: Scene) -> None:
-        """Raises UnsupportedError or RefusedError where the fault cannot be; changes nothing."""
+        """Raise UnsupportedError or RefusedError where the fault is not possible; changes nothing."""
         check_runtime(self.kind, scene.runtime)
 
     @abstractmethod
@@ -155,22 +228,29 @@ class Fault(ABC):
         """Do it. Returns as soon as it is done; the effect lasts until `revert`."""
 
     def took(self, scene: Scene) -> bool:
-        """Whether it was done all the same, after an `inject` that failed: the runtime is asked."""
-        if self.kind.scope in (Scope.RANK, Scope.CHECKPOINT):
-            return False
-        status = scene.runtime.status().service(scene.target)
-        return status is not None and status.state in self.signs
+        """Ask the runtime whether the fault was done although `inject` failed."""
+        return self.kind.scope not in (Scope.RANK, Scope.CHECKPOINT) and scene.state() in self.signs
 
-    @abstractmethod
     def revert(self, scene: Scene) -> None:
-        """Undo it: afterwards the service is healthy again. May be called twice, and after a failed `inject`.
+        """Undo it, so that the service is healthy again; by default, start the target.
 
-        Raises ServiceError, WaitTimeoutError.
+        May be called twice, and after a failed `inject`. Raises ServiceError, WaitTimeoutError.
         """
+        scene.start()
+
+    def come_back(self, scene: Scene) -> None:
+        """Bring a node back that was cut off while it lived: the cluster may have given it up meanwhile.
+
+        It is then the node it was, or has ended itself and been started again as a new one. Raises
+        ServiceError, WaitTimeoutError.
+        """
+        gone = (None, State.ABSENT, State.EXITED)
+        settle(scene.state, lambda state: state in gone, timeout=SETTLE_SECONDS, clock=self.clock)
+        scene.start_if_down()
 
 
 def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
-    """Raises UnsupportedError where the nodes of this runtime lack what the fault needs."""
+    """Raise UnsupportedError where the nodes of this runtime lack what the fault needs."""
     for feature in kind.needs:
         why = runtime.missing(feature)
         if why:
@@ -178,7 +258,7 @@ def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
 
 
 def rank_on_target(scene: Scene) -> RankProcess:
-    """The rank that the parameter `rank` names, else the lowest one on the target. Raises RefusedError."""
+    """Return the rank that the parameter `rank` names, else the lowest on the target. Raises RefusedError."""
     wanted = scene.parameters.get("rank")
     found = [r for r in scene.ranks if wanted is None or r.rank == int(wanted)]
     if not found:

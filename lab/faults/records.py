@@ -1,4 +1,4 @@
-"""The faults of a lab as objects in its store, so that whoever looks at a chart later sees what was done."""
+"""Records the faults of a job as objects in the store, so that charts and reports show them later."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lab.host.reading import parse_json
 from lab.store import Store
 
 FAULTS_PREFIX = ".raylab/faults"
-"""Where in the bucket the faults are recorded, one folder per job."""
+"""Folder of the bucket in which the faults are recorded, one folder per job."""
 
 
 @dataclass(frozen=True)
 class LoggedFault:
-    """A fault as it is recorded. Times are seconds since the epoch."""
+    """A fault as it is recorded in the store. Times are seconds since the epoch."""
 
     kind: str
     target: str
@@ -34,10 +34,10 @@ class FaultLog:
         self._told: LoggedFault | None = None
         self.key = f"{FAULTS_PREFIX}/{job}/{int(fault.at * 1000)}-{fault.target}.json"
         self.problem = ""
-        """Why what was to be recorded last could not be, if so."""
+        """Why the last record could not be written; empty if it was."""
 
     def record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
-        """Record the fault, and when it was reverted; one try for each news, and one more with `again`."""
+        """Record the fault, and when it was reverted: once for each change; `again` after a failure."""
         fault = replace(self._fault, reverted_at=reverted_at)
         if fault == self._told and not (again and self.problem):
             return
@@ -49,7 +49,7 @@ class FaultLog:
 
 
 def read_fault(data: bytes) -> LoggedFault | None:
-    """A fault as it was recorded, or None for what is none."""
+    """Return the fault in such an object, or None for one that holds none."""
     try:
         entry = parse_json(data)
     except ValueError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.errors import JobError, LabError, UsageError, WaitTimeoutError
-from lab.faults import Scope, find_fault
+from lab.faults import find_fault
 from lab.faults.base import check_runtime
 from lab.flows.recovery import FaultRequest, Moment, OnMoment, inject
 from lab.flows.recovery.patience import Patience
@@ -68,7 +68,7 @@ def run_demo(
     starts, and whatever the parts raise up to the receipt.
     """
     kind = find_fault(request.fault).kind
-    if kind.scope not in (Scope.NODE, Scope.RANK):
+    if kind.scope.target:
         raise UsageError(
             f"--fault {kind.name}: the demo breaks the node or the process that trains",
             f"labctl fault-inject --fault {kind.name}, on a job of yours",

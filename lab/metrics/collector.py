@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.cluster.api import Node
-from lab.cluster.jobs import FINAL
 from lab.faults import FAULTS
 from lab.faults.records import LoggedFault
 from lab.host.clock import WALL, Clock
@@ -20,8 +19,9 @@ from lab.metrics.sources import (
     StoreView,
     label,
 )
+from lab.topology import JOB_FINAL
 
-STATUSES = ("PENDING", "RUNNING", *FINAL)
+STATUSES = ("PENDING", "RUNNING", *JOB_FINAL)
 
 FAULT_SHOWN_SECONDS = 12.0
 """Time for which a fault counts as active at least, so that two scrapes (every 5 s) see it."""

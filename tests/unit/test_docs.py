@@ -22,7 +22,8 @@ from lab.cluster.patches import patches
 from lab.cluster.recipes import find_recipe, recipes
 from lab.evidence.ledger.history import PLAN_KEYS, PROGRESS_KEYS
 from lab.evidence.receipt import Verdict
-from lab.evidence.receipt.checks import CHECKS
+from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.questions import QUESTIONS
 from lab.faults import catalogue, find_fault
 from lab.spec import Asked
 from tests.conftest import ROOT
@@ -209,8 +210,9 @@ def test_every_fault_is_described_with_its_parameters() -> None:
 
 
 def test_every_check_and_verdict_is_named() -> None:
+    checks = list(QUESTIONS[Expected.NODE_LOST])
     for name in ("README.md", "docs/recovery.md"):
-        assert [row[0] for row in rows(name) if row[0] in CHECKS] == list(CHECKS), name
+        assert [row[0] for row in rows(name) if row[0] in checks] == checks, name
         assert {verdict.value for verdict in Verdict} <= code(read(name)), name
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import render, text, values
-from lab.cli.commands.faults import WEIGHTS
+from lab.cli.commands.faults import WEIGHTS, warn_of_broken
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.errors import INTERRUPTED, UsageError, VerdictError
@@ -82,6 +82,7 @@ def chaos(
     """
     if until_done and for_time is not None:
         raise UsageError("--until-done and --for-time exclude each other", "name one end")
+    warn_of_broken(app)
     if schedule is not None:
         drawn = {"--faults": names, "--every": every, "--seed": seed, "-p": pairs or None}
         given = next((flag for flag, value in drawn.items() if value is not None), None)

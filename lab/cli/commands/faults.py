@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.spec import Asked
 
-GOOD = ("recovered", "as-expected")
 NOT_WHOLE = {
     "recovered, lab not whole": "training recovered, but the lab is not whole",
     "as-expected, lab not whole": "training went as it should, but the lab is not whole",
@@ -40,6 +39,14 @@ def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return [kind.name for kind in catalogue() if kind.name.startswith(incomplete)]
 
 
+def warn_of_broken(app: App) -> None:
+    """Say which faults of one's own could not be loaded; the others can be used."""
+    from lab.faults import problems
+
+    for problem in problems():
+        app.out.warn(problem.message, problem.hint)
+
+
 @click.command(cls=LabCommand)
 @pass_app
 def faults(app: App) -> None:
@@ -47,6 +54,7 @@ def faults(app: App) -> None:
 
     Parameters are given with -p NAME=NUMBER, in the unit that stands beside them; `for` also as --for TIME.
     """
+    warn_of_broken(app)
     kinds = app.core.faults()
     if app.out.json_wanted:
         app.out.document({"faults": [documents.fault_kind(kind) for kind in kinds]})
@@ -138,6 +146,7 @@ def fault_inject(
         timeout=timeout,
         parameters=values.numbers(pairs),
     )
+    warn_of_broken(app)
     lab = app.open().lab
     with Story(app.out) as story:
         outcome = app.core.inject(lab, request, story.moment, wait=wait, control=control)
@@ -206,10 +215,11 @@ def _finish(app: App, document: Mapping[str, Any]) -> None:
 
 
 def _judge(app: App, document: Mapping[str, Any]) -> None:
+    from lab.evidence.receipt import Verdict, headline
+
     verdict = document["verdict"]
-    if verdict in GOOD:
+    if Verdict(verdict).good:
         return
-    from lab.evidence.receipt import headline
 
     error = VerdictError(
         NOT_WHOLE.get(headline(document), f"recovery was not proven: {verdict}"),
@@ -257,6 +267,7 @@ def demo(
         from lab.faults import find_fault
 
         find_fault(kind)
+    warn_of_broken(app)
     lab, spec = prepare(app, asked)
     chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)

@@ -6,7 +6,7 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 """
 
 from lab.evidence.ledger.epochs import Epochs, epochs_of
-from lab.evidence.ledger.events import SCHEMA, Event, Number, Parsed, number, parse_events, parse_lines
+from lab.evidence.ledger.events import SCHEMA, Event, Number, number, parse_events
 from lab.evidence.ledger.history import EPOCH_KEYS, PLAN_KEYS, PROGRESS_KEYS, History
 from lab.evidence.ledger.model import (
     CommittedCheckpoint,
@@ -32,7 +32,6 @@ __all__ = [
     "History",
     "Load",
     "Number",
-    "Parsed",
     "Plan",
     "Report",
     "Request",
@@ -42,5 +41,4 @@ __all__ = [
     "manifest_sha256",
     "number",
     "parse_events",
-    "parse_lines",
 ]

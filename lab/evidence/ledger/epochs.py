@@ -1,4 +1,4 @@
-"""How far a run has come in the epochs that its script plans, in the count of the script: from 0 or 1."""
+"""Epochs of a run, in the count of its script (from 0 or 1): those reported, and those planned."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Epochs:
     last: Number | None
     """The furthest of the last attempt that reported; None where that one reported none."""
     planned: Number | None
-    """How many the script names in its `train_loop_config`: a hint, since it may stop early."""
+    """Number that the script names in its `train_loop_config`: a hint, since it may stop early."""
 
     @property
     def from_zero(self) -> bool:
-        """Whether the script counts them from 0."""
+        """True if the script counts them from 0."""
         return self.first == 0
 
     @property
@@ -32,7 +32,7 @@ class Epochs:
         return self.planned - 1 if self.planned is not None and self.from_zero else self.planned
 
     def told(self, epoch: Number) -> str:
-        """Where an epoch stands among those planned, such as `epoch 4 of 20`."""
+        """Return the place of an epoch among those planned, such as `epoch 4 of 20`."""
         if self.planned is None:
             return f"{self.key} {epoch}"
         if self.from_zero:
@@ -41,7 +41,7 @@ class Epochs:
 
 
 def epochs_of(run: Run) -> Epochs | None:
-    """The epochs that a run has reported; None where it has reported none."""
+    """Return the epochs that a run has reported; None where it has reported none."""
     reports = [[r.metrics for r in a.reports] for a in run.attempts if a.reports]
     everything = [metrics for attempt in reports for metrics in attempt]
     key = next((k for k in EPOCH_KEYS if any(number(m.get(k)) is not None for m in everything)), None)

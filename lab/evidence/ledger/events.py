@@ -1,4 +1,4 @@
-"""The lines of a ledger as events."""
+"""Parses the lines of a ledger to events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from lab.host.reading import parse_json
 
 SCHEMA = "ledger/1"
-"""The one layout of lines that this module reads; a line that names another is skipped."""
+"""The layout of lines that this module reads; a line that names another is skipped."""
 
 MAX_NUMBER = 2**53
 """Beyond it JSON numbers are not exact."""
@@ -32,33 +32,17 @@ class Event:
     """Everything else the line holds."""
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """The events of some lines, by time, and how many lines were malformed or only half there."""
-
-    events: tuple[Event, ...]
-    skipped: int
-
-
 def parse_events(lines: Iterable[str | bytes]) -> tuple[Event, ...]:
-    """The events of these lines, by time; unknown events are kept, unreadable lines left out."""
-    return parse_lines(lines).events
+    """Return the events of these lines, by time.
 
-
-def parse_lines(lines: Iterable[str | bytes]) -> Parsed:
-    """As `parse_events`, with the number of unreadable lines. Blank and repeated lines count as nothing."""
-    events: dict[bytes, Event] = {}
-    skipped = 0
+    Unknown events are kept; blank, repeated, malformed and half-written lines are left out.
+    """
+    events: dict[bytes, Event | None] = {}
     for line in lines:
         raw = (line.encode(errors="surrogateescape") if isinstance(line, str) else line).strip()
-        if not raw or raw in events:
-            continue
-        event = _event(raw)
-        if event is None:
-            skipped += 1
-        else:
-            events[raw] = event
-    return Parsed(tuple(sorted(events.values(), key=lambda e: e.at)), skipped)
+        if raw and raw not in events:
+            events[raw] = _event(raw)
+    return tuple(sorted(filter(None, events.values()), key=lambda e: e.at))
 
 
 def _event(raw: bytes) -> Event | None:
@@ -81,7 +65,7 @@ def _event(raw: bytes) -> Event | None:
 
 
 def number(value: object) -> Number | None:
-    """`value` if it is a number of sane size, a whole one as int; None for anything else, also for a bool."""
+    """Return `value` if it is a number of sane size, a whole one as int; else None, also for a bool."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < MAX_NUMBER:
         return None
     return int(value) if value == int(value) else value

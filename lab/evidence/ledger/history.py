@@ -16,7 +16,7 @@ PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global
 """Metrics that can say how far a run is, the preferred one first."""
 
 EPOCH_KEYS = ("epoch", "training_iteration", "current_epoch")
-"""Those of PROGRESS_KEYS that can be compared with a planned number of epochs."""
+"""Members of PROGRESS_KEYS that can be compared with a planned number of epochs."""
 
 PLAN_KEYS = ("epochs", "num_epochs", "max_epochs", "total_epochs")
 """Keys of `train_loop_config` that can hold the planned number of epochs."""
@@ -24,13 +24,13 @@ PLAN_KEYS = ("epochs", "num_epochs", "max_epochs", "total_epochs")
 
 @dataclass(frozen=True)
 class History:
-    """Everything the ledger of one job says, run by run, in the order in which they began."""
+    """All that the ledger of one job says, run by run, in the order in which they began."""
 
     runs: tuple[Run, ...]
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> History:
-        """The history that these events tell, whatever their order. Events that name no run are left out."""
+        """Build the history from these events, whatever their order. Those that name no run are left out."""
         groups: dict[tuple[str, str, int], list[Event]] = {}
         starts: Counter[tuple[str, str]] = Counter()
         for event in sorted(events, key=lambda e: e.at):
@@ -86,73 +86,78 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
 
 
 def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
-    def first(name: str) -> float | None:
-        return next((e.at for e in events if e.event == name), None)
-
-    over = min((e.at for e in events if e.event in ("failure_detected", "attempt_ended")), default=inf)
-    reported_at: dict[int, float] = {}
-    reached: list[Number] = []
+    named: dict[str, list[Event]] = {}
     for event in events:
-        if event.event == "report" and event.rank is not None:
-            reported_at.setdefault(event.rank, event.at)
-        if event.event in ("report", "checkpoint_saved", "checkpoint_committed") and event.at <= over:
-            progress = _progress(event.fields, key)
-            reached += [] if progress is None else [progress]
+        named.setdefault(event.event, []).append(event)
+
+    def first(name: str) -> float | None:
+        return named[name][0].at if name in named else None
+
+    def by_rank(name: str) -> list[tuple[int, Event]]:
+        return [(e.rank, e) for e in named.get(name, ()) if e.rank is not None]
+
+    def first_by_rank(name: str) -> dict[int, float]:
+        return {rank: e.at for rank, e in reversed(by_rank(name))}
+
+    over = min(
+        (at for at in map(first, ("failure_detected", "attempt_ended")) if at is not None), default=inf
+    )
+    reached = (
+        _progress(e.fields, key)
+        for name in ("report", "checkpoint_saved", "checkpoint_committed")
+        for e in named.get(name, ())
+        if e.at <= over
+    )
+    reports = [(rank, _report(e, key)) for rank, e in by_rank("report")]
+    workers = _workers(named["attempt_started"][0]) if "attempt_started" in named else {}
     return RunAttempt(
         number=n,
-        nodes=next((_nodes(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
+        nodes={rank: str(w["node_id"]) for rank, w in workers.items() if w.get("node_id")},
         scheduled_at=first("attempt_scheduled"),
         started_at=first("attempt_started"),
         training_started_at=first("training_started"),
         failure_detected_at=first("failure_detected"),
         ended_at=first("attempt_ended"),
-        reports=tuple(_report(e, key) for e in events if e.event == "report" and e.rank == 0),
-        reported_at=reported_at,
+        reports=tuple(report for rank, report in reports if rank == 0),
+        reported_at=first_by_rank("report"),
         requests=tuple(
-            Request(e.at, e.rank, _text(e.fields.get("uri")))
-            for e in events
-            if e.event == "get_checkpoint" and e.rank is not None
+            Request(e.at, rank, _text(e.fields.get("uri"))) for rank, e in by_rank("get_checkpoint")
         ),
         loads=tuple(
-            Load(e.at, e.rank, e.fields["uri"], _files(e.fields.get("files")))
-            for e in events
-            if e.event == "checkpoint_loaded" and e.rank is not None and isinstance(e.fields.get("uri"), str)
+            Load(e.at, rank, uri, _files(e.fields.get("files")))
+            for rank, e in by_rank("checkpoint_loaded")
+            if (uri := _text(e.fields.get("uri"))) is not None
         ),
-        furthest=max(reached, default=None),
-        pids=next((_pids(e.fields.get("workers")) for e in events if e.event == "attempt_started"), {}),
+        furthest=max((progress for progress in reached if progress is not None), default=None),
+        pids={rank: w["pid"] for rank, w in workers.items() if isinstance(w.get("pid"), int)},
         launched_at={
-            e.rank: at
-            for e in events
-            if e.event == "rank_ready" and e.rank is not None and (at := number(e.fields.get("launched_at")))
+            rank: at for rank, e in by_rank("rank_ready") if (at := number(e.fields.get("launched_at")))
         },
-        ready_at=_first_by_rank(events, "rank_ready"),
-        function_started_at=_first_by_rank(events, "function_started"),
+        ready_at=first_by_rank("rank_ready"),
+        function_started_at=first_by_rank("function_started"),
         resized_at=first("resized"),
-        resized_to=next(
-            (to for e in events if e.event == "resized" and (to := _whole(e.fields.get("to")))), None
-        ),
-        last_reports={e.rank: _report(e, key) for e in events if e.event == "report" and e.rank is not None},
-        ended_early=_ended_early(events),
+        resized_to=next((to for e in named.get("resized", ()) if (to := _whole(e.fields.get("to")))), None),
+        last_reports=dict(reports),
+        ended_early=_ended_early(e for _, e in by_rank("fit_ended")),
     )
 
 
+def _workers(started: Event) -> dict[int, dict[str, Any]]:
+    """Return the ranks of an attempt that started, with what the controller says of each."""
+    workers = started.fields.get("workers")
+    rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
+    return {w["rank"]: w for w in rows if isinstance(w.get("rank"), int)}
+
+
 def _ended_early(events: Iterable[Event]) -> str:
-    """Who stopped the last fit of an attempt early: one that came to its end after it takes that back."""
-    fits = [e.fields for e in events if e.event == "fit_ended" and e.rank is not None]
+    """Return the library that stopped the last fit of an attempt early; empty if none did."""
+    fits = [e.fields for e in events]
     return str(fits[-1].get("by")) if fits and fits[-1].get("early") is True else ""
 
 
 def _whole(value: object) -> int | None:
     found = number(value)
     return found if isinstance(found, int) else None
-
-
-def _first_by_rank(events: Iterable[Event], name: str) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for event in events:
-        if event.event == name and event.rank is not None:
-            found.setdefault(event.rank, event.at)
-    return found
 
 
 def _report(event: Event, key: str | None) -> Report:
@@ -194,7 +199,7 @@ def _checkpoints(events: list[Event], key: str | None) -> tuple[CommittedCheckpo
 
 
 def _progress_key(reports: list[Event]) -> tuple[str | None, bool]:
-    """The metric that says how far the run is, and whether it fails to grow with every report."""
+    """Return the metric that says how far the run is, and whether it fails to grow with every report."""
     present = [key for key in PROGRESS_KEYS if any(_progress(e.fields, key) is not None for e in reports)]
     for key in present:
         latest: dict[int, Number] = {}
@@ -222,20 +227,8 @@ def _progress(fields: Mapping[str, Any], key: str | None) -> Number | None:
     return number(_mapping(fields.get("metrics")).get(key)) if key else None
 
 
-def _nodes(workers: object) -> dict[int, str]:
-    rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
-    return {w["rank"]: str(w["node_id"]) for w in rows if isinstance(w.get("rank"), int) and w.get("node_id")}
-
-
-def _pids(workers: object) -> dict[int, int]:
-    rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
-    return {
-        w["rank"]: w["pid"] for w in rows if isinstance(w.get("rank"), int) and isinstance(w.get("pid"), int)
-    }
-
-
 def _files(value: object) -> Files | None:
-    """A manifest as the probe writes it, path -> {"sha256", "size"}; None when it is anything else."""
+    """Return the manifest of path -> {"sha256", "size"}, as the probe writes it; None for anything else."""
     if not isinstance(value, dict):
         return None
     sums = {path: entry.get("sha256") if isinstance(entry, dict) else None for path, entry in value.items()}

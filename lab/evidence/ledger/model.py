@@ -1,4 +1,4 @@
-"""What a ledger tells: runs, their attempts, their checkpoints."""
+"""The runs that a ledger tells of, with their attempts and checkpoints."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Files = Mapping[str, str]
 
 
 def manifest_sha256(files: Files) -> str:
-    """The SHA-256 of a checkpoint: that of the JSON of its sorted [path, SHA-256 of the file] pairs."""
+    """Return the SHA-256 of a checkpoint: that of the JSON of its sorted [path, SHA-256] pairs."""
     pairs = json.dumps(sorted([path, sha256] for path, sha256 in files.items()), separators=(",", ":"))
     return hashlib.sha256(pairs.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the script asked Ray Train for. `epochs` is None when no key of PLAN_KEYS holds a number."""
+    """The script's request to Ray Train. `epochs` is None when no key of PLAN_KEYS holds a number."""
 
     epochs: Number | None = None
     num_workers: int | None = None
@@ -32,9 +32,9 @@ class Plan:
     min_workers: int | None = None
     """The least number of ranks of an elastic run; None when the number is fixed."""
     num_to_keep: int | None = None
-    """How many checkpoints the run keeps; None: all, or it is not known."""
+    """Number of checkpoints that the run keeps; None: all, or unknown."""
     score_attribute: str | None = None
-    """The metric by which it keeps the best ones; None: it keeps the newest, or it is not known."""
+    """The metric by which it keeps the best ones; None: it keeps the newest, or unknown."""
 
     @property
     def best_by(self) -> str:
@@ -84,12 +84,12 @@ class RunAttempt:
     failure_detected_at: float | None
     ended_at: float | None
     reports: tuple[Report, ...]
-    """Of rank 0, in order."""
+    """Reports of rank 0, in order."""
     reported_at: Mapping[int, float]
     """Rank -> time of its first report."""
     requests: tuple[Request, ...]
     loads: tuple[Load, ...]
-    """Of every rank, in order, of whatever checkpoint."""
+    """Loads of every rank, in order, of any checkpoint."""
     furthest: Number | None
     """The highest progress that was reported, saved or committed before the attempt was over."""
     last_reports: Mapping[int, Report] = field(default_factory=dict)
@@ -103,11 +103,11 @@ class RunAttempt:
     function_started_at: Mapping[int, float] = field(default_factory=dict)
     """Rank -> when its training function began, with its imports done."""
     resized_at: float | None = None
-    """When Ray Train decided to end it for another number of ranks: an elastic run, and no failure."""
+    """Time of Ray Train's decision to end it for another number of ranks: an elastic run, no failure."""
     resized_to: int | None = None
-    """That number."""
+    """The new number of ranks."""
     ended_early: str = ""
-    """The library by whose early stopping its training ended, such as `Lightning`; empty: none is known."""
+    """The library whose early stopping ended its training, such as `Lightning`; empty: none is known."""
 
     @property
     def first(self) -> Report | None:
@@ -130,12 +130,12 @@ class CommittedCheckpoint:
     """The ranks whose part of `files` is known."""
 
     def accepts(self, files: Files) -> bool:
-        """Whether `files` can be exactly what was saved."""
+        """Tell whether `files` can be exactly what was saved."""
         saved = self.files
         return saved is not None and saved.keys() == files.keys() and all(files[p] in saved[p] for p in saved)
 
     def sha256(self, like: Files | None = None) -> str | None:
-        """SHA-256 as saved, None when unknown. Where ranks disagree on content, the one in `like` counts."""
+        """Return the SHA-256 as saved, None if unknown. Where ranks disagree on content, `like` decides."""
         if self.files is None:
             return None
         like = like or {}
@@ -153,16 +153,16 @@ class Run:
     finished_at: float | None
     error: str | None
     progress_key: str | None
-    """Which of PROGRESS_KEYS counts: the first that grows with every report, else the first that is there."""
+    """The one of PROGRESS_KEYS that counts: the first that grows with every report, else the first there."""
     progress_repeats: bool
-    """Whether even that one stays the same or falls within an attempt."""
+    """True if even that one stays the same or falls within an attempt."""
     stride: Number
-    """By how much the progress grows from one report to the next, as a rule."""
+    """Usual growth of the progress from one report to the next."""
     attempts: tuple[RunAttempt, ...]
     checkpoints: tuple[CommittedCheckpoint, ...]
-    """In the order in which they were committed."""
+    """Checkpoints in the order of their commits."""
     patches: tuple[str, ...] | None = None
-    """What the lab changed of Ray in it; None in ledgers of before this was recorded."""
+    """The lab's patches of Ray in it; None in ledgers that do not record them."""
 
     @property
     def last(self) -> Report | None:
@@ -171,5 +171,5 @@ class Run:
 
     @property
     def lost(self) -> tuple[RunAttempt, ...]:
-        """The attempts that another one had to follow: none that an elastic run ended for another size."""
+        """The attempts that failed and were followed by another; not those ended for another size."""
         return tuple(a for a in self.attempts[:-1] if a.resized_at is None)

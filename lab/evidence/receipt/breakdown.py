@@ -1,4 +1,4 @@
-"""Where the seconds of a recovery went: from the fault to the first new report, stage by stage."""
+"""Stages of a recovery: the seconds from the fault to the first new report."""
 
 from __future__ import annotations
 
@@ -34,21 +34,18 @@ class Breakdown:
     @property
     def total(self) -> float:
         """Seconds from the fault to the first report of the new attempt."""
-        return sum(seconds or 0.0 for seconds in self._stages().values())
+        return sum(seconds or 0.0 for seconds in asdict(self).values())
 
     def to_json(self) -> dict[str, float | None]:
-        """As JSON, rounded to milliseconds; `import_` is called `import`."""
+        """Return it as JSON, rounded to milliseconds; `import_` is called `import`."""
         return {
             name.rstrip("_"): None if seconds is None else round(seconds, 3)
-            for name, seconds in self._stages().items()
+            for name, seconds in asdict(self).items()
         }
-
-    def _stages(self) -> dict[str, float | None]:
-        return asdict(self)
 
 
 def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdown | None:
-    """The stages from a fault at `at` (seconds since the epoch), which ended `hit`, to the report of `new`.
+    """Return the stages from a fault at `at` (seconds since the epoch), which ended `hit`, to `new`'s report.
 
     None while `new` has not reported, and when it was not the fault that ended `hit`.
     """
@@ -79,13 +76,13 @@ def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdow
 
 
 def _last(times: Mapping[int, float], ranks: Iterable[int]) -> float | None:
-    """The last of these times; None unless every rank has one."""
+    """Return the last of these times; None unless every rank has one."""
     found = [times.get(rank) for rank in ranks] or [None]
     return None if None in found else max(time for time in found if time is not None)
 
 
 def _loaded(run: Run, new: RunAttempt) -> float | None:
-    """When the last rank had read a checkpoint of this run that it began with."""
+    """Return the time when the last rank had read the checkpoint of this run that it began with."""
     uris = {c.uri for c in run.checkpoints} | {r.uri for r in new.requests if r.uri}
     first = new.reports[0].at
     return max((load.at for load in new.loads if load.uri in uris and load.at <= first), default=None)

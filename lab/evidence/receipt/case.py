@@ -1,4 +1,4 @@
-"""One run under one fault: which attempt was hit, which one took over, from what it should have resumed."""
+"""One run under one fault: the attempt it hit, the one that took over, and the checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from lab.evidence.ledger import CommittedCheckpoint, Load, Number, Run, RunAttem
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord
 
+Answer = tuple[bool | None, str]
+"""Passed, failed, or None for not known; and the detail."""
+
+NO_LEDGER = "there is no ledger of what the job did"
+NO_TAKEOVER = "no new attempt has started"
+
 WORDS = {"training_iteration": "iteration", "current_epoch": "epoch", "global_step": "step"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """The evidence, seen from one run. Holds what several checks need; judges nothing."""
+    """The evidence, seen from one run: facts that several questions need. It judges nothing."""
 
     evidence: Evidence
     run: Run | None
     control: Run | None = None
-    """The run of the same job undisturbed, where there is one to compare with."""
+    """The run of the control job, where there is one to compare with."""
 
     @property
     def fault(self) -> FaultRecord:
@@ -30,7 +36,7 @@ class Case:
 
     @property
     def word(self) -> str:
-        """What the run's progress counts: `epoch`, `step`, ..."""
+        """The unit of the run's progress: `epoch`, `step`, ..."""
         key = self.run.progress_key if self.run else None
         return WORDS.get(key or "", key or "epoch")
 
@@ -40,12 +46,12 @@ class Case:
 
     @cached_property
     def until(self) -> float:
-        """When the next fault of the job came: what happens from then on is that one's doing."""
+        """Time of the next fault of the job, which is to blame for what happens from then on."""
         return min((other.at for other in self.evidence.others if other.at > self.fault.at), default=inf)
 
     @cached_property
     def overtaken(self) -> bool:
-        """Whether another fault came later, when training had gone on from this one."""
+        """True if another fault came after training had gone on from this one."""
         reports = (r.at for a in self.attempts for r in a.reports)
         return self.until < inf and any(self.fault.at < at < self.until for at in reports)
 
@@ -70,7 +76,7 @@ class Case:
         return replace(current, failure_detected_at=failed, ended_at=ended)
 
     def _over_at(self, attempt: RunAttempt) -> float:
-        """When the attempt was over at the latest, by any sign of it."""
+        """Return the time by which the attempt was over, by any sign of it."""
         after = [a for a in self.attempts if a.number > attempt.number]
         signs = [attempt.failure_detected_at, attempt.ended_at, self.run.finished_at if self.run else None]
         signs += [at for a in after for at in (a.scheduled_at, a.started_at)]
@@ -98,7 +104,7 @@ class Case:
         return tuple(c for c in self.run.checkpoints if c.at <= self.fault.at) if self.run else ()
 
     def newest_for(self, attempt: RunAttempt) -> CommittedCheckpoint | None:
-        """The newest checkpoint that had been committed when this attempt started."""
+        """Return the newest checkpoint that had been committed when this attempt started."""
         times = (attempt.started_at, attempt.scheduled_at, attempt.training_started_at)
         start = next((at for at in times if at is not None), None)
         if self.run is None or start is None:
@@ -107,7 +113,7 @@ class Case:
         return known[-1] if known else None
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
-        """Whether it was damaged on purpose by then, by this fault or by another one of the same job.
+        """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.
 
         Putting it back heals it, but not once it was refused: then Ray Train has dropped it for good.
         """
@@ -126,7 +132,7 @@ class Case:
 
     @cached_property
     def damaged(self) -> frozenset[str]:
-        """URIs of what this fault and the others of the job damaged.
+        """URIs of the checkpoints that this fault and the others of the job damaged.
 
         One that was put back may stay for ever: Ray Train no longer counts it among those it keeps.
         """
@@ -138,7 +144,7 @@ class Case:
         return self.newest_for(self.new) if self.new else None
 
     def restores(self, attempt: RunAttempt) -> tuple[Load, ...]:
-        """What each rank loaded last of this run's checkpoints, before its first report in the attempt."""
+        """Return each rank's last load of a checkpoint of this run before its first report in the attempt."""
         uris = {c.uri for c in self.run.checkpoints} if self.run else set()
         uris |= {r.uri for r in attempt.requests if r.uri}
         by_rank = {
@@ -165,7 +171,7 @@ class Case:
 
     @cached_property
     def lost(self) -> Number | None:
-        """Reports' worth of work that the new attempt did again."""
+        """Work that the new attempt did again, in reports."""
         first = self.new.first if self.new else None
         if self.run is None or self.hit is None or first is None or first.progress is None:
             return None
@@ -199,13 +205,13 @@ class Case:
         return int(count) if count == int(count) else count
 
     def node(self, node_id: str) -> NodeRecord | None:
-        """The node, as it was before the next fault."""
+        """Return the node as it was before the next fault."""
         found = next((n for n in self.evidence.nodes if n.node_id == node_id), None)
         later = found is not None and found.ended_at is not None and found.ended_at >= self.until
         return replace(found, alive=True, ended_at=None, reason="") if found and later else found
 
     def service(self, node_id: str) -> str:
-        """The name of the service that this node is; its id when Ray does not list it."""
+        """Return the service that this node is; its id if Ray does not list it."""
         record = self.node(node_id)
         return record.service if record else node_id
 
@@ -220,3 +226,27 @@ class Case:
             and self.fault.at < n.started_at < self.until
         ]
         return min(back, key=lambda pair: pair[0])[1] if back else None
+
+    def place(self, checkpoint: CommittedCheckpoint) -> str:
+        """Return how far a checkpoint had come, such as `epoch 3`."""
+        known = checkpoint.progress is not None
+        return f"{self.word} {checkpoint.progress}" if known else f"an unknown {self.word}"
+
+    def told(self, checkpoint: CommittedCheckpoint) -> str:
+        """Return a checkpoint for a person, such as `checkpoint_3 (epoch 3)`."""
+        return f"{name(checkpoint.uri)} ({self.place(checkpoint)})"
+
+    def names(self, attempt: RunAttempt) -> str:
+        """Return the services that an attempt ran on."""
+        ran = (self.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes))
+        return " and ".join(dict.fromkeys(ran))
+
+
+def name(uri: str) -> str:
+    """Return the name of the checkpoint at `uri`."""
+    return uri.rsplit("/", 1)[-1]
+
+
+def count(n: Number, noun: str, ending: str = "s") -> str:
+    """Return such as `2 checkpoints`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}{ending}"

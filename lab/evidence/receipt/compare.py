@@ -1,10 +1,9 @@
-"""How far two runs ended the same: a recovered one and an undisturbed one, as a rule."""
+"""Compares two runs, as a rule a recovered one and an undisturbed one."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ WEIGHTS = "weights_sha256"
 """The metric with the SHA-256 over a model's weights, where a script reports one."""
 
 CLOCKED = re.compile(r"(^|_)(time|times|timestamp|date|seconds?|secs?|ms|duration|elapsed|pid)(_|$)|per_sec")
-"""Names of metrics that tell when or how fast something was: two equal trainings differ in them."""
+"""Names of metrics of time or speed: two equal trainings differ in them."""
 
 Likeness = Literal["equal", "different", "unknown"]
 
@@ -40,17 +39,10 @@ class Comparison:
     """The last reports of two runs side by side."""
 
     progress: Likeness
-    metrics: Likeness
-    """Of those whose names begin with `val`: different as soon as one of them is."""
     weights: Likeness
-    """Of the weights' SHA-256: equal means bit for bit."""
+    """Likeness of the weights' SHA-256: equal means bit for bit."""
     values: tuple[Compared, ...]
-    """What was compared: the progress, the metrics by name, the weights' SHA-256."""
-
-    @property
-    def identical(self) -> bool:
-        """Whether both runs came equally far and ended with the same weights."""
-        return self.progress == "equal" == self.weights
+    """All that was compared: the progress, the metrics named `val...`, the weights' SHA-256."""
 
     @property
     def detail(self) -> str:
@@ -73,15 +65,8 @@ def compare_runs(a: History, b: History) -> Comparison:
         return Compared(metric, _metrics(left).get(metric), _metrics(right).get(metric))
 
     names = sorted(n for n in {*_metrics(left), *_metrics(right)} if n.startswith("val"))
-    metrics, weights = [compared(n) for n in names], compared(WEIGHTS)
-    return Comparison(progress.likeness, _all(metrics), weights.likeness, (progress, *metrics, weights))
-
-
-def _all(values: Iterable[Compared]) -> Likeness:
-    found = {value.likeness for value in values}
-    if "different" in found:
-        return "different"
-    return "equal" if found == {"equal"} else "unknown"
+    weights = compared(WEIGHTS)
+    return Comparison(progress.likeness, weights.likeness, (progress, *map(compared, names), weights))
 
 
 def _last(history: History) -> Report | None:
@@ -108,7 +93,7 @@ class CurvePoint:
 
     @property
     def difference(self) -> float | None:
-        """Relative to the larger of both, 0.0 when equal; None where a run lacks it. Two NaN are equal."""
+        """The difference, relative to the larger of both; None where a run lacks it. NaN equals NaN."""
         if self.a is None or self.b is None:
             return None
         if self.a == self.b or (math.isnan(self.a) and math.isnan(self.b)):
@@ -128,7 +113,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two curves lie apart. `relative` is to the larger of both values."""
+    """A difference of two curves. `relative` is to the larger of both values."""
 
     metric: str
     epoch: Number
@@ -140,7 +125,7 @@ class Curves:
     """The metrics of two runs, epoch by epoch. Epochs that only one of them reported make them unequal."""
 
     key: str
-    """What the epochs are values of, such as `epoch`."""
+    """Metric that counts the epochs, such as `epoch`."""
     curves: tuple[Curve, ...]
     tolerance: float
     """The greatest relative difference that counts as equal; 0.0: equal bit for bit."""
@@ -153,24 +138,24 @@ class Curves:
 
     @property
     def comparable(self) -> bool:
-        """Whether the runs share any value."""
+        """True if the runs share any value."""
         return any(p.difference is not None for c in self.curves for p in c.points)
 
     @property
     def likeness(self) -> Likeness:
-        """Whether the curves are equal within the tolerance; unknown where there is nothing to compare."""
+        """True if the curves are equal within the tolerance; unknown where there is nothing to compare."""
         if not self.comparable:
             return "unknown"
         return "different" if self.first or self.missing else "equal"
 
     @property
     def exact(self) -> bool:
-        """Whether they are equal bit for bit."""
+        """True if they are equal bit for bit."""
         return self.likeness == "equal" and self.greatest is None
 
     @property
     def detail(self) -> str:
-        """In one sentence."""
+        """The result in one sentence."""
         names, epochs = len(self.curves), {p.epoch for c in self.curves for p in c.points}
         if self.likeness == "unknown":
             return "the runs share no metric that could be compared"
@@ -189,7 +174,7 @@ class Curves:
         return f"{compared}: equal within the tolerance of {self.tolerance:g}; {apart}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for `json.dumps`; a value that is no number is null."""
+        """Return plain data for `json.dumps`; a value that is no number is null."""
         return {
             "key": self.key,
             "equal": {"equal": True, "different": False}.get(self.likeness),
@@ -203,7 +188,7 @@ class Curves:
 
 
 def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:
-    """Every numeric metric of the last runs of `a` and `b`, epoch by epoch.
+    """Compare every numeric metric of the last runs of `a` and `b`, epoch by epoch.
 
     Of an epoch that was done twice the later report counts: that is what training went on from. Metrics
     that hold times are left out. On CPUs the same script and seed give the same bits: the tolerance is 0.0.
@@ -240,7 +225,7 @@ def compare_curves(a: History, b: History, tolerance: float = 0.0) -> Curves:
 
 
 def by_epoch(run: Run | None) -> dict[Number, dict[str, float]]:
-    """Epoch -> numeric metrics by name; of an epoch that was done twice, those of the later report."""
+    """Return epoch -> numeric metrics by name; of an epoch that was done twice, those of the later report."""
     found: dict[Number, dict[str, float]] = {}
     for attempt in run.attempts if run else ():
         for report in attempt.reports:
@@ -250,7 +235,7 @@ def by_epoch(run: Run | None) -> dict[Number, dict[str, float]]:
 
 
 def metrics_of(report: Report) -> dict[str, float]:
-    """The numeric metrics of a report, NaN and infinite ones included, without those that hold times."""
+    """Return the numeric metrics of a report, with NaN and infinity, without those that hold times."""
     return {
         name: found
         for name, value in report.metrics.items()

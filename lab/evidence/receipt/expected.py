@@ -1,7 +1,8 @@
-"""What is right after a fault: plain data that the faults state and the receipt judges by."""
+"""Outcome and traits of a kind of fault: plain data that faults state and the judge reads."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -17,8 +18,13 @@ class Expected(str, Enum):
 
     @property
     def text(self) -> str:
-        """In one sentence."""
+        """The outcome in one sentence."""
         return TEXTS[self]
+
+    @property
+    def resumes(self) -> bool:
+        """True if a new attempt has to take over."""
+        return self in (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
 
 
 TEXTS = {
@@ -34,3 +40,17 @@ TEXTS = {
         "nothing saved is lost"
     ),
 }
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Properties of a kind of fault beside its outcome. The record of a fault carries them to the judge."""
+
+    effect: str = "was hit"
+    """The past tense that follows the target's name, such as `was killed`."""
+    ends_node: bool = False
+    """True if the node can never be the same one again."""
+    too_short: str = ""
+    """Detail of the check when Ray noticed nothing: why nothing had to recover."""
+    delay: str = ""
+    """The parameter with the seconds by which it delays requests to the store; empty: not measured."""

@@ -1,12 +1,12 @@
-"""Which words head a receipt: the verdict says whether all is right, these what became of the training."""
+"""The headline of a receipt: the verdict tells whether all is right, the headline how the training went."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from lab.evidence.receipt.checks import WHOLE
 from lab.evidence.receipt.model import NOT_REVERTED, Verdict
+from lab.evidence.receipt.questions import WHOLE
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
@@ -16,9 +16,9 @@ OPEN = (Verdict.FAILED.value, Verdict.NOT_VERIFIED.value)
 
 
 def headline(receipt: Mapping[str, Any]) -> str:
-    """The key of the words for a receipt, from its JSON: its verdict, or one of those above.
+    """Return the headline of a receipt, from its JSON: its verdict, or one of the texts above.
 
-    They are more exact than `failed` and `not-verified`: the lab alone is not whole; or training went on to
+    Those are more exact than `failed` and `not-verified`: the lab alone is not whole; or training went on to
     the job's end after the fault, and something else is wrong.
     """
     verdict = str(receipt["verdict"])

@@ -1,12 +1,10 @@
-"""From evidence to verdict."""
+"""The judge: from evidence to verdict."""
 
 from __future__ import annotations
 
 from lab.evidence.ledger import Files, History, RunAttempt, manifest_sha256
 from lab.evidence.receipt.breakdown import breakdown
 from lab.evidence.receipt.case import Case
-from lab.evidence.receipt.checks import OVER, RESUMED, WHOLE, likely_reason
-from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import (
     NOT_REVERTED,
     Attempt,
@@ -17,14 +15,13 @@ from lab.evidence.receipt.model import (
     Timeline,
     Verdict,
 )
-from lab.evidence.receipt.outcomes import WENT_ON, run_checks
-
-RESUMING = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
-"""Outcomes that need a new attempt."""
+from lab.evidence.receipt.questions import RESUMED, WENT_ON, WHOLE, run_checks
+from lab.evidence.receipt.questions.resume import likely_reason
+from lab.topology import JOB_FINAL
 
 
 def judge(evidence: Evidence) -> Receipt:
-    """Decide whether training recovered from the fault. Evidence that is missing never gives `recovered`.
+    """Decide whether training recovered from the fault. Missing evidence never gives `recovered`.
 
     Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged. A control run
     counts where both jobs have one run: which of several would be the same one is not known.
@@ -73,13 +70,13 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
         reason += f" checkpoint of {case.word} {base.progress}; likely, {likely_reason(case, again)}"
         return Verdict.RESTARTED, reason
     job, fault = checks[0], checks[1]
-    if case.evidence.job_status in OVER and case.evidence.job_status != "SUCCEEDED" and not job.passed:
+    if case.evidence.job_status in JOB_FINAL and case.evidence.job_status != "SUCCEEDED" and not job.passed:
         return Verdict.FAILED, job.detail
     unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
     wrong = next((c for c in checks if not c.passed and c.known), None)
     gaps = [p for p in case.evidence.problems if not p.startswith(NOT_REVERTED)]
-    resume_expected = case.fault.expected in RESUMING
-    if wrong and fault.passed and case.evidence.job_status in OVER and (case.new or not resume_expected):
+    over, resumed = case.evidence.job_status in JOB_FINAL, case.new is not None
+    if wrong and fault.passed and over and (resumed or not case.fault.expected.resumes):
         if wrong.name != WHOLE:
             return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
         missing = "; ".join((wrong.detail, *(p for p in case.evidence.problems if p not in gaps)))
@@ -97,7 +94,7 @@ def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]
 
 
 def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
-    """The verdict where every check on the training has passed."""
+    """Return the verdict where every check on the training has passed."""
     told = {c.name: c.detail for c in checks}
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
     if case.new is not None and case.new.first is not None and ended_well:

@@ -1,4 +1,4 @@
-"""What the receipt is made of: the evidence that goes in, the verdict that comes out."""
+"""The evidence that goes into a receipt, and the verdict that comes out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from lab.evidence.ledger import Event, Files, History, Number
 from lab.evidence.receipt.breakdown import Breakdown
-from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.expected import Expected, Traits
 from lab.topology import ServiceStatus
 
 NOT_REVERTED = "the fault could not be reverted"
-"""How a problem begins that says nothing about the evidence: the lab is not whole, the training may be."""
+"""Beginning of a problem that says nothing about the evidence: the lab is not whole, the training may be."""
 
 SCHEMA = "recovery-receipt/1"
 """Version of the JSON that `Receipt.to_json` gives; schema.json beside this file describes it."""
@@ -26,8 +26,13 @@ class Verdict(str, Enum):
     FAILED = "failed"
     NOT_VERIFIED = "not-verified"
     AS_EXPECTED = "as-expected"
-    """What the fault's expectation says has happened, and nothing had to resume."""
+    """The outcome that the fault should have came about, and nothing had to resume."""
     RECOVERED = "recovered"
+
+    @property
+    def good(self) -> bool:
+        """True if what should happen after such a fault did happen."""
+        return self in (Verdict.AS_EXPECTED, Verdict.RECOVERED)
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,12 @@ class FaultRecord:
     reverted_at: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     expected: Expected = Expected.NODE_LOST
-    """What is right after such a fault."""
+    """The right outcome of such a fault."""
+    traits: Traits = field(default_factory=Traits)
     damaged: tuple[str, ...] = ()
     """URIs of the checkpoints that it damaged."""
     store_refusals: int = 0
-    """How often, while it lasted, the store did not let labctl read the ledger."""
+    """Number of times, while it lasted, that the store did not let labctl read the ledger."""
     slowest_read: float = 0.0
     """Seconds that labctl's slowest look at the ledger took while it lasted."""
 
@@ -66,11 +72,11 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything the judgement rests on. What could not be learned is left empty and named in `problems`."""
+    """All that the judgement rests on. Fields that could not be learned are empty and named in `problems`."""
 
     submission_id: str
     job_status: str
-    """As Ray's Jobs API has it: PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED; empty if unknown."""
+    """Status in Ray's Jobs API: PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED; empty if unknown."""
     fault: FaultRecord
     job_message: str = ""
     events: tuple[Event, ...] = ()
@@ -79,18 +85,18 @@ class Evidence:
     """Checkpoint URI -> manifest, as read from the object store afterwards. One that is missing or empty may
     have been deleted by the script's own CheckpointConfig."""
     services: tuple[ServiceStatus, ...] = ()
-    """The lab at the end."""
+    """State of the lab at the end."""
     resubmitted_as: str = ""
-    """The job that went on in place of this one, whose head was lost. Its events are among `events`, as
-    further attempts, and `job_status` is its."""
+    """The job that took the place of this one, whose head was lost. Its events are among `events`, as further
+    attempts, and `job_status` is its status."""
     others: tuple[FaultRecord, ...] = ()
     """Further faults that the job went through, as in a chaos run."""
     control: History | None = None
-    """What the ledger says of the same job undisturbed, once that was repeated."""
+    """The ledger of the control run: the same job, repeated undisturbed."""
     problems: tuple[str, ...] = ()
-    """What is missing above because it could not be read. Any one rules out the verdict `recovered`, so
-    a failed reading that was made good later does not belong here. Those that begin with NOT_REVERTED rule
-    out only that the lab is whole."""
+    """Names of the evidence that could not be read. Any one rules out the verdict `recovered`, so a failed
+    read that succeeded later does not belong here. One that begins with NOT_REVERTED only rules out that the
+    lab is whole."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class CheckResult:
     passed: bool
     detail: str
     known: bool = True
-    """False where evidence is missing or still to come: not passed, but not known to be wrong either."""
+    """False where evidence is missing: not passed, but not known to be wrong either."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ class CheckpointProof:
     epoch: Number | None
     saved_sha256: str | None
     loaded_sha256: str | None
-    """Of what the new attempt did load, whichever checkpoint that was; None when it loaded nothing."""
+    """SHA-256 of the checkpoint that the new attempt did load; None when it loaded none."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +152,13 @@ class Receipt:
 
     verdict: Verdict
     reason: str
-    """One sentence: why this verdict."""
+    """Reason for the verdict, in one sentence."""
     fault: FaultRecord
     timeline: Timeline
     checkpoint: CheckpointProof | None
     attempts: tuple[Attempt, ...]
     lost_epochs: Number | None
-    """Work done twice, in reports; None when not known."""
+    """Work done twice, in reports; None if unknown."""
     submission_id: str
     job_status: str
     checks: tuple[CheckResult, ...]
@@ -160,23 +166,23 @@ class Receipt:
     epoch_key: str | None
     problems: tuple[str, ...]
     world_size: tuple[tuple[float, int], ...] = ()
-    """Seconds since the epoch, and how many ranks trained from then on."""
+    """Seconds since the epoch, and the number of ranks that trained from then on."""
     resubmitted_as: str = ""
-    """The job that went on in place of this one, whose head was lost."""
+    """The job that took the place of this one, whose head was lost."""
     breakdown: Breakdown | None = None
-    """Where the seconds until the first new report went; None where nothing had to resume."""
+    """Parts of the time until the first new report; None where nothing had to resume."""
     patches: tuple[str, ...] | None = None
-    """What the lab changed of Ray in this run; None when that is not known."""
+    """The lab's patches of Ray in this run; None if unknown."""
     control: Mapping[str, Any] | None = None
-    """How the same job went undisturbed, and how far both ended the same; None where it was not asked for."""
+    """Result of the control run and its comparison with this run; None where none was asked for."""
 
     @property
     def survived(self) -> bool:
-        """Whether what should happen after such a fault did happen."""
-        return self.verdict in (Verdict.RECOVERED, Verdict.AS_EXPECTED)
+        """True if the verdict is a good one."""
+        return self.verdict.good
 
     def to_json(self) -> dict[str, Any]:
-        """The receipt as plain dicts and lists, ready for `json.dumps`: the tool's public contract."""
+        """Return the receipt as plain dicts and lists for `json.dumps`: the tool's public contract."""
         fault, proof, timeline = self.fault, self.checkpoint, self.timeline
         return {
             "schema": SCHEMA,
@@ -185,6 +191,7 @@ class Receipt:
             "fault": {
                 "kind": fault.kind,
                 "target": fault.target,
+                "effect": fault.traits.effect,
                 "at": _ms(fault.at),
                 "reverted_at": _ms(fault.reverted_at),
                 "parameters": dict(fault.parameters),

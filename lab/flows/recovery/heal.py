@@ -6,10 +6,11 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from lab.errors import LabError, StoreError, UnsupportedError
-from lab.faults import Scene, find_fault
-from lab.faults.active import Entry, Journal
+from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
+from lab.faults import Fault, Scene, find_fault
+from lab.faults.active import ActiveFault, ActiveFaults
 from lab.faults.records import FaultLog, LoggedFault
 from lab.lab import Lab
 from lab.runtime.base import OnProgress, ignore_progress
@@ -27,17 +28,17 @@ class Healed:
     """Why it could not be undone; it can be tried again then."""
 
 
-def left_behind(lab: Lab) -> tuple[Entry, ...]:
+def left_behind(lab: Lab) -> tuple[ActiveFault, ...]:
     """The faults to heal, the oldest first; none where labctl keeps no notes."""
     try:
-        return Journal(lab.runtime.folder()).left()
+        return ActiveFaults(lab.runtime.folder()).left()
     except UnsupportedError:
         return ()
 
 
 def heal(
     lab: Lab,
-    on_begin: Callable[[Entry], None] = lambda _: None,
+    on_begin: Callable[[ActiveFault], None] = lambda _: None,
     on_progress: OnProgress = ignore_progress,
     *,
     clock: Callable[[], float] = time.time,
@@ -48,7 +49,7 @@ def heal(
     In a lab that is down nothing is left to undo but damage to stored objects: that has to wait until it is
     up. Raises nothing that one fault's revert raises: it is told.
     """
-    journal = Journal(lab.runtime.folder())
+    journal = ActiveFaults(lab.runtime.folder())
     up = lab.status().up
     done = []
     for entry in reversed(journal.left()):
@@ -64,7 +65,7 @@ def heal(
 
 
 def _mend(
-    lab: Lab, journal: Journal, entry: Entry, on_progress: OnProgress, clock: Callable[[], float]
+    lab: Lab, journal: ActiveFaults, entry: ActiveFault, on_progress: OnProgress, clock: Callable[[], float]
 ) -> str:
     """Undo one fault; returns why it could not be undone, or nothing."""
     try:
@@ -76,8 +77,8 @@ def _mend(
     return ""
 
 
-def _undo(lab: Lab, entry: Entry, on_progress: OnProgress) -> None:
-    fault = find_fault(entry.kind)
+def _undo(lab: Lab, entry: ActiveFault, on_progress: OnProgress) -> None:
+    fault = _fault_of(entry)
     fault.revert(
         Scene(
             runtime=lab.runtime,
@@ -91,7 +92,19 @@ def _undo(lab: Lab, entry: Entry, on_progress: OnProgress) -> None:
     )
 
 
-def _record(lab: Lab, entry: Entry, at: float) -> None:
+def _fault_of(entry: ActiveFault) -> Fault:
+    """Find the fault again, by its name. Raises NotFoundError that says where one of one's own came from."""
+    try:
+        return find_fault(entry.kind)
+    except LabError as error:
+        if not entry.source:
+            raise
+        if Path(entry.source).exists():
+            raise NotFoundError(f"{error.message}; it was loaded from {entry.source}") from error
+        raise NotFoundError(f"the file of this fault is gone, {entry.source}: put it back") from error
+
+
+def _record(lab: Lab, entry: ActiveFault, at: float) -> None:
     """In the object store too, for the charts; that it could not be does not matter here."""
     with contextlib.suppress(StoreError):
         log = FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at))

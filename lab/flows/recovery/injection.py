@@ -19,7 +19,7 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.faults import Fault, Scene, Scope
-from lab.faults.active import Entry, Journal, myself
+from lab.faults.active import ActiveFault, ActiveFaults, myself
 from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, OnMoment
@@ -68,10 +68,13 @@ class Injection:
         """The service."""
         self._hit = watch.attempt
         self._duration = parameters.get("for")
-        self._journal = Journal(lab.runtime.folder())
+        self._journal = ActiveFaults(lab.runtime.folder())
         self.at = clock()
         """When the fault began, in seconds since the epoch."""
-        self._entry = Entry(fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters)
+        self._entry = ActiveFault(
+            fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters,
+            source=fault.source,
+        )  # fmt: skip
         self._scene = Scene(
             runtime=lab.runtime,
             target=self.target,
@@ -235,6 +238,7 @@ class Injection:
             reverted_at=self._revert.done_at,
             parameters=dict(self._scene.parameters),
             expected=kind.expected,
+            traits=kind.traits,
             damaged=tuple(self._scene.memo.get("damaged", ())),
             store_refusals=refusals,
             slowest_read=slowest,

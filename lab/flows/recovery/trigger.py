@@ -13,7 +13,7 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import POLL_SECONDS, Watch, progress_name
 from lab.lab import Lab, Placement, place
-from lab.topology import HEAD, STORE, is_worker
+from lab.topology import is_worker
 
 if TYPE_CHECKING:
     from lab.cluster.explain import Explanation
@@ -40,7 +40,7 @@ def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
     names = [status.service for status in lab.status().services]
     if not names:
         lab.runtime.spec()  # raises LabDownError
-    fixed = {Scope.STORE: STORE, Scope.CHECKPOINT: STORE, Scope.CLUSTER: HEAD}.get(kind.scope, "")
+    fixed = kind.scope.target
     if not target:
         return fixed
     if target not in names:
@@ -48,8 +48,7 @@ def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
     if fixed and target != fixed:
         raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
     if not fixed and not is_worker(target):
-        fitting = {HEAD: (Scope.CLUSTER,), STORE: (Scope.STORE, Scope.CHECKPOINT)}.get(target, ())
-        others = "; its own: labctl faults" if fitting else ""
+        others = "; its own: labctl faults" if any(scope.target == target for scope in Scope) else ""
         raise RefusedError(
             f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
             "choose a worker: " + ", ".join(name for name in names if is_worker(name)) + others,
@@ -134,7 +133,7 @@ def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
         if node_id in services
     )
     checkpoints = tuple(checkpoint.uri for checkpoint in watch.run.checkpoints)
-    if kind.scope not in (Scope.NODE, Scope.RANK):
+    if kind.scope.target:
         return Aim(target, None, ranks, checkpoints)
     if not target and ranks:
         target = ranks[0].service

@@ -45,15 +45,6 @@ PARTS = {
 }
 """Parts of the time without training, in their order -> what each is."""
 
-DONE_TO = {
-    "kill": "was killed",
-    "stop": "was stopped",
-    "pause": "was frozen",
-    "crash-restart": "crashed and came back by itself",
-    "partition": "was cut off from the network",
-    "slow-network": "got a slow network",
-}
-
 
 def seconds(value: float) -> str:
     """`4.1 s`, `75 s`, `12 min`: with as many digits as a person wants to read."""

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from lab.faults import effect_of
 from lab.flows.report import labels
 from lab.flows.report.draw import Picture
 from lab.flows.report.model import ReportData
@@ -38,12 +39,11 @@ def page(data: ReportData, pictures: Iterable[Picture]) -> str:
     environment.filters.update(
         base64=lambda content: base64.b64encode(content).decode(), clock=_clock, sentence=_sentence
     )
-    kind = str(data.fault["kind"]) if data.fault else ""
     return environment.get_template("page.html.j2").render(
         data=data,
         pictures={picture.name: picture for picture in pictures},
         head=labels.HEADLINES[data.headline],
-        done_to=labels.DONE_TO.get(kind, f"was hit by {kind!r}"),
+        done_to=effect_of(data.fault) if data.fault else "",
         facts=tuple(_facts(data)),
         moments=[(m.label, labels.after(m.seconds), m.meaning) for m in data.moments],
         attempts=tuple(_attempts(data)),

@@ -30,7 +30,8 @@ from lab.evidence.receipt import (
     Timeline,
     Verdict,
 )
-from lab.faults.active import Entry
+from lab.faults import Traits
+from lab.faults.active import ActiveFault
 from lab.flows.demo import DemoRequest, DemoResult
 from lab.flows.doctor import Check
 from lab.flows.doctor.pinning import WorkerView
@@ -318,7 +319,9 @@ def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:
     return Receipt(
         verdict=Verdict(verdict),
         reason="every check passed" if verdict == "recovered" else "it never called get_checkpoint",
-        fault=FaultRecord("kill", "ray-worker-0", "aa", AT, AT + 4.25),
+        fault=FaultRecord(
+            "kill", "ray-worker-0", "aa", AT, AT + 4.25, traits=Traits("was killed", ends_node=True)
+        ),
         timeline=Timeline(0.9, 1.0, 2.6, 3.4, 4.1, None),
         checkpoint=CheckpointProof("s3://ray/job-1/checkpoint_000004", 5, sha, sha),
         attempts=(
@@ -369,7 +372,7 @@ class FakeCore(Core):
     """Raised instead of planning GPUs."""
     detections: tuple[Detection, ...] = ()
     views: tuple[WorkerView, ...] = ()
-    left: tuple[Entry, ...] = ()
+    left: tuple[ActiveFault, ...] = ()
     """Faults that a labctl left behind."""
     heal_problem: str = ""
     lost: tuple[str, ...] | LabError = ()
@@ -418,7 +421,7 @@ class FakeCore(Core):
         return self.lost
 
     def heal(
-        self, lab: Lab, on_begin: Callable[[Entry], None], on_progress: OnProgress
+        self, lab: Lab, on_begin: Callable[[ActiveFault], None], on_progress: OnProgress
     ) -> tuple[Healed, ...]:
         for entry in self.left:
             on_begin(entry)
@@ -426,7 +429,7 @@ class FakeCore(Core):
             on_progress(Progress(entry.target, State.STARTING, detail))
         return tuple(Healed(e.kind, e.target, e.job, e.at, self.heal_problem) for e in self.left)
 
-    def left_behind(self, lab: Lab) -> tuple[Entry, ...]:
+    def left_behind(self, lab: Lab) -> tuple[ActiveFault, ...]:
         return self.left
 
     def demo(
@@ -445,7 +448,7 @@ class FakeCore(Core):
             raise self.fail
         values = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
         compared = request.control and self.uncompared is None
-        same = Comparison("equal", "equal", "equal", values) if compared else None
+        same = Comparison("equal", "equal", values) if compared else None
         seconds = {"up": 9.25, "train and recover": 60.0}
         return DemoResult(
             receipt(self.verdict, failing=self.failing),

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import INTERRUPTED, JobError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import FAULTS
-from lab.faults.active import Entry
+from lab.faults.active import ActiveFault
 from lab.flows.demo import DemoRequest
 from lab.flows.recovery import FaultRequest
 from tests.unit.cli.fakes import AT, DASHBOARD, Labctl, receipt
@@ -234,7 +234,7 @@ def test_an_absurd_demo_is_refused_before_anything_is_opened(
 
 # What a labctl that died has left behind
 
-LEFT = Entry("pause", "ray-worker-0", "job-1", AT, 4711, 1.0)
+LEFT = ActiveFault("pause", "ray-worker-0", "job-1", AT, 4711, 1.0)
 
 
 def test_nothing_to_heal(labctl: Labctl) -> None:

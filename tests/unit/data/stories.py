@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.evidence.ledger import Event, History, manifest_sha256
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
+from lab.faults import find_fault
 from lab.topology import ServiceStatus, State
 
 CHECKS = (
@@ -117,8 +118,12 @@ class Story:
         return told
 
 
-FAULT_KILL = FaultRecord("kill", "ray-worker-0", "a", AT, reverted_at=12)
-FAULT_PAUSE = FaultRecord("pause", "ray-worker-0", "a", AT, reverted_at=9, parameters={"for": 2})
+KILLED = find_fault("kill").kind.traits
+FROZEN = find_fault("pause").kind.traits
+FAULT_KILL = FaultRecord("kill", "ray-worker-0", "a", AT, reverted_at=12, traits=KILLED)
+FAULT_PAUSE = FaultRecord(
+    "pause", "ray-worker-0", "a", AT, reverted_at=9, parameters={"for": 2}, traits=FROZEN
+)  # fmt: skip
 HEAD = NodeRecord("ray-head", "h", True, -10)
 NODES = (
     HEAD,

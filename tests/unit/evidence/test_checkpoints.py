@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import StoreError
-from lab.evidence.checkpoints import JobLedger, LedgerReader, ledgers, list_checkpoints, stored_manifest
+from lab.evidence.checkpoints import JobLedger, ledgers, list_checkpoints, stored_manifest
 from lab.evidence.ledger import manifest_sha256
 from lab.store import FakeObjectStore, StoredObject
 
@@ -103,17 +103,6 @@ def test_ledgers_names_the_jobs(store: FakeObjectStore) -> None:
     assert ledgers(store) == ("a", "b")
 
 
-def test_a_poll_returns_only_what_is_new(store: FakeObjectStore) -> None:
-    reader = LedgerReader(store, "job-1")
-    assert reader.poll() == ()
-    ledger(store, report(5, 2), report(4, 1))
-    assert [e.at for e in reader.poll()] == [4, 5]
-    assert reader.poll() == ()
-    ledger(store, report(6, 3), name="rank0-1-000001")
-    assert [e.at for e in reader.poll()] == [6]
-    assert len(store.reads) == 2, "every object is read once"
-
-
 def test_a_line_that_was_stored_twice_is_one_event_whenever_the_copy_comes(store: FakeObjectStore) -> None:
     kept = JobLedger(store, "job-1")
     ledger(store, report(5, 1))
@@ -126,8 +115,9 @@ def test_a_line_that_was_stored_twice_is_one_event_whenever_the_copy_comes(store
 def test_a_kept_ledger_reads_no_object_twice_and_tells_the_whole_history(store: FakeObjectStore) -> None:
     kept = JobLedger(store, "job-1")
     assert kept.poll().runs == ()
-    ledger(store, report(4, 1), report(5, 2))
+    ledger(store, report(5, 2), report(4, 1))
     first = kept.poll()
+    assert [e.at for e in kept.events] == [4, 5]
     assert kept.poll() is first, "nothing new, so nothing is put together anew"
     ledger(store, report(6, 3), name="rank0-1-000001")
     assert [r.progress for r in kept.poll().runs[0].attempts[0].reports] == [1, 2, 3]
@@ -140,7 +130,7 @@ def test_a_kept_ledger_reads_no_object_twice_and_tells_the_whole_history(store: 
 
 def test_ledgers_of_other_jobs_are_not_read(store: FakeObjectStore) -> None:
     ledger(store, report(1, 1, job="job-10"), job="job-10")
-    assert LedgerReader(store, "job-1").poll() == ()
+    assert JobLedger(store, "job-1").poll().runs == ()
 
 
 class Breaking(FakeObjectStore):
@@ -159,11 +149,12 @@ def test_a_poll_that_fails_midway_loses_nothing() -> None:
     ledger(store, report(1, 1), name="a-000000")
     ledger(store, report(2, 2), name="b-000000")
     store.broken = "b-000000.jsonl"
-    reader = LedgerReader(store, "job-1")
+    reader = JobLedger(store, "job-1")
     with pytest.raises(StoreError, match="cut off"):
         reader.poll()
     store.broken = ""
-    assert [e.at for e in reader.poll()] == [1, 2]
+    reader.poll()
+    assert [e.at for e in reader.events] == [1, 2]
     assert store.reads.count(".raylab/ledger/job-1/a-000000.jsonl") == 1
 
 
@@ -198,7 +189,7 @@ def test_a_checkpoint_deleted_while_it_is_read_has_no_manifest(store: FakeObject
 
 
 def test_a_store_that_is_down_is_not_an_empty_one(store: FakeObjectStore) -> None:
-    reader = LedgerReader(store, "job-1")
+    reader = JobLedger(store, "job-1")
     store.failure = StoreError("down")
     for call in (reader.poll, lambda: ledgers(store), lambda: list_checkpoints(store)):
         with pytest.raises(StoreError, match="down"):

@@ -28,7 +28,7 @@ def scene(runtime: FakeRuntime, **options: Any) -> Scene:
 
 
 def probe(runtime: FakeRuntime, *arguments: object, problem: str = "", exit_code: int = 0) -> None:
-    """What `python -m raylab_faults.<arguments>` answers on W0."""
+    """Set the answer of `python -m raylab_faults.<arguments>` on W0."""
     module, *rest = map(str, arguments)
     answer = json.dumps({"pid": PID, "done": not problem, "problem": problem})
     output = f"a warning of Python\n{answer}\n"
@@ -36,5 +36,5 @@ def probe(runtime: FakeRuntime, *arguments: object, problem: str = "", exit_code
 
 
 def asked(runtime: FakeRuntime) -> int:
-    """How many commands were run on a service."""
+    """Return the number of commands that were run on a service."""
     return sum(call.method == "execute" for call in runtime.host.journal)

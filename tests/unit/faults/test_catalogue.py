@@ -5,11 +5,26 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import NotFoundError, RefusedError, UnsupportedError, UsageError
-from lab.evidence.receipt.expected import Expected
-from lab.faults import FAULTS, FaultKind, Parameter, RankProcess, Scene, Scope, catalogue, find_fault
-from lab.faults.base import rank_on_target
-from lab.runtime.base import Feature
+from lab.faults import (
+    FAULTS,
+    Expected,
+    FaultKind,
+    Feature,
+    Parameter,
+    RankProcess,
+    Scene,
+    Scope,
+    Traits,
+    catalogue,
+    effect_of,
+    find_fault,
+    rank_on_target,
+)
 from lab.runtime.fake import FakeRuntime
+from lab.topology import HEAD, STORE
+from tests.conftest import ROOT
+
+KINDS = ROOT / "lab" / "faults" / "kinds"
 
 
 def test_an_unknown_fault_lists_the_known_ones() -> None:
@@ -33,12 +48,16 @@ def test_defaults_lie_within_their_bounds() -> None:
 
 
 KIND = FaultKind(
-    "x",
-    "does x",
-    Scope.NODE,
-    (Parameter("for", "s", "how long", 10.0, 0.1, 60), Parameter("epoch", "epoch", "when", required=True)),
-    "undone",
-    Expected.NODE_LOST,
+    name="x",
+    summary="does x",
+    scope=Scope.NODE,
+    parameters=(
+        Parameter("for", "s", "how long", 10.0, 0.1, 60),
+        Parameter("epoch", "epoch", "when", required=True),
+    ),
+    revert="undone",
+    expected=Expected.NODE_LOST,
+    traits=Traits("was hit"),
     needs=(Feature.NETWORK,),
 )
 
@@ -80,3 +99,28 @@ def test_a_fault_is_refused_where_a_node_lacks_what_it_needs() -> None:
 
     with pytest.raises(UnsupportedError, match="x is not possible here: no network here"):
         Needy().refuse(Scene(Poor("raylab"), "w"))
+
+
+@pytest.mark.parametrize(
+    ("record", "effect"),
+    [
+        ({"kind": "pause"}, "was frozen"),
+        ({"kind": "their-own"}, "was hit by 'their-own'"),
+        ({"kind": "pause", "effect": "was put to sleep"}, "was put to sleep"),
+    ],
+)
+def test_a_receipt_of_an_earlier_lab_says_nothing_of_the_effect(record: dict[str, str], effect: str) -> None:
+    assert effect_of(record) == effect
+
+
+def test_faults_are_in_the_order_of_their_scopes() -> None:
+    kinds = [find_fault(name).kind for name in FAULTS]
+    order = [(list(Scope).index(kind.scope), kind.name) for kind in kinds]
+    assert order == sorted(order)
+    assert {path.stem for path in KINDS.glob("[a-z]*.py")} == {kind.name.replace("-", "_") for kind in kinds}
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_scope_has_one_target_or_a_worker(scope: Scope) -> None:
+    assert (scope.target == "") is (scope in (Scope.NODE, Scope.RANK))
+    assert scope.target in ("", HEAD, STORE)

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene
-from lab.faults.crash_restart import BACK_SECONDS, STARTING_SECONDS, CrashRestart
+from lab.faults.kinds.crash_restart import BACK_SECONDS, STARTING_SECONDS, CrashRestart
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker
 
@@ -23,7 +23,7 @@ class Unsupervised(FakeRuntime):
 def up(runtime: FakeRuntime) -> tuple[FakeRuntime, CrashRestart, Scene]:
     runtime.up(LabSpec(workers=2))
     runtime.host.journal.clear()
-    return runtime, CrashRestart(runtime.clock, runtime.clock.sleep), Scene(runtime, W0)
+    return runtime, CrashRestart(runtime.clock), Scene(runtime, W0)
 
 
 def test_the_node_comes_back_by_itself_as_a_new_one() -> None:

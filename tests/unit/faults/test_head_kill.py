@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import EngineError, LabDownError, ServiceError
 from lab.faults import Scene
-from lab.faults.head_kill import REJOIN_SECONDS, HeadKill
+from lab.faults.kinds.head_kill import REJOIN_SECONDS, HeadKill
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.fake import FakeRuntime
 from lab.topology import HEAD, LabSpec, State, worker
@@ -22,7 +22,7 @@ def lab(*, gcs_ft: bool) -> FakeRuntime:
 
 
 def fault(runtime: FakeRuntime) -> HeadKill:
-    return HeadKill(runtime.clock, runtime.clock.sleep)
+    return HeadKill(runtime.clock)
 
 
 def test_the_head_is_killed_and_nothing_else() -> None:
@@ -71,9 +71,9 @@ class Racing(FakeRuntime):
         self.rejoins = ""
         """This worker finds back while another one is being started."""
         self.fails: Exception | None = None
-        """What `kill` of W0 raises."""
+        """The error of `kill` of W0."""
         self.ends = True
-        """Whether W0 is gone by then."""
+        """True if W0 is gone by then."""
         self.kill(HEAD)
         for service in (W0, W1):
             self.pause(service)

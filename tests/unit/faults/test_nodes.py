@@ -6,8 +6,8 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Fault, Scene, find_fault
-from lab.faults.pause import Pause
-from lab.faults.wait_rejoin import SETTLE_SECONDS
+from lab.faults.base import SETTLE_SECONDS
+from lab.faults.kinds.pause import Pause
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, State, worker
 
@@ -25,7 +25,7 @@ def runtime() -> FakeRuntime:
 
 
 def fault(name: str, runtime: FakeRuntime) -> Fault:
-    return Pause(runtime.clock, runtime.clock.sleep) if name == "pause" else find_fault(name)
+    return Pause(runtime.clock) if name == "pause" else find_fault(name)
 
 
 def state(runtime: FakeRuntime) -> State:

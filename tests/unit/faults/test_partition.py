@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import LabDownError, UnsupportedError
 from lab.faults import Scene
-from lab.faults.partition import Partition
+from lab.faults.kinds.partition import Partition
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, worker
@@ -24,7 +24,7 @@ def runtime() -> FakeRuntime:
 
 @pytest.fixture
 def fault(runtime: FakeRuntime) -> Partition:
-    return Partition(runtime.clock, runtime.clock.sleep)
+    return Partition(runtime.clock)
 
 
 def node(runtime: FakeRuntime) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import UnsupportedError, UsageError
 from lab.faults import Scene
-from lab.faults.slow_network import SlowNetwork
+from lab.faults.kinds.slow_network import SlowNetwork
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
 from lab.topology import LabSpec, worker
@@ -27,7 +27,7 @@ def scene(runtime: FakeRuntime, **given: float) -> Scene:
 
 @pytest.fixture
 def fault(runtime: FakeRuntime) -> SlowNetwork:
-    return SlowNetwork(runtime.clock, runtime.clock.sleep)
+    return SlowNetwork(runtime.clock)
 
 
 def test_the_network_is_slow_until_the_revert(runtime: FakeRuntime, fault: SlowNetwork) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene, find_fault
-from lab.faults.s3_slow import S3Slow
+from lab.faults.kinds.s3_slow import S3Slow
 from lab.runtime.fake import FakeRuntime
 from lab.topology import STORE, LabSpec, State
 
@@ -76,16 +76,18 @@ def test_a_store_that_is_down_is_started_before_it_gets_the_key_back(runtime: Fa
 def slow(runtime: FakeRuntime, turns: int) -> tuple[S3Slow, list[float], threading.Event]:
     """The fault, how long each of its waits is, and an event that is set after so many waits."""
     waits: list[float] = []
-    over = threading.Event()
 
-    def wait(seconds: float) -> bool:
-        waits.append(seconds)
-        runtime.clock.sleep(seconds)
-        if len(waits) >= turns:
-            over.set()
-        return over.is_set()
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waits.append(timeout)
+            runtime.clock.sleep(timeout)
+            if len(waits) >= turns:
+                self.set()
+            return self.is_set()
 
-    return S3Slow(over, wait), waits, over
+    over = Over()
+    return S3Slow(over=over), waits, over
 
 
 def scene(runtime: FakeRuntime, **given: float) -> Scene:
@@ -96,7 +98,7 @@ def test_freezes_and_thaws_take_turns_in_the_share_that_was_asked_for(runtime: F
     fault, waits, over = slow(runtime, turns=4)
     hit = scene(runtime, delay=0.6, share=60)
     fault.inject(hit)
-    assert over.wait(10)
+    assert threading.Event.wait(over, 10)
     fault.revert(hit)
     assert waits == pytest.approx([0.6, 0.4, 0.6, 0.4])
     assert runtime.calls("pause", "resume")[:4] == (
@@ -112,7 +114,7 @@ def test_the_revert_thaws_a_store_that_is_frozen_just_then(runtime: FakeRuntime)
     fault, _, over = slow(runtime, turns=3)
     hit = scene(runtime)
     fault.inject(hit)
-    assert over.wait(10)
+    assert threading.Event.wait(over, 10)
     fault.revert(hit)
     done = [call for call, *_ in runtime.calls("pause", "resume", "start")]
     assert done[-3:] == ["pause", "resume", "start"]
@@ -140,14 +142,15 @@ def test_a_store_that_dies_meanwhile_ends_the_turns_and_is_started(
 ) -> None:
     began = threading.Event()
 
-    def wait(seconds: float) -> bool:
-        if not began.is_set() and seconds > 0.4:
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if not began.is_set() and (timeout or 0.0) > 0.4:
+                return False
+            happens(runtime)
+            began.set()
             return False
-        happens(runtime)
-        began.set()
-        return False
 
-    fault, hit = S3Slow(wait=wait), scene(runtime)
+    fault, hit = S3Slow(over=Over()), scene(runtime)
     fault.inject(hit)
     assert began.wait(10)
     if error is None:

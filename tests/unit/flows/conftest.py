@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.faults import FAULTS
-from lab.faults.pause import Pause
+from lab.faults.kinds.pause import Pause
 from lab.host.files import HOME_VARIABLE
 from tests.unit.flows.recovery.world import World
 
@@ -15,5 +15,5 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     """A lab that is up, with a clock of its own for faults as well, and a home for its journal."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     world = World()
-    monkeypatch.setitem(FAULTS, "pause", lambda: Pause(world.clock, world.clock.sleep))
+    monkeypatch.setitem(FAULTS, "pause", lambda: Pause(world.clock))
     return world

@@ -8,7 +8,7 @@ from lab.evidence.receipt import Evidence as ReceiptEvidence
 from lab.evidence.receipt import FaultRecord, NodeRecord
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.outcomes import run_checks
+from lab.evidence.receipt.questions import run_checks
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (

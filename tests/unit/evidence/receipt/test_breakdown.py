@@ -1,4 +1,4 @@
-"""Where the seconds of a recovery went."""
+"""Stages of a recovery."""
 
 from __future__ import annotations
 

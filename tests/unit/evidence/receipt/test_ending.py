@@ -1,4 +1,4 @@
-"""Whether a job came to its end: by its plan, by its own early stopping, or by an undisturbed run."""
+"""The end of a job: by its plan, by its own early stopping, or by an undisturbed run."""
 
 from __future__ import annotations
 

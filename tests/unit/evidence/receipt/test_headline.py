@@ -1,4 +1,4 @@
-"""What the first line of a receipt says: what became of the training, when the lab alone is not whole."""
+"""The first line of a receipt: how the training went, when the lab alone is not whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lab.evidence.receipt import NOT_REVERTED, Receipt, headline, judge
-from lab.evidence.receipt.expected import Expected
 from lab.topology import ServiceStatus, State
 from tests.unit.data.stories import FAULT_KILL, NODES, SERVICES, Story, evidence
 from tests.unit.evidence.receipt.test_outcomes import STORED, fault
@@ -48,7 +47,7 @@ def test_what_is_not_known_of_the_lab_is_no_doubt_of_the_training() -> None:
 
 
 def test_a_training_that_had_nothing_to_resume_went_as_it_should() -> None:
-    away = fault("s3-down", Expected.STORE_AWAY, store_refusals=3, reverted_at=9.0)
+    away = fault("s3-down", store_refusals=3, reverted_at=9.0)
     story = Story(first=(1, 2, 3, 4, 5), takes_over=False)
     receipt = judge(evidence(story, fault=away, stored=STORED, services=SICK))
     assert of(receipt) == ("failed", "as-expected, lab not whole")

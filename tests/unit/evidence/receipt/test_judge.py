@@ -1,4 +1,4 @@
-"""What the receipt says, for many stories of a job that lost a node."""
+"""Receipts of many stories of a job that lost a node."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Ver
 from tests.unit.data.stories import (
     CHECKS,
     FAULT,
+    KILLED,
     MIDWAY,
     NODES,
     PAUSED,
@@ -220,7 +221,7 @@ def real_evidence(events: Iterable[Event]) -> Evidence:
     return Evidence(
         submission_id="k3",
         job_status="SUCCEEDED",
-        fault=FaultRecord("kill", "ray-worker-0", lost, at, reverted_at=at + 3),
+        fault=FaultRecord("kill", "ray-worker-0", lost, at, reverted_at=at + 3, traits=KILLED),
         events=tuple(events),
         nodes=(
             NodeRecord("ray-worker-0", lost, False, 1795210430.919, 1795210475.483, "health check failed"),
@@ -269,8 +270,8 @@ def test_an_undisturbed_real_run_is_not_a_recovery() -> None:
 
 def test_the_real_recovered_run_ended_with_the_weights_of_the_undisturbed_one() -> None:
     comparison = compare_runs(History.of(real("ledger_kill")), History.of(real("ledger_undisturbed")))
-    assert (comparison.progress, comparison.metrics, comparison.weights) == ("equal", "equal", "equal")
-    assert comparison.identical
+    assert {compared.likeness for compared in comparison.values} == {"equal"}
+    assert comparison.progress == comparison.weights == "equal"
     assert "epoch 20" in comparison.detail
 
 
@@ -278,26 +279,29 @@ def test_the_real_recovered_run_ended_with_the_weights_of_the_undisturbed_one() 
     ("a", "b", "expected"),
     [
         ({"epoch": 5, "val_a": 1, "weights_sha256": "w"}, {"epoch": 5, "val_a": 1},
-         ("equal", "equal", "unknown")),
-        ({"epoch": 5, "val_loss": 0.5}, {"epoch": 4, "val_loss": 0.4}, ("different", "different", "unknown")),
-        ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 1}, ("equal", "unknown", "unknown")),
-        ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 2}, ("equal", "different", "unknown")),
-        ({"weights_sha256": "v"}, {"weights_sha256": "w"}, ("unknown", "unknown", "different")),
-        ({"weights_sha256": "w"}, {"weights_sha256": "w"}, ("unknown", "unknown", "equal")),
-        ({"epoch": 5, "loss": 1}, {"epoch": 5, "loss": 2}, ("equal", "unknown", "unknown")),
-        ({"epoch": 5}, None, ("unknown", "unknown", "unknown")),
+         ("equal", {"equal"}, "unknown")),
+        ({"epoch": 5, "val_loss": 0.5}, {"epoch": 4, "val_loss": 0.4},
+         ("different", {"different"}, "unknown")),
+        ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 1},
+         ("equal", {"equal", "unknown"}, "unknown")),
+        ({"epoch": 5, "val_a": 1, "val_b": 2}, {"epoch": 5, "val_a": 2},
+         ("equal", {"different", "unknown"}, "unknown")),
+        ({"weights_sha256": "v"}, {"weights_sha256": "w"}, ("unknown", set(), "different")),
+        ({"weights_sha256": "w"}, {"weights_sha256": "w"}, ("unknown", set(), "equal")),
+        ({"epoch": 5, "loss": 1}, {"epoch": 5, "loss": 2}, ("equal", set(), "unknown")),
+        ({"epoch": 5}, None, ("unknown", set(), "unknown")),
     ],
 )  # fmt: skip
 def test_two_runs_are_compared_by_their_last_reports(
-    a: dict[str, Any], b: dict[str, Any] | None, expected: tuple[str, str, str]
+    a: dict[str, Any], b: dict[str, Any] | None, expected: tuple[str, set[str], str]
 ) -> None:
     def history(metrics: dict[str, Any] | None) -> History:
         early = event("report", 1, 1, 0, metrics={"epoch": 1, "val_loss": 9, "weights_sha256": "early"})
         return History.of(() if metrics is None else (early, event("report", 2, 1, 0, metrics=metrics)))
 
     comparison = compare_runs(history(a), history(b))
-    assert (comparison.progress, comparison.metrics, comparison.weights) == expected
-    assert not comparison.identical
+    metrics = {compared.likeness for compared in comparison.values[1:-1]}
+    assert (comparison.progress, metrics, comparison.weights) == expected
 
 
 def test_what_differs_is_shown_with_both_values() -> None:

@@ -1,4 +1,4 @@
-"""What the receipt says after faults that are not the loss of a node."""
+"""Receipts after faults that are not the loss of a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import lab.evidence.receipt
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import CheckResult, Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.outcomes import EVERY_NAME, QUESTIONS
+from lab.evidence.receipt.questions import EVERY_NAME, QUESTIONS
+from lab.faults import find_fault
 from tests.unit.data.stories import (
     AT,
     HEAD,
@@ -34,9 +35,10 @@ WITH_PIDS = tuple(
 )
 
 
-def fault(kind: str, expected: Expected, target: str = "minio", **more: Any) -> FaultRecord:
+def fault(name: str, target: str = "minio", **more: Any) -> FaultRecord:
+    kind = find_fault(name).kind
     given: dict[str, Any] = {"node_id": "", "reverted_at": 12.0, **more}
-    return FaultRecord(kind, target, at=AT, expected=expected, **given)
+    return FaultRecord(name, target, at=AT, expected=kind.expected, traits=kind.traits, **given)
 
 
 def located(story: Story) -> tuple[Event, ...]:
@@ -57,7 +59,7 @@ def check(receipt: Receipt, name: str) -> CheckResult:
 
 def rank_lost(story: Story | None = None, events: tuple[Event, ...] | None = None) -> Evidence:
     found = events if events is not None else located(story or Story())
-    record = fault("rank-kill", Expected.RANK_LOST, "ray-worker-0", node_id="a")
+    record = fault("rank-kill", "ray-worker-0", node_id="a")
     return evidence(events=found, fault=record, nodes=UNHURT, stored=STORED)
 
 
@@ -105,7 +107,7 @@ REFUSED = event("checkpoint_refused", 8.3, 2, uri=uri(3), reason="its size chang
 
 def damaged(*, said: bool = True, loads: int = 2, first: int = 3) -> Evidence:
     story = Story(second=tuple(range(first, 6)), loads=(loads,), more=(REFUSED,) if said else ())
-    record = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=(uri(3),))
+    record = fault("checkpoint-corrupt", damaged=(uri(3),))
     return evidence(events=located(story), fault=record, nodes=UNHURT, stored=STORED)
 
 
@@ -133,8 +135,8 @@ def test_to_go_back_further_than_needed_is_a_failure() -> None:
 def killed_later(*refused: Event, damaged: tuple[str, ...] = (uri(3),)) -> Receipt:
     """A rank is killed after checkpoint 3 was damaged, passed over and put back, before another is saved."""
     told = Story(first=(1, 2, 3), second=(3, 4, 5), loads=(2,), more=refused)
-    before = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=damaged, reverted_at=6.9)
-    kill = fault("rank-kill", Expected.RANK_LOST, "ray-worker-0", node_id="a")
+    before = fault("checkpoint-corrupt", damaged=damaged, reverted_at=6.9)
+    kill = fault("rank-kill", "ray-worker-0", node_id="a")
     earlier = replace(before, at=6.4)
     return judge(evidence(events=located(told), fault=kill, nodes=UNHURT, stored=STORED, others=(earlier,)))
 
@@ -170,7 +172,7 @@ def store(
     **more: Any,
 ) -> Evidence:
     calm = story or Story(takes_over=False, first=(1, 2, 3, 4, 5))
-    record = fault("s3-down", Expected.STORE_AWAY, reverted_at=9.0, store_refusals=refusals)
+    record = fault("s3-down", reverted_at=9.0, store_refusals=refusals)
     given: dict[str, Any] = {"stored": STORED, **more}
     return evidence(
         events=calm.events(), fault=record, nodes=UNHURT, job_status=status, job_message=message, **given
@@ -237,7 +239,7 @@ def test_those_let_go_are_not_lost_when_the_job_ends_with_the_fault() -> None:
 
 
 def test_a_checkpoint_that_was_put_back_says_nothing_of_those_after_it() -> None:
-    put_back = fault("checkpoint-corrupt", Expected.CHECKPOINT_DAMAGED, damaged=(uri(1),), reverted_at=3.5)
+    put_back = fault("checkpoint-corrupt", damaged=(uri(1),), reverted_at=3.5)
     kept = {u: files for u, files in STORED.items() if u in (uri(1), uri(4), uri(5))}
     without = judge(store(stored=kept))
     assert outcome(without) == ("failed", ("nothing saved is lost",))
@@ -302,7 +304,7 @@ def test_a_slow_store_must_have_been_felt(slowest: float, verdict: str) -> None:
 
 
 def test_a_slow_network_that_nobody_had_to_recover_from_is_as_expected() -> None:
-    record = fault("slow-network", Expected.SLOWED, "ray-worker-0", reverted_at=9.0)
+    record = fault("slow-network", "ray-worker-0", reverted_at=9.0)
     assert outcome(judge(replace(store(), fault=record))) == ("as-expected", ())
 
 
@@ -310,7 +312,7 @@ def test_a_slow_network_that_nobody_had_to_recover_from_is_as_expected() -> None
 
 
 def head(nodes: tuple[NodeRecord, ...], **more: Any) -> Evidence:
-    record = fault("head-kill", Expected.HEAD_LOST, "ray-head", node_id="h", reverted_at=9.0)
+    record = fault("head-kill", "ray-head", node_id="h", reverted_at=9.0)
     return replace(store(**more), fault=record, nodes=nodes)
 
 

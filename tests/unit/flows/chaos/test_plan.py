@@ -90,7 +90,7 @@ def test_a_fault_of_the_whole_cluster_is_refused(monkeypatch: pytest.MonkeyPatch
     import dataclasses
 
     from lab.faults import FAULTS, Scope
-    from lab.faults.kill import Kill
+    from lab.faults.kinds.kill import Kill
 
     class Cluster(Kill):
         kind = dataclasses.replace(Kill.kind, name="head-kill", scope=Scope.CLUSTER)

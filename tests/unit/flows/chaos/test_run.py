@@ -20,11 +20,11 @@ from lab.errors import (
 )
 from lab.evidence.ledger import Event, History
 from lab.faults import FAULTS, Scene
-from lab.faults.active import Journal
+from lab.faults.active import ActiveFaults
 from lab.faults.base import rank_on_target
-from lab.faults.exception_at_epoch import ExceptionAtEpoch
-from lab.faults.kill import Kill
-from lab.faults.rank_kill import RankKill
+from lab.faults.kinds.exception_at_epoch import ExceptionAtEpoch
+from lab.faults.kinds.kill import Kill
+from lab.faults.kinds.rank_kill import RankKill
 from lab.flows.chaos import ChaosResult, Plan, Step, random_plan, run_chaos
 from lab.flows.recovery import RECEIPTS_PREFIX, Moment
 from lab.flows.recovery.control import Control
@@ -371,7 +371,7 @@ def test_a_fault_that_cannot_be_injected_is_left_out(world: World, monkeypatch: 
     result = chaos(world, steps("stop", "kill"))
 
     assert verdicts(result) == ["nothing answers", "recovered"]
-    assert Journal(world.runtime.folder()).lasting() == ()
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
 def test_a_fault_that_cannot_be_injected_nor_undone_has_its_receipt_and_is_left_to_heal(
@@ -415,7 +415,7 @@ def test_a_revert_that_fails_is_tried_again(world: World, monkeypatch: pytest.Mo
 
     assert verdicts(result) == ["recovered", "recovered"]
     assert len(texts(world, "undone again")) == 2
-    assert Journal(world.runtime.folder()).lasting() == ()
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
 def test_a_revert_that_keeps_failing_ends_the_faults(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, ServiceError, StoreError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS, Scene
-from lab.faults.active import Journal
-from lab.faults.kill import Kill
+from lab.faults.active import ActiveFaults
+from lab.faults.kinds.kill import Kill
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
 from lab.flows.recovery import RECEIPTS_PREFIX, Moment
 from lab.flows.recovery.heal import heal, left_behind
@@ -462,7 +462,7 @@ def test_a_fault_that_was_not_injected_has_a_receipt_that_says_so_and_is_not_rec
     assert problem in receipt.reason
     assert world.store.exists(f"{RECEIPTS_PREFIX}/{JOB}-{int(receipt.fault.at)}.json")
     assert world.store.list(f"{FAULTS_PREFIX}/") == ()
-    assert Journal(world.runtime.folder()).lasting() == ()
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
     assert world.healthy()
 
 
@@ -543,7 +543,7 @@ def test_an_interrupt_while_that_is_told_leaves_the_journal_right(
     monkeypatch.setattr(world.runtime, "start", busy)
     with pytest.raises(KeyboardInterrupt):
         world.inject(after_epoch=2, on_moment=interrupt)
-    assert Journal(world.runtime.folder()).lasting() == ()
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
 
 
 def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(

@@ -11,7 +11,7 @@ from lab.cluster.jobs import Job
 from lab.errors import NotFoundError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS
-from lab.faults.head_kill import HeadKill
+from lab.faults.kinds.head_kill import HeadKill
 from lab.flows.recovery.resubmit import RESUME_VARIABLE, RESUMES
 from lab.topology import HEAD, LabSpec
 from tests.unit.flows.recovery.world import JOB, RUN, W0, Training, World
@@ -21,7 +21,7 @@ AGAIN = "j2"
 
 @pytest.fixture(autouse=True)
 def clock(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FAULTS, "head-kill", lambda: HeadKill(world.clock, world.clock.sleep))
+    monkeypatch.setitem(FAULTS, "head-kill", lambda: HeadKill(world.clock))
 
 
 def with_redis(world: World) -> None:

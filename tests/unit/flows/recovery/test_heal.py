@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import RefusedError, ServiceError
-from lab.faults.active import Entry, Journal, myself, process_lives
+from lab.faults.active import ActiveFault, ActiveFaults, myself, process_lives
 from lab.flows.recovery.heal import heal, left_behind
 from lab.topology import STORE, LabSpec, State
 from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
@@ -16,16 +16,16 @@ DEAD = (2**22 + 7, 1.0)
 """No process has such an id on Linux, where the limit is 2**22."""
 
 
-def left(world: World, kind: str = "pause", target: str = W0, at: float = 5.0) -> Journal:
-    journal = Journal(world.runtime.folder())
-    journal.keep(Entry(kind, target, JOB, at, *DEAD))
+def left(world: World, kind: str = "pause", target: str = W0, at: float = 5.0) -> ActiveFaults:
+    journal = ActiveFaults(world.runtime.folder())
+    journal.keep(ActiveFault(kind, target, JOB, at, *DEAD))
     return journal
 
 
 def test_a_fault_that_was_left_is_undone_and_recorded(world: World) -> None:
     world.runtime.pause(W0)
     journal = left(world)
-    begun: list[Entry] = []
+    begun: list[ActiveFault] = []
 
     (healed,) = heal(world.lab, begun.append, clock=world.clock)
 
@@ -38,7 +38,7 @@ def test_a_fault_that_was_left_is_undone_and_recorded(world: World) -> None:
 
 def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: World) -> None:
     world.runtime.pause(W0)
-    Journal(world.runtime.folder()).keep(Entry("pause", W0, JOB, 5.0, *myself()))
+    ActiveFaults(world.runtime.folder()).keep(ActiveFault("pause", W0, JOB, 5.0, *myself()))
 
     assert heal(world.lab) == ()
     assert left_behind(world.lab) == ()
@@ -78,14 +78,14 @@ def deleted_checkpoint(world: World) -> None:
     """A labctl died after it had copied a checkpoint's file and deleted it."""
     world.store.put(f"{KEPT}/0", b"weights")
     memo = {"damaged": ["s3://ray/run/checkpoint_2"], "bucket": "ray", "kept": KEPT, "keys": [KEY]}
-    journal = Journal(world.runtime.folder())
-    journal.keep(Entry("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo=memo))
+    journal = ActiveFaults(world.runtime.folder())
+    journal.keep(ActiveFault("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo=memo))
 
 
 def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: World) -> None:
     deleted_checkpoint(world)
     left(world)
-    begun: list[Entry] = []
+    begun: list[ActiveFault] = []
 
     world.lab.down()
     (told,) = heal(world.lab, begun.append, clock=world.clock)
@@ -123,8 +123,8 @@ def test_a_damaged_checkpoint_is_forgotten_with_all_objects(world: World) -> Non
 
 
 def test_a_checkpoint_fault_that_had_damaged_nothing_yet_is_forgotten_with_the_lab(world: World) -> None:
-    journal = Journal(world.runtime.folder())
-    journal.keep(Entry("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo={"rank": [W0, 11]}))
+    journal = ActiveFaults(world.runtime.folder())
+    journal.keep(ActiveFault("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo={"rank": [W0, 11]}))
     world.lab.down()
     assert journal.lasting() == ()
 
@@ -141,15 +141,15 @@ def test_a_second_fault_on_the_same_target_is_refused(world: World) -> None:
     with pytest.raises(RefusedError, match="still under the fault pause") as caught:
         world.inject(W0)
     assert "labctl heal" in caught.value.hint
-    Journal(world.runtime.folder()).clear()
-    Journal(world.runtime.folder()).keep(Entry("pause", W0, JOB, 5.0, *myself()))
+    ActiveFaults(world.runtime.folder()).clear()
+    ActiveFaults(world.runtime.folder()).keep(ActiveFault("pause", W0, JOB, 5.0, *myself()))
     with pytest.raises(RefusedError, match="of another labctl"):
         world.inject(W0)
 
 
 def test_a_fault_is_in_the_journal_while_it_lasts_and_gone_after(world: World) -> None:
     Training(world)
-    journal = Journal(world.runtime.folder())
+    journal = ActiveFaults(world.runtime.folder())
     seen = []
     world.inject(after_epoch=2, on_moment=lambda moment: seen.append((moment.key, journal.lasting())))
     assert all(entries for key, entries in seen if key in ("fault", "node_dead"))
@@ -157,7 +157,7 @@ def test_a_fault_is_in_the_journal_while_it_lasts_and_gone_after(world: World) -
 
 
 def test_files_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = ActiveFaults(tmp_path)
     (tmp_path / "faults").mkdir()
     (tmp_path / "faults" / "1-x.json").write_text("{")
     (tmp_path / "faults" / "2-x.json").write_text('{"kind": 1}')

@@ -12,7 +12,7 @@ from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curve
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.model import Evidence, Subject
 from tests.conftest import ROOT
-from tests.unit.data.stories import SERVICES, Story, evidence
+from tests.unit.data.stories import KILLED, SERVICES, Story, evidence
 
 DATA = ROOT / "tests" / "unit" / "data"
 AT = 1795210474.613
@@ -40,7 +40,7 @@ def kill_receipt() -> Receipt:
         Case(
             submission_id="k3",
             job_status="SUCCEEDED",
-            fault=FaultRecord("kill", "ray-worker-0", lost, AT, reverted_at=AT + 3),
+            fault=FaultRecord("kill", "ray-worker-0", lost, AT, reverted_at=AT + 3, traits=KILLED),
             events=events,
             nodes=(
                 NodeRecord("ray-worker-0", lost, False, AT - 43.7, AT + 0.87, "health check failed"),

@@ -1,18 +1,13 @@
-"""`slow-network`: what a node sends and gets is slow, late or partly lost."""
+"""`slow-network`: the traffic of a node is slow, late or partly lost."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from lab.errors import UnsupportedError, UsageError
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, lasting
-from lab.faults.wait_rejoin import come_back
+from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
 from lab.runtime.base import Feature
 
 ALSO_NEEDED = {"delay": Feature.NETWORK_DELAY, "loss": Feature.NETWORK_LOSS}
-"""Parameter -> what it needs of the machine."""
+"""Parameter -> feature that it needs."""
 
 
 class SlowNetwork(Fault):
@@ -30,13 +25,9 @@ class SlowNetwork(Fault):
         ),
         revert="the network is as before; a node that the cluster gave up is started again as a new one",
         expected=Expected.SLOWED,
+        traits=Traits("got a slow network"),
         needs=(Feature.NETWORK,),
     )
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._clock, self._sleep = clock, sleep
 
     def refuse(self, scene: Scene) -> None:
         """See Fault.refuse. Raises UsageError when nothing would get slower."""
@@ -60,4 +51,4 @@ class SlowNetwork(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
         scene.runtime.unimpair(scene.target)
-        come_back(scene, self._clock, self._sleep)
+        self.come_back(scene)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 
 
 class S3Down(Fault):
@@ -16,12 +15,9 @@ class S3Down(Fault):
         parameters=(lasting("how long the store is down", 10.0),),
         revert="the store is started again, with its objects",
         expected=Expected.STORE_AWAY,
+        traits=Traits("was killed"),
     )
 
     def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
         scene.runtime.kill(scene.target)
-
-    def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
-        scene.runtime.start(scene.target, scene.on_progress)

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import FaultKind, Scope
-from lab.faults.damage import Damage
+from lab.faults import Expected, FaultKind, Scope, Traits
+from lab.faults.kinds._checkpoint import CheckpointFault
 from lab.store.base import Store, StoredObject
 
 BYTES = 64
-"""How many bytes are inverted, in the middle of the file."""
+"""Number of bytes that are inverted, in the middle of the file."""
 
 
-class CheckpointCorrupt(Damage):
+class CheckpointCorrupt(CheckpointFault):
     """Inverts bytes of the largest file; its size stays."""
 
     kind = FaultKind(
         name="checkpoint-corrupt",
         summary="64 bytes of the newest checkpoint's largest file are inverted, and a rank is ended",
         scope=Scope.CHECKPOINT,
-        parameters=(),
         revert="the file gets its content back",
         expected=Expected.CHECKPOINT_DAMAGED,
+        traits=Traits("had its newest checkpoint corrupted"),
     )
 
     def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """See Damage.damage."""
+        """See CheckpointFault.damage."""
         for entry in entries:
             data = bytearray(store.get(entry.key))
             begin = max(0, len(data) // 2 - BYTES // 2)

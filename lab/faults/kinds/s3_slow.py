@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from lab.errors import LabError
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, lasting
+from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, lasting
+from lab.host.clock import MONOTONIC, Clock
 from lab.topology import State
 
 JOIN_SECONDS = 180.0
 """Deadline for the last freeze or thaw to end: one question to a container engine may take a minute."""
-
-Wait = Callable[[float], bool]
-"""Waits that many seconds; whether it is all over."""
 
 
 class S3Slow(Fault):
@@ -35,12 +31,13 @@ class S3Slow(Fault):
         ),
         revert="the store is left alone, and thawed",
         expected=Expected.SLOWED,
+        traits=Traits("was frozen again and again", delay="delay"),
     )
 
-    def __init__(self, stop: threading.Event | None = None, wait: Wait | None = None) -> None:
-        """`wait` is by default that of `stop`, which ends the turns when it is set."""
-        self._stop = stop or threading.Event()
-        self._wait = wait or self._stop.wait
+    def __init__(self, clock: Clock = MONOTONIC, over: threading.Event | None = None) -> None:
+        """`over` ends the turns when it is set, and is what they wait on."""
+        super().__init__(clock)
+        self._over = over or threading.Event()
         self._thread: threading.Thread | None = None
         self._problem: LabError | None = None
 
@@ -53,14 +50,13 @@ class S3Slow(Fault):
         self._thread.start()
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. Raises what a freeze or thaw raised, unless the store is healthy all the same."""
-        self._stop.set()
+        """See Fault.revert. Raises the error of a freeze or thaw, unless the store is healthy now."""
+        self._over.set()
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
         scene.runtime.resume(scene.target)
-        scene.runtime.start(scene.target, scene.on_progress)
-        status = scene.runtime.status().service(scene.target)
-        if self._problem is not None and (status is None or status.state is not State.HEALTHY):
+        scene.start()
+        if self._problem is not None and scene.state() is not State.HEALTHY:
             raise self._problem
 
     def _take_turns(self, scene: Scene) -> None:
@@ -68,9 +64,9 @@ class S3Slow(Fault):
         frozen = scene.parameters["delay"]
         thawed = frozen * (100.0 / scene.parameters["share"] - 1.0)
         try:
-            while not self._wait(frozen):
+            while not self._over.wait(frozen):
                 scene.runtime.resume(scene.target)
-                if self._wait(thawed):
+                if self._over.wait(thawed):
                     return
                 scene.runtime.pause(scene.target)
         except LabError as error:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
-from lab.faults.wait_rejoin import come_back
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.runtime.base import Feature
 from lab.topology import State
 
@@ -22,15 +17,14 @@ class Partition(Fault):
         parameters=(lasting("how long the node is cut off", 10.0),),
         revert="the node is connected; if the cluster gave it up meanwhile, it is started again as a new one",
         expected=Expected.NODE_LOST,
+        traits=Traits(
+            "was cut off from the network",
+            too_short="the network was back before Ray noticed; nothing had to recover",
+        ),
         needs=(Feature.NETWORK,),
     )
 
     signs = (*Fault.signs, State.STARTING, State.RUNNING)
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._clock, self._sleep = clock, sleep
 
     def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
@@ -39,4 +33,4 @@ class Partition(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""
         scene.runtime.reconnect(scene.target)
-        come_back(scene, self._clock, self._sleep)
+        self.come_back(scene)

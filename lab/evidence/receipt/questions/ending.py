@@ -1,9 +1,9 @@
-"""Whether a run that ended without an error came to its end, or left epochs out.
+"""The question whether the job finished, and whether its run came to its end or left epochs out.
 
 A training function that returns on every rank has finished. How many epochs it was to do is known from an
 undisturbed run of the same job (the control run); without one, its `train_loop_config` may name a number.
 That is a hint: a script may stop early, and then its library says so in the ledger. Where it says nothing,
-fewer epochs than planned are proof neither of an end nor of a loss.
+fewer epochs than planned prove neither an end nor a loss.
 
 With a control run, an equal number of epochs is right, whatever was planned, and another number is wrong, but
 for early stopping. That decides by a metric and by what it remembers, so:
@@ -17,15 +17,62 @@ for early stopping. That decides by a metric and by what it remembers, so:
 
 from __future__ import annotations
 
+import re
+
 from lab.evidence.ledger import History, Run, epochs_of
-from lab.evidence.receipt.case import Case
+from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
 from lab.evidence.receipt.compare import compare_curves
+from lab.evidence.receipt.expected import Expected
+from lab.topology import JOB_FINAL
 
-Answer = tuple[bool | None, str]
-"""Passed, failed, or None for not known; and the detail."""
+OVERTAKEN = "the job FAILED later, after another fault: training had gone on from this one"
+
+NAMES_THE_STORE = re.compile(r"s3|aws|bucket|object store|storage|access.?key|credential", re.IGNORECASE)
+"""Words in an error that lead a person to the store."""
 
 
-def ended_where_it_should(case: Case, run: Run) -> Answer:
+def job_finished(case: Case) -> Answer:
+    """Ray says SUCCEEDED and the run came to its end: that of its plan, its own, or the control run's."""
+    status, message = case.evidence.job_status, case.evidence.job_message.strip()
+    if status not in JOB_FINAL:
+        return None, f"the job is {status}" if status else "Ray did not say how the job stands"
+    if status == "FAILED" and case.overtaken:
+        return True, OVERTAKEN
+    if status != "SUCCEEDED":
+        return False, f"the job is {status}" + (f": {message.splitlines()[-1]}" if message else "")
+    run = case.run
+    if run is None:
+        return None, f"the job SUCCEEDED, but {NO_LEDGER}"
+    if run.error:
+        return False, f"the job SUCCEEDED, although its run ended with {run.error}"
+    if run.finished_at is None or run.plan is None:
+        lacks = "start" if run.plan is None else "end"
+        return None, f"the job SUCCEEDED, but its ledger lacks the {lacks} of the run"
+    if run.last is None:
+        return None, "the job SUCCEEDED, but its ledger lacks every report"
+    return _ended_where_it_should(case, run)
+
+
+def finished_or_clear(case: Case) -> Answer:
+    """The job finished; or it failed, with an error that leads to what was broken."""
+    yes, detail = job_finished(case)
+    if case.evidence.job_status != "FAILED" or case.overtaken:
+        return yes, detail
+    said = " ".join((case.evidence.job_message, (case.run.error if case.run else "") or ""))
+    if case.evidence.resubmitted_as:
+        return False, f"job {case.evidence.resubmitted_as}, which went on with it, failed: {_last(said)}"
+    if case.fault.expected is Expected.HEAD_LOST:
+        return bool(said.strip()), f"the job failed and says why: {_last(said)}"
+    clear = NAMES_THE_STORE.search(said) is not None
+    return clear, f"the job failed; its error names the store{' ' if clear else ' nowhere '}: {_last(said)}"
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing"
+
+
+def _ended_where_it_should(case: Case, run: Run) -> Answer:
     """The answer for a run that has reported, and ended without an error, in a job that SUCCEEDED."""
     done = epochs_of(run)
     if done is not None and done.last is None:
@@ -56,7 +103,7 @@ def ended_where_it_should(case: Case, run: Run) -> Answer:
 
 
 def _against(other: Run, run: Run) -> Answer | None:
-    """What the control run says; None where the two count other things."""
+    """Answer by the control run; None where the two count different things."""
     mine, theirs = epochs_of(run), epochs_of(other)
     if mine is None or theirs is None or mine.key != theirs.key or None in (mine.last, theirs.last):
         return None

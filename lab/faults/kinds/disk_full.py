@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import FaultKind, Scope
-from lab.faults.exhaust import HoggingFault
+from lab.faults import Expected, FaultKind, Scope, Traits
+from lab.faults.kinds._exhaust import ExhaustingFault
 from lab.runtime.base import Feature
 
 
-class DiskFull(HoggingFault):
+class DiskFull(ExhaustingFault):
     """A file fills the node's TMPDIR: a training that writes its checkpoint there first cannot save it."""
 
     kind = FaultKind(
         name="disk-full",
         summary="the node's disk for temporary files is full, so that no checkpoint can be written there",
         scope=Scope.NODE,
-        parameters=(),
         revert="the file is deleted, once the rank is gone",
         expected=Expected.RANK_LOST,
+        traits=Traits("ran out of space for temporary files"),
         needs=(Feature.SCRATCH_DISK,),
     )
     word = "disk"

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
-from lab.faults.wait_rejoin import come_back
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 
 
 class Pause(Fault):
@@ -20,12 +15,10 @@ class Pause(Fault):
         parameters=(lasting("how long the node is frozen", 10.0),),
         revert="the node is thawed; if the cluster gave it up meanwhile, it is started again as a new one",
         expected=Expected.NODE_LOST,
+        traits=Traits(
+            "was frozen", too_short="the freeze ended before Ray noticed it; nothing had to recover"
+        ),
     )
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self._clock, self._sleep = clock, sleep
 
     def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
@@ -34,4 +27,4 @@ class Pause(Fault):
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""
         scene.runtime.resume(scene.target)
-        come_back(scene, self._clock, self._sleep)
+        self.come_back(scene)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Parameter, Scene, Scope, rank_on_target
-from lab.faults.probe import tell
+from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, rank_on_target
+from lab.faults.kinds._probe import tell
 
 RANK = Parameter("rank", "rank", "which rank (default: the lowest on the target)", low=0, high=100_000)
 
@@ -19,6 +18,7 @@ class RankKill(Fault):
         parameters=(RANK,),
         revert="nothing is left to undo",
         expected=Expected.RANK_LOST,
+        traits=Traits("lost a training process"),
     )
 
     def inject(self, scene: Scene) -> None:

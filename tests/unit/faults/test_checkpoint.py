@@ -9,9 +9,10 @@ import pytest
 
 from lab.errors import LabDownError, RefusedError, ServiceError, WaitTimeoutError
 from lab.faults import RankProcess, Scene, find_fault
-from lab.faults.damage import KEPT_PREFIX, Damage
+from lab.faults.kinds._checkpoint import KEPT_PREFIX, CheckpointFault
 from lab.runtime.base import Execution
 from lab.runtime.fake import FakeRuntime
+from lab.runtime.fake.host import FakeClock
 from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, STORE, LabSpec, worker
 
@@ -69,10 +70,22 @@ class World(FakeRuntime):
         return {key: data for key, (data, _) in self.store.buckets["ray"].items() if key.startswith("run/")}
 
 
-def fault(name: str, sleeps: list[float] | None = None) -> Damage:
+class Recorded(FakeClock):
+    """Notes what was slept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        super().sleep(seconds)
+
+
+def fault(name: str, clock: FakeClock | None = None) -> CheckpointFault:
     made = find_fault(name)
-    assert isinstance(made, Damage)
-    made._sleep = (sleeps if sleeps is not None else []).append
+    assert isinstance(made, CheckpointFault)
+    made.clock = clock or FakeClock()
     return made
 
 
@@ -118,12 +131,12 @@ def test_each_damage_is_what_it_says() -> None:
 
 
 def test_the_rank_that_saves_is_frozen_before_and_ended_after() -> None:
-    world, sleeps = World(), list[float]()
-    fault("checkpoint-delete", sleeps).inject(world.scene())
+    world, clock = World(), Recorded()
+    fault("checkpoint-delete", clock).inject(world.scene())
     assert world.signals == [
         (W0, "raylab_faults.rank", "hang", "11"), (W0, "raylab_faults.rank", "kill", "11")
     ]  # fmt: skip
-    assert sleeps == [1.0]
+    assert clock.slept == [1.0]
 
 
 def test_the_memo_is_kept_before_anything_is_damaged() -> None:
@@ -225,7 +238,7 @@ def test_an_interrupt_is_not_hidden_by_a_rank_that_cannot_be_thawed() -> None:
 
 def test_a_rank_is_thawed_when_the_damage_cannot_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr("lab.faults.damage.MAX_BYTES", 10)
+    monkeypatch.setattr("lab.faults.kinds._checkpoint.MAX_BYTES", 10)
     with pytest.raises(RefusedError, match="would not be copied"):
         fault("checkpoint-delete").inject(world.scene())
     assert world.signals[-1] == (W0, "raylab_faults.rank", "thaw", "11")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.at_epoch import EPOCH, ArmedFault
-from lab.faults.base import FaultKind, Scope
-from lab.faults.rank_kill import RANK
+from lab.faults import Expected, FaultKind, Scope, Traits
+from lab.faults.kinds._at_epoch import EPOCH, ArmedFault
+from lab.faults.kinds.rank_kill import RANK
 
 
 class ExceptionAtEpoch(ArmedFault):
@@ -18,6 +17,7 @@ class ExceptionAtEpoch(ArmedFault):
         parameters=(EPOCH, RANK),
         revert="a rank that has not got there is told to forget it",
         expected=Expected.RANK_LOST,
+        traits=Traits("had an exception in its training function"),
     )
     word = "exception"
     before = 0

@@ -1,4 +1,4 @@
-"""What the faults of checkpoints share: the newest one is damaged, and a rank is ended so that one is loaded.
+"""The base of checkpoint faults: the newest one is damaged, and a rank is ended so that one is loaded.
 
 The rank that saves checkpoints is frozen first: else it could save another one meanwhile, and training would
 resume from that. What is damaged is copied beforehand to another place in the store, where the revert of
@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.errors import LabError, RefusedError, ServiceError
-from lab.faults.base import Fault, Scene
-from lab.faults.probe import tell, tell_if_up
+from lab.faults import Fault, Scene
+from lab.faults.kinds._probe import tell, tell_if_up
 from lab.store.base import MissingObjectError, Store, StoredObject
 
 KEPT_PREFIX = ".raylab/kept"
-"""Where in the bucket the copies lie while the fault lasts."""
+"""Folder of the bucket in which the copies lie while the fault lasts."""
 
 MAX_BYTES = 2 * 1024**3
 """Largest checkpoint that is copied: it passes through labctl's memory file by file."""
 
 QUIET_SECONDS = 1.0
-"""How long Ray Train gets to register what was saved before the rank was frozen."""
+"""Time that Ray Train gets to register a checkpoint that was saved before the rank was frozen."""
 
 
-class Damage(Fault):
+class CheckpointFault(Fault):
     """A fault of the newest checkpoint."""
 
     patience = 60.0
-
-    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._sleep = sleep
 
     def inject(self, scene: Scene) -> None:
         """See Fault.inject. Raises RefusedError when there is nothing to damage or it is too large."""
@@ -44,11 +40,10 @@ class Damage(Fault):
         if saver is None:
             raise RefusedError(f"job {scene.job} trains nowhere now", "wait until it trains")
         at_saver = replace(scene, target=saver.service)
-        scene.memo["rank"] = [saver.service, saver.pid]
-        scene.remember()
+        scene.note(rank=[saver.service, saver.pid])
         try:
             tell(at_saver, "rank", "hang", saver.pid)
-            self._sleep(QUIET_SECONDS)
+            self.clock.sleep(QUIET_SECONDS)
             uri = newest(store, scene)
             bucket, prefix = split(uri)
             holder = store.in_bucket(bucket)
@@ -98,7 +93,7 @@ class Damage(Fault):
         store.delete_prefix(f"{memo['kept']}/")
 
     def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
-        """Which files of the checkpoint are to be damaged: the largest, as a rule that with the weights."""
+        """Return the files to be damaged: by default the largest, as a rule that with the weights."""
         biggest = max(entries, key=lambda entry: (entry.size, entry.key), default=None)
         return [biggest] if biggest is not None and biggest.size else []
 
@@ -108,7 +103,7 @@ class Damage(Fault):
 
 
 def newest(store: Store, scene: Scene) -> str:
-    """URI of the newest committed checkpoint of the run that trains, by the ledger as it is now.
+    """Return the URI of the newest committed checkpoint of the run that trains, by the ledger as it is now.
 
     One that was refused before is passed over: training would not load it, whatever is done to it.
     """
@@ -125,7 +120,7 @@ def newest(store: Store, scene: Scene) -> str:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Bucket, and the prefix of a checkpoint's objects. Raises RefusedError for one that is elsewhere."""
+    """Return bucket and prefix of a checkpoint's objects. Raises RefusedError for one that is elsewhere."""
     match = re.fullmatch(r"s3://([^/]+)/(.+?)/*", uri)
     if match is None:
         raise RefusedError(f"{uri} does not lie in the lab's object store", "a job that stores in s3://ray")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 
 
 class S3CredentialsRevoked(Fault):
-    """Disables the training key in the store. labctl itself uses that key too: it sees nothing meanwhile."""
+    """Disables the training key in the store. labctl uses that key too, and sees nothing meanwhile."""
 
     kind = FaultKind(
         name="s3-credentials-revoked",
@@ -16,6 +15,7 @@ class S3CredentialsRevoked(Fault):
         parameters=(lasting("how long the key is refused", 10.0),),
         revert="the store accepts the training key again",
         expected=Expected.STORE_AWAY,
+        traits=Traits("refused the training key"),
     )
 
     def inject(self, scene: Scene) -> None:
@@ -24,5 +24,5 @@ class S3CredentialsRevoked(Fault):
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""
-        scene.runtime.start(scene.target, scene.on_progress)
+        scene.start()
         scene.runtime.set_training_key(True)

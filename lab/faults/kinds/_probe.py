@@ -1,13 +1,12 @@
-"""Asks one of the probe's commands, on the node that is the target, to do a part of a fault."""
+"""Runs a command of the probe on the target, which does a part of a fault."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lab.errors import LabDownError, NotFoundError, RefusedError, ServiceError
-from lab.faults.base import Scene
+from lab.faults import Scene
 from lab.host.reading import parse_json
-from lab.topology import State
 
 SECONDS = 60.0
 """Deadline of such a command: Python starts, looks, acts. An overloaded machine may need half of it."""
@@ -35,22 +34,15 @@ def tell(scene: Scene, module: str, *arguments: object, timeout: float = SECONDS
 
 
 def tell_if_up(scene: Scene, module: str, *arguments: object) -> None:
-    """As `tell`, to undo something: on a node that does not run, or is gone, nothing is left to undo."""
+    """Do as `tell`, to undo something: on a node that does not run, or is gone, nothing is left to undo."""
     try:
         tell(scene, module, *arguments)
     except (LabDownError, NotFoundError):  # not found: the lab was started again with fewer workers
         return
 
 
-def start_if_down(scene: Scene) -> None:
-    """Start the target again if it did not survive the fault. Raises ServiceError, WaitTimeoutError."""
-    status = scene.runtime.status().service(scene.target)
-    if status is None or status.state is not State.HEALTHY:
-        scene.runtime.start(scene.target, scene.on_progress)
-
-
 def _answer(output: str) -> dict[str, Any] | None:
-    """The last line that is a JSON object; warnings may stand around it."""
+    """Return the last line that is a JSON object; warnings may stand around it."""
     for line in reversed(output.splitlines()):
         try:
             found = parse_json(line)

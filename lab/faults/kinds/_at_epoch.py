@@ -1,11 +1,11 @@
-"""What the faults share that a rank does to itself, when it comes to an epoch."""
+"""The base of faults that a rank does to itself when it comes to an epoch."""
 
 from __future__ import annotations
 
 from lab.errors import RefusedError
 from lab.evidence.ledger import EPOCH_KEYS, Run, epochs_of
-from lab.faults.base import Fault, Parameter, Scene, rank_on_target
-from lab.faults.probe import tell, tell_if_up
+from lab.faults import Fault, Parameter, Scene, rank_on_target
+from lab.faults.kinds._probe import tell, tell_if_up
 
 EPOCH = Parameter(
     "epoch", "epoch", "at which epoch, as the script counts them", low=1, high=1e6, required=True
@@ -16,9 +16,9 @@ class ArmedFault(Fault):
     """The rank is told by `inject`, and acts when it gets there; a rank that was not told does nothing."""
 
     word: str
-    """What the probe calls it."""
+    """The probe's name of the fault."""
     before: int
-    """How many epochs before the one that is named the rank has to know."""
+    """Number of epochs before the one named by which the rank has to know."""
     fires = True
     patience = 120.0
 
@@ -57,19 +57,17 @@ class ArmedFault(Fault):
         """See Fault.inject. Raises RefusedError when the epoch has passed meanwhile."""
         self.refuse(scene)
         pid = rank_on_target(scene).pid
-        scene.memo["pid"] = pid
-        scene.remember()
+        scene.note(pid=pid)
         tell(scene, "armed", "set", pid, self.word, int(scene.parameters["epoch"]))
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert: a rank that has not got there forgets it."""
-        pid = scene.memo.get("pid")
-        if pid is not None:
-            tell_if_up(scene, "armed", "clear", pid)
+        if "pid" in scene.memo:
+            tell_if_up(scene, "armed", "clear", scene.memo["pid"])
 
 
 def _run_of(scene: Scene, runs: tuple[Run, ...]) -> Run:
-    """The run that the scene's ranks belong to: a job can have several."""
+    """Return the run that the scene's ranks belong to: a job can have several."""
     pids = {rank.pid for rank in scene.ranks}
     on_it = [run for run in runs if run.attempts and pids & set(run.attempts[-1].pids.values())]
     return (on_it or list(runs))[-1]

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import FaultKind, Scope
-from lab.faults.damage import Damage
+from lab.faults import Expected, FaultKind, Scope, Traits
+from lab.faults.kinds._checkpoint import CheckpointFault
 from lab.store.base import Store, StoredObject
 
 
-class CheckpointTruncate(Damage):
+class CheckpointTruncate(CheckpointFault):
     """Leaves the first half of the largest file."""
 
     kind = FaultKind(
         name="checkpoint-truncate",
         summary="the newest checkpoint's largest file loses its second half, and a rank is ended",
         scope=Scope.CHECKPOINT,
-        parameters=(),
         revert="the file gets its content back",
         expected=Expected.CHECKPOINT_DAMAGED,
+        traits=Traits("had its newest checkpoint cut in half"),
     )
 
     def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """See Damage.damage."""
+        """See CheckpointFault.damage."""
         for entry in entries:
             store.put(entry.key, store.get(entry.key)[: entry.size // 2])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting, rank_on_target
-from lab.faults.probe import tell, tell_if_up
-from lab.faults.rank_kill import RANK
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting, rank_on_target
+from lab.faults.kinds._probe import tell, tell_if_up
+from lab.faults.kinds.rank_kill import RANK
 
 
 class RankHang(Fault):
@@ -18,6 +17,7 @@ class RankHang(Fault):
         parameters=(RANK, lasting("how long it is frozen (default: until training goes on without it)")),
         revert="the process is thawed, if Ray Train has not ended it",
         expected=Expected.RANK_LOST,
+        traits=Traits("had a training process frozen"),
     )
     patience = 120.0
     """Ray Train gives a silent rank up after 30 s, and waits 5 s more for it to end in order."""
@@ -25,12 +25,10 @@ class RankHang(Fault):
     def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
         pid = rank_on_target(scene).pid
-        scene.memo["pid"] = pid
-        scene.remember()
+        scene.note(pid=pid)
         tell(scene, "rank", "hang", pid)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. A process with the same id that is no rank of this node is left alone."""
-        pid = scene.memo.get("pid")
-        if pid is not None:
-            tell_if_up(scene, "rank", "thaw", pid)
+        if "pid" in scene.memo:
+            tell_if_up(scene, "rank", "thaw", scene.memo["pid"])

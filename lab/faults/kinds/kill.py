@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import Fault, FaultKind, Scene, Scope, lasting
+from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 
 
 class Kill(Fault):
@@ -16,12 +15,9 @@ class Kill(Fault):
         parameters=(lasting("how long the node stays down (default: until training goes on elsewhere)"),),
         revert="the node is started again and joins the cluster as a new one",
         expected=Expected.NODE_LOST,
+        traits=Traits("was killed", ends_node=True),
     )
 
     def inject(self, scene: Scene) -> None:
         """See Fault.inject."""
         scene.runtime.kill(scene.target)
-
-    def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
-        scene.runtime.start(scene.target, scene.on_progress)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.evidence.receipt.expected import Expected
-from lab.faults.base import FaultKind, Scope
-from lab.faults.damage import Damage
+from lab.faults import Expected, FaultKind, Scope, Traits
+from lab.faults.kinds._checkpoint import CheckpointFault
 from lab.store.base import Store, StoredObject
 
 
-class CheckpointDelete(Damage):
+class CheckpointDelete(CheckpointFault):
     """Deletes every file of it."""
 
     kind = FaultKind(
         name="checkpoint-delete",
         summary="every file of the newest checkpoint is deleted, and a rank is ended",
         scope=Scope.CHECKPOINT,
-        parameters=(),
         revert="the files are put back",
         expected=Expected.CHECKPOINT_DAMAGED,
+        traits=Traits("lost its newest checkpoint"),
     )
 
     def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
-        """See Damage.choose."""
+        """See CheckpointFault.choose."""
         return entries
 
     def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """See Damage.damage."""
+        """See CheckpointFault.damage."""
         store.delete(entry.key for entry in entries)

@@ -1,0 +1,128 @@
+"""The question whether the fault was a real one: it hit the training, after at least one checkpoint."""
+
+from __future__ import annotations
+
+from lab.evidence.ledger import RunAttempt
+from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, count
+from lab.evidence.receipt.expected import Expected
+from lab.topology import HEAD, JOB_FINAL
+
+SLOW_SHARE = 0.5
+"""Share of a slow store's delay for which it must have kept labctl waiting at least."""
+
+
+def node_fault(case: Case) -> Answer:
+    """A node that ran the attempt died, froze or was cut off after at least one checkpoint."""
+    fault, node = case.fault, case.node(case.fault.node_id)
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
+    dead = node is not None and not node.alive
+    if fault.traits.ends_node and not dead:
+        return None, f"Ray lists the node of {fault.target} " + ("as alive" if node else "nowhere")
+    if dead and node and node.ended_at is not None and node.ended_at < fault.at:
+        return None, f"{fault.target} had been dead for {fault.at - node.ended_at:.1f} s when the fault came"
+    detected = hit.failure_detected_at is not None
+    if not case.after and not detected:
+        return None, _went_on(case, hit)
+    if not dead and not detected:
+        return None, f"Ray noticed no failure of attempt {hit.number}"
+    newest = case.before_fault[-1]
+    detail = f"{fault.target} {fault.traits.effect} in attempt {hit.number}"
+    detail += f", after {count(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
+    if dead and node and node.ended_at is not None:
+        detail += f"; Ray declared its node dead after {node.ended_at - fault.at:.1f} s"
+    return True, detail
+
+
+def rank_fault(case: Case) -> Answer:
+    """The attempt ended because of the fault, after at least one checkpoint."""
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
+    if hit.failure_detected_at is None:
+        return None, f"attempt {hit.number} went on undisturbed; nothing had to recover"
+    after = hit.failure_detected_at - case.fault.at
+    return True, (
+        f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after "
+        f"{count(len(case.before_fault), 'checkpoint')}; Ray Train acted on it after {after:.1f} s"
+    )
+
+
+def checkpoint_fault(case: Case) -> Answer:
+    """The newest checkpoint was damaged, and training had to load one."""
+    if case.run is None:
+        return None, NO_LEDGER
+    if case.hit is None:
+        return None, _not_hit(case)
+    ended = case.hit.failure_detected_at
+    known = [c for c in case.run.checkpoints if ended is None or c.at <= ended]
+    if not known or known[-1].uri not in case.fault.damaged:
+        return None, "the checkpoint that was damaged was not the newest one when a rank was ended"
+    if case.new is None:
+        return None, NO_TAKEOVER
+    return True, f"{case.fault.kind}: {case.told(known[-1])}, the newest; a rank ended"
+
+
+def store_fault(case: Case) -> Answer:
+    """The store was away, or slow, while the job trained."""
+    fault = case.fault
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
+    lasted = "" if fault.reverted_at is None else f" for {fault.reverted_at - fault.at:.1f} s"
+    if fault.expected is Expected.STORE_AWAY:
+        if not fault.store_refusals:
+            return None, "the store answered labctl all the time"
+        times = count(fault.store_refusals, "time")
+        return True, f"{fault.kind}{lasted}; the store let labctl down {times} meanwhile"
+    told = f"{fault.kind} on {fault.target}{lasted} in attempt {hit.number}"
+    if not fault.traits.delay:
+        return True, told
+    slowest = f"labctl's slowest look took {fault.slowest_read:.2f} s"
+    if fault.slowest_read < SLOW_SHARE * float(fault.parameters.get(fault.traits.delay, 0.0)):
+        return None, f"{slowest}: the store was not slow"
+    return True, f"{told}; {slowest}"
+
+
+def head_fault(case: Case) -> Answer:
+    """The head was lost while the job trained, and another took its place."""
+    hit, why = _hit(case)
+    if hit is None:
+        return None, why
+    fresh = [
+        n for n in case.evidence.nodes
+        if n.service == HEAD and n.alive and n.node_id != case.fault.node_id
+    ]  # fmt: skip
+    if not fresh:
+        return None, f"Ray lists no new node of {HEAD}"
+    return True, f"{HEAD} {case.fault.traits.effect} in attempt {hit.number}; a new one took its place"
+
+
+def _hit(case: Case) -> tuple[RunAttempt | None, str]:
+    """Return the attempt that the fault hit after at least one checkpoint; None and why, if there is none."""
+    if case.run is None:
+        return None, NO_LEDGER
+    if case.hit is None:
+        return None, _not_hit(case)
+    if not case.before_fault:
+        return None, "no checkpoint had been committed before the fault"
+    return case.hit, ""
+
+
+def _not_hit(case: Case) -> str:
+    """Explain why no attempt counts as hit."""
+    current, target = case.current, case.fault.target
+    if current is None:
+        return "the ledger shows no attempt that had started before the fault"
+    if case.fault.node_id not in current.nodes.values():
+        return f"attempt {current.number} ran on {case.names(current)}, not on {target}"
+    return f"attempt {current.number} was already over when {target} was hit"
+
+
+def _went_on(case: Case, hit: RunAttempt) -> str:
+    reported = any(r.at > case.fault.at for r in hit.reports)
+    if not reported and case.evidence.job_status not in JOB_FINAL:
+        return NO_TAKEOVER
+    undisturbed = f"attempt {hit.number} went on undisturbed; nothing had to recover"
+    return case.fault.traits.too_short or undisturbed

@@ -1,0 +1,57 @@
+"""The catalogue of faults: those of the lab, one per file in kinds/, and those of one's own."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from lab.errors import LabError, NotFoundError
+from lab.faults import kinds
+from lab.faults.base import Fault, FaultKind, Scope
+from lab.faults.own import defined_in, load_own
+
+
+def _built_in() -> dict[str, Callable[[], Fault]]:
+    names = [m.name for m in pkgutil.iter_modules(kinds.__path__) if not m.name.startswith("_")]
+    found = [c for name in names for c in defined_in(import_module(f"{kinds.__name__}.{name}"))]
+    scopes = list(Scope)
+    found.sort(key=lambda fault: (scopes.index(fault.kind.scope), fault.kind.name))
+    return {fault.kind.name: fault for fault in found}
+
+
+FAULTS = _built_in()
+"""The lab's own faults by name, in the order of their scopes, then of their names."""
+
+
+def catalogue() -> tuple[FaultKind, ...]:
+    """Return the kinds of all faults, those of one's own last."""
+    own = load_own(FAULTS).faults.values()
+    return (*(make().kind for make in FAULTS.values()), *(fault.kind for fault in own))
+
+
+def problems() -> tuple[LabError, ...]:
+    """Return why faults of one's own could not be loaded."""
+    return tuple(load_own(FAULTS).problems.values())
+
+
+def find_fault(name: str) -> Fault:
+    """Return the fault called `name`.
+
+    Raises NotFoundError that lists the known ones, or the error of the file of that name.
+    """
+    if name in FAULTS:  # found without running any code of one's own
+        return FAULTS[name]()
+    own = load_own(FAULTS)
+    if name not in own.faults:
+        known = f"known: {', '.join((*FAULTS, *own.faults))}"
+        raise own.problem_of(name) or NotFoundError(f"there is no fault {name!r}", known)
+    return own.faults[name]()
+
+
+def effect_of(record: Mapping[str, Any]) -> str:
+    """Return what the fault of a receipt's JSON did to its target; earlier labs' receipts do not say it."""
+    kind = str(record["kind"])
+    known = FAULTS[kind]().kind.traits.effect if kind in FAULTS else f"was hit by {kind!r}"
+    return str(record.get("effect") or known)
