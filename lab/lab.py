@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
-    from lab.store import ObjectStore
+    from lab.store import Store
 
 
 @dataclass(frozen=True)
@@ -54,30 +54,40 @@ class Submitted:
     waits: str = ""
 
 
-def open_runtime(kind: str | None, name: str | None) -> Runtime:
-    """The runtime of a lab; what is None is what the environment says. Raises what `Lab()` raises."""
-    from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
-
-    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name)).runtime
-
-
 class Lab:
     """A lab on one runtime. Opens connections when they are first used."""
 
-    def __init__(self, runtime: Runtime | str | None = None, *, name: str | None = None) -> None:
-        """The lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name already.
+    def __init__(
+        self,
+        runtime: Runtime | str | None = None,
+        *,
+        name: str | None = None,
+        api: RayApi | None = None,
+        jobs: Jobs | None = None,
+        store: Store | None = None,
+    ) -> None:
+        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
-        `auto`. Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up
-        on another runtime than asked for.
+        `auto`. `api`, `jobs` and `store` are used instead of connections to the lab's own services. Nothing
+        is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
+        runtime than asked for.
         """
+        self.why = ""
+        """Reason for the runtime, where it was not given."""
         if isinstance(runtime, Runtime):
             if name not in (None, runtime.lab):
                 raise UsageError(f"the runtime is that of lab {runtime.lab}, not of {name}", "leave name out")
             self.runtime = runtime
         else:
-            self.runtime = open_runtime(runtime, name)
+            from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
+
+            choice = choose(runtime or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name))
+            self.runtime, self.why = choice.runtime, choice.why
+        given = {"api": api, "jobs": jobs, "store": store}
+        self._given = {part: value for part, value in given.items() if value is not None}
         self._ledgers: dict[str, JobLedger] = {}
+        self.forget_connections()
 
     @property
     def name(self) -> str:
@@ -95,14 +105,16 @@ class Lab:
         workers: int | None = None,
         cpus_per_worker: int | None = None,
         ports: Mapping[str, int] | None = None,
+        gcs_ft: bool = False,
+        stock_ray: bool = False,
     ) -> LabStatus:
         """Start the lab and return once every service is healthy; one that is up is repaired, not changed.
 
         Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
-        (lab.topology.PORT_NAMES) to its number. What is left out is as `labctl up` has it (GPUs `auto`, 2
-        workers, 8 logical CPUs each, free ports), or as it is in a lab that is up. `on_progress` gets each
-        step.
+        (lab.topology.PORT_NAMES) to its number; `gcs_ft` and `stock_ray` are as in LabSpec. What is left out
+        is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports), or as it is in a
+        lab that is up. `on_progress` gets each step.
 
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
@@ -110,7 +122,7 @@ class Lab:
         from lab.spec import Asked, spec_of
 
         fixed = tuple((ports or {}).items())
-        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed)
+        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray)
         if spec is None:
             spec = spec_of(self.runtime, asked)
         elif asked != Asked():
@@ -195,7 +207,7 @@ class Lab:
         return Jobs(self.api)
 
     @cached_property
-    def store(self) -> ObjectStore:
+    def store(self) -> Store:
         """The object store. Raises LabDownError."""
         from lab.store import ObjectStore
 
@@ -290,6 +302,7 @@ class Lab:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
         for name in ("api", "jobs", "store", "gpu_plan"):
             self.__dict__.pop(name, None)
+        self.__dict__.update(self._given)
         self._ledgers.clear()
 
     def ledger(self, submission_id: str) -> JobLedger:

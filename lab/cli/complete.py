@@ -1,4 +1,4 @@
-"""What the shell completes. Nothing here touches the network or a running lab."""
+"""Completions for the shell. Nothing here touches the network or a running lab."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def service_names(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def target_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The services that a fault can hit."""
     return [name for i in range(LabSpec.workers) if (name := worker(i)).startswith(incomplete)]
+
+
+def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The faults of the catalogue."""
+    from lab.faults import catalogue
+
+    return [kind.name for kind in catalogue() if kind.name.startswith(incomplete)]
 
 
 def recipe_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lab.cli import text
+from lab.cli import format
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import Holding, TopView, Waiting
@@ -36,7 +36,7 @@ def service(status: ServiceStatus) -> Document:
         "service": status.service,
         "state": status.state.value,
         "detail": status.detail,
-        "url": text.without_secrets(status.url),
+        "url": format.without_secrets(status.url),
         "pid": status.pid,
         "container": status.container,
     }
@@ -208,7 +208,7 @@ def checkpoint(item: CheckpointInfo) -> Document:
         "epoch": item.epoch,
         "files": len(item.files),
         "size": item.size,
-        "modified": text.epoch_seconds(item.modified),
+        "modified": format.epoch_seconds(item.modified),
         "sha256": item.sha256,
     }
 

@@ -34,26 +34,23 @@ LABELS = {
     "placed": "placed",
     "waiting": "waiting",
     "fault": "fault",
-    "node_dead": "node declared dead",
-    "failure_detected": "Ray Train acts",
-    "attempt_started": "new attempt",
-    "restored": "checkpoint loaded",
-    "first_report": "first new report",
-    "reverted": "fault reverted",
-    "node_rejoined": "node is back",
     "progress": "training",
     "job_finished": "job finished",
     "control": "control run",
     "starting": "node is starting",
 }
+"""Names of moments that no report has, or names otherwise."""
 
 PASSING = ("waiting", "progress", "control")
 """Moments that follow one another on one line at the bottom."""
 
 
 def label(key: str) -> str:
-    """A moment's name for people."""
-    return LABELS.get(key.split(" ", maxsplit=1)[0], key.replace("_", " "))
+    """Name a moment for people."""
+    from lab.flows.report.labels import moment
+
+    name = key.split(" ", maxsplit=1)[0]
+    return LABELS.get(name) or moment(name)[0]
 
 
 def after(seconds: float | None) -> str:

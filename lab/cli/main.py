@@ -18,20 +18,20 @@ from lab.cli import streams
 from lab.cli.commands import (
     chaos,
     data,
+    demo,
     faults,
     gpus,
     images,
     jobs,
+    lab,
     lessons,
     machine,
     report,
-    services,
     submit,
     top,
 )
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
-from lab.cli.core import Core
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
 from lab.version import __version__
@@ -69,8 +69,7 @@ class Root(LabGroup):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         """Run one command line and exit with its code."""
-        app = extra.get("obj")
-        sys.exit(run(sys.argv[1:] if args is None else args, app if isinstance(app, App) else App()))
+        sys.exit(main(args, extra.get("obj")))
 
 
 @click.group(
@@ -92,7 +91,7 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    first = (services, submit, jobs, top, faults, chaos, report)
+    first = (lab, submit, jobs, top, faults, demo, chaos, report)
     for module in (*first, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
@@ -104,13 +103,12 @@ def _assemble() -> None:
 _assemble()
 
 
-def main(argv: Sequence[str] | None = None, core: Core | None = None) -> int:
-    """Run labctl with these arguments (default: the process's own); returns its exit code."""
-    return run(sys.argv[1:] if argv is None else argv, App(core))
+def main(args: Sequence[str] | None = None, app: App | None = None) -> int:
+    """Run labctl with these arguments (default: the process's own) in `app`; returns its exit code.
 
-
-def run(args: Sequence[str], app: App) -> int:
-    """Run one command line in `app`; returns the exit code. Nothing but SystemExit gets out."""
+    Nothing but SystemExit gets out.
+    """
+    args, app = sys.argv[1:] if args is None else args, app or App()
     with streams.guarded() as stdout:
         code = OutputError.exit_code
         try:

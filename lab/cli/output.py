@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from lab.cli.text import HOSTILE, harmless, shortened
+from lab.cli.format import HOSTILE, harmless, shortened
 from lab.errors import LabError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lab.cli import text
+from lab.cli import format
+from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +49,7 @@ def styled(value: Any) -> Text:
     """A cell; None is empty."""
     from rich.text import Text
 
-    shown = "" if value is None else text.harmless(str(value))
+    shown = "" if value is None else format.harmless(str(value))
     return Text(shown, style=STYLES.get(shown, ""))
 
 
@@ -76,7 +77,10 @@ def show_lab(
         out.show(
             table(
                 ("SERVICE", "STATE", "URL", "DETAIL"),
-                ((s.service, s.state.value, text.without_secrets(s.url), s.detail) for s in status.services),
+                (
+                    (s.service, s.state.value, format.without_secrets(s.url), s.detail)
+                    for s in status.services
+                ),
             )
         )
     alive = [n for n in nodes if n.alive]
@@ -85,12 +89,12 @@ def show_lab(
         out.show(
             table(
                 ("NODE", "OFFERS", "ID"),
-                ((n.service, text.resources(n.resources), n.node_id[:12]) for n in alive),
+                ((n.service, format.resources(n.resources), n.node_id[:12]) for n in alive),
             )
         )
         dead = len(nodes) - len(alive)
         if dead:
-            out.line(f"{text.count(dead, 'node')} of this lab died before")
+            out.line(f"{plural(dead, 'node')} of this lab died before")
     if jobs:
         out.line()
         show_jobs(out, jobs)
@@ -106,7 +110,7 @@ def show_lab(
 def what(job: Job) -> str:
     """The recipe, else the command; and the name a person gave it. Of an earlier job: how it ended."""
     if job.earlier:
-        return text.first_line(job.message)
+        return format.first_line(job.message)
     name = job.metadata.get("job_name", "")
     return f"{job.recipe or job.entrypoint}{f' ({name})' if name else ''}"
 
@@ -115,7 +119,7 @@ def took(job: Job, now: float) -> str:
     """How long a job ran, or has been running; nothing where that is not known."""
     if job.started_at is None or (job.earlier and job.ended_at is None):
         return ""
-    return text.seconds(max(0.0, (job.ended_at or now) - job.started_at))
+    return format.seconds(max(0.0, (job.ended_at or now) - job.started_at))
 
 
 def show_jobs(
@@ -133,12 +137,12 @@ def show_jobs(
     for j in jobs:
         reason = waits.get(j.submission_id)
         shown = "" if reason is None else f"{reason.kind}: {reason.text}" if wide else reason.kind
-        row = (j.submission_id, j.status, text.clock(j.started_at), took(j, moment), what(j))
+        row = (j.submission_id, j.status, format.clock(j.started_at), took(j, moment), what(j))
         rows.append((*row, shown) if waits else row)
     columns = ("JOB", "STATUS", "STARTED", "TOOK", "RUNS")
     out.show(table((*columns, "REASON") if waits else columns, rows), width=SENTENCES)
     for item in () if wide else waits.values():
-        out.line(text.waits(item))
+        out.line(format.waits(item))
 
 
 def pairs(out: Output, rows: Iterable[tuple[str, Any]]) -> None:

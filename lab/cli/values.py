@@ -10,16 +10,15 @@ from typing import Any
 import click
 
 from lab.errors import UsageError
+from lab.host.quantities import parse_duration
 from lab.topology import check_lab_name
 
 MAX_DURATION = 3600.0
 """Longest duration any option takes, in seconds."""
 
-UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-
 
 def _named(param: click.Parameter | None) -> str:
-    """The option or argument as a person typed it."""
+    """Name the option or argument as a person typed it."""
     if param is None:
         return "value"
     if isinstance(param, click.Option):
@@ -41,7 +40,7 @@ def _filled(value: object, param: click.Parameter | None) -> str:
 
 
 class Text(click.ParamType[str]):
-    """A text that is not empty: what every name, id and pair is."""
+    """A text that is not empty: a name, an id, a pair."""
 
     name = "text"
 
@@ -79,20 +78,18 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def __init__(self, *, zero: bool = False) -> None:
-        """`zero` says whether no time at all makes sense."""
+        """Take no time at all, too, with `zero`."""
         self.zero = zero
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds. Raises UsageError."""
         if isinstance(value, (int, float)):
             return float(value)
-        text = str(value).strip().lower()
-        match = re.fullmatch(r"(-?(?:\d+(?:\.\d*)?|\.\d+))(ms|s|m|h|)", text)
-        if match is None:
+        seconds = parse_duration(str(value).strip().lower())
+        if seconds is None:
             raise UsageError(
                 f"{_named(param)} {value}: not a duration", "write 500ms, 10s, 2m, or a number of seconds"
             )
-        seconds = float(match[1]) * UNITS[match[2]]
         if seconds < 0 or (seconds == 0 and not self.zero):
             least = "zero or more" if self.zero else "more than zero"
             raise UsageError(f"{_named(param)} {value}: must be {least}")
@@ -121,7 +118,7 @@ class WholeNumber(click.ParamType[int]):
 
 
 class Amount(click.ParamType[float]):
-    """How much of a resource: a number from 0, fractions allowed."""
+    """An amount of a resource: a number from 0, fractions allowed."""
 
     name = "amount"
 
@@ -146,15 +143,10 @@ class JobName(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name. Raises UsageError."""
-        from lab.cluster.submission import JOB_NAME
+        from lab.cluster.submission import check_job_name
 
-        text = str(value)
-        if not re.fullmatch(JOB_NAME, text):
-            raise UsageError(
-                f"{_named(param)} {text!r}: not a job name",
-                "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
-            )
-        return text
+        check_job_name(str(value), _named(param))
+        return str(value)
 
 
 def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lab.cli import text
+from lab.cli import format
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Waits:
             self._out.note(f"job {job.submission_id} has what it waited for")
         elif found.kind == "infeasible":
             if not self._known:
-                self._out.warn(text.waits(found), HOPE.format(job=job.submission_id))
+                self._out.warn(format.waits(found), HOPE.format(job=job.submission_id))
             self._known = False
         elif found.kind == "others":
-            self._out.note(text.waits(found))
+            self._out.note(format.waits(found))
 
 
 def _essence(item: Waiting | None) -> object:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import render, text, values
-from lab.cli.commands.faults import WEIGHTS
+from lab.cli import format, render, values
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
+from lab.cli.receipt_panel import WEIGHTS
 from lab.errors import INTERRUPTED, UsageError, VerdictError
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def chaos(
     --control, the weights are the same; else with 10. Ctrl-C undoes the fault that lasts, and shows what was
     done so far.
     """
+    from lab.flows.chaos import random_plan, read_schedule, run_chaos
+
     if until_done and for_time is not None:
         raise UsageError("--until-done and --for-time exclude each other", "name one end")
     if schedule is not None:
@@ -89,7 +91,7 @@ def chaos(
             raise UsageError(
                 f"--schedule and {given} exclude each other", "the file says it; see docs/chaos.md"
             )
-        plan = app.core.schedule(schedule)
+        plan = read_schedule(schedule)
         plan = dataclasses.replace(
             plan,
             limit=plan.limit if limit is None else limit,
@@ -97,7 +99,7 @@ def chaos(
             below_one=plan.below_one or below_one_worker,
         )
     else:
-        plan = app.core.random_plan(
+        plan = random_plan(
             split(DEFAULT_FAULTS if names is None else names),
             every=30.0 if every is None else every,
             seed=seed or 0,
@@ -106,9 +108,9 @@ def chaos(
             parameters=parameters(pairs),
             below_one=below_one_worker,
         )
-    lab = app.open().lab
+    lab = app.open()
     with Story(app.out, live=False) as story:
-        result = app.core.chaos(lab, plan, story.moment, job=job_id or "", control=control)
+        result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
     if app.out.json_wanted:
         app.out.document(result.to_json())
     else:
@@ -158,7 +160,7 @@ def show(app: App, result: ChaosResult) -> None:
         (
             ("job", f"{result.job} {result.status}".strip()),
             ("faults", f"{len(result.injected)} injected, {result.survived} survived, {left_out} left out"),
-            ("downtime", text.seconds(result.downtime)),
+            ("downtime", format.seconds(result.downtime)),
             ("done twice", f"{result.repeated:g} {key}s"),
             ("checkpoints", f"{result.checkpoints} committed{lost}"),
             ("weights", _weights(result.control)),
@@ -171,7 +173,14 @@ def _row(number: int, step: StepResult) -> tuple[object, ...]:
         return number, step.step.kind, step.target, "left out", "", ""
     repeated = step.receipt.lost_epochs
     shown = "" if repeated is None else f"{repeated:g}"
-    return number, step.step.kind, step.target, step.receipt.verdict.value, text.seconds(step.downtime), shown
+    return (
+        number,
+        step.step.kind,
+        step.target,
+        step.receipt.verdict.value,
+        format.seconds(step.downtime),
+        shown,
+    )
 
 
 def _weights(control: Mapping[str, object] | None) -> str:
@@ -188,9 +197,7 @@ def finish(app: App, result: ChaosResult) -> None:
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
         raise click.exceptions.Exit(INTERRUPTED if number is None else SIGNALLED + number)
     if not result.good:
-        error = VerdictError(f"chaos was not survived: {why(result)}", f"labctl job logs {result.job}")
-        app.out.complain(error, document=False)
-        raise click.exceptions.Exit(error.exit_code)
+        app.fail(VerdictError(f"chaos was not survived: {why(result)}", f"labctl job logs {result.job}"))
 
 
 def why(result: ChaosResult) -> str:

@@ -1,4 +1,4 @@
-"""report: what happened to a training, as a page and pictures."""
+"""report: the story of a training, as a page and pictures."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ def report(app: App, what: str | None, output: Path | None) -> None:
     The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
     a file makes a report without curves.
     """
-    lab = app.open().lab
-    tale, written = app.core.report(lab, what or "", output, app.out.note)
+    from lab.flows import report as flow
+    from lab.host import environment
+
+    lab = app.open()
+    subject = flow.find_subject(lab, what or "")
+    tale = flow.tell(flow.read_evidence(lab, subject))
+    environment.ensure("report", app.out.note)
+    written = flow.write_report(tale, output or Path(f"raylab-report-{subject.job}"))
     if app.out.json_wanted:
         app.out.document({"report": documents.report(tale, written)})
         return

@@ -16,7 +16,7 @@ from lab.cli.live import ORDER, Story
 from lab.cli.output import Output, coloured
 from lab.cli.receipt_panel import panel
 from lab.evidence.receipt import Receipt, Timeline
-from lab.flows.recovery import Moment
+from lab.flows.recovery import Moment, Outcome
 from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
 
 
@@ -202,7 +202,9 @@ def test_errors_have_no_escape_codes_without_colour(monkeypatch: pytest.MonkeyPa
 def test_a_stream_that_cannot_show_it_gets_ascii(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "encodable", lambda text, stream=None: text.isascii())
     monkeypatch.setattr("lab.cli.receipt_panel.encodable", lambda text, stream=None: text.isascii())
-    labctl.core.jobs.text = "épöch ✓\n"
+    result = receipt()
+    labctl.stub("lab.flows.recovery.inject", Outcome(result.fault, result))
+    labctl.jobs.text = "épöch ✓\n"
     assert labctl.ok("fault-inject", "ray-worker-0").isascii()
     assert json_is_ascii(labctl)
 

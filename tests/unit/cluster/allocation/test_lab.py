@@ -48,9 +48,7 @@ def lab_with(api: Dashboard) -> Lab:
     """A lab that is up, with simulated GPUs, whose dashboard answers so."""
     runtime = Measuring("raylab")
     runtime.up(LabSpec(gpu=PLAN))
-    lab = Lab(runtime)
-    lab.__dict__.update(api=api, jobs=Jobs(api))
-    return lab
+    return Lab(runtime, api=api, jobs=Jobs(api))
 
 
 def one_waits() -> Answering:

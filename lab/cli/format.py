@@ -51,13 +51,8 @@ def clock(moment: datetime | float | None) -> str:
 
 
 def resources(amounts: Mapping[str, float]) -> str:
-    """What a node offers: `8 CPU, 1 GPU`; memory and Ray's internal resources are left out."""
+    """Offers of a node: `8 CPU, 1 GPU`; memory and Ray's internal resources are left out."""
     return ", ".join(f"{amounts[name]:g} {name}" for name in ("CPU", "GPU") if amounts.get(name))
-
-
-def count(number: int, noun: str) -> str:
-    """`1 checkpoint`, `2 checkpoints`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def without_secrets(url: str) -> str:
@@ -83,7 +78,7 @@ def _cut(part: str, most: int) -> str:
 HOSTILE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What a terminal would obey, or turn around, instead of showing it; and halves of characters."""
+"""Characters that a terminal would obey, or turn around, instead of showing; and halves of characters."""
 
 
 COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -107,7 +102,7 @@ def first_line(message: str) -> str:
 
 
 def waits(item: Waiting) -> str:
-    """That a job, or a part of a running one, waits, and why."""
+    """Say that a job, or a part of a running one, waits, and why."""
     if item.what == "entrypoint":
         return f"job {item.job} waits: {item.text}"
     return f"job {item.job} runs, but its {item.what} wait{'' if item.what == 'ranks' else 's'}: {item.text}"
