@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 def wrong_python(version, no_venv):
     # type: (tuple[int, int], bool) -> str
-    """What is wrong with a Python of this (major, minor), or an empty string."""
+    """Reason why a Python of this (major, minor) does not fit, or an empty string."""
     if version < OLDEST:
         return "too old"
     if version > NEWEST and not no_venv:
@@ -34,7 +34,7 @@ def wrong_python(version, no_venv):
 
 def runs(command):
     # type: (str) -> bool
-    """Whether this Python can be called; the launchers of version managers often cannot."""
+    """Tell if this Python can be called; the launchers of version managers often cannot."""
     import subprocess
 
     try:
@@ -74,7 +74,7 @@ def complain(code, message, hint):
 
 def tell(number, line):
     # type: (int, str) -> None
-    """Write a line to stdout (1) or stderr (2); where that fails, the end of Python shall not."""
+    """Write a line to stdout (1) or stderr (2); a failure does not disturb the exit of Python."""
     stream = sys.stdout if number == 1 else sys.stderr
     try:
         stream.write(line + "\n")
@@ -85,7 +85,7 @@ def tell(number, line):
 
 def open_streams():
     # type: () -> None
-    """Put something in the place of standard streams that are closed: else the next file gets their number.
+    """Open substitutes for closed standard streams: else the next file gets their number.
 
     Nothing can be read from it; to stdout nothing can be written, as it must be; on stderr all is lost.
     """
@@ -99,11 +99,11 @@ def open_streams():
 
 
 class Ended(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, while the environment is set up: what is being run ends, too."""
+    """SIGTERM or SIGHUP while the environment is set up: ends the running step too."""
 
     def __init__(self, number, _frame):
         # type: (int, object) -> None
-        """As the handler of a signal is called."""
+        """Take the arguments of a signal handler."""
         KeyboardInterrupt.__init__(self)
         self.number = number
 

@@ -1,4 +1,4 @@
-"""Lab: one lab as an object, the parts of the core put together. docs/python.md shows its use."""
+"""The facade: one lab as an object. docs/python.md shows its use."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Lab:
         return self.runtime.status()
 
     def endpoints(self) -> Endpoints:
-        """How to reach the lab. Raises LabDownError."""
+        """Addresses and credentials of the lab. Raises LabDownError."""
         return self.runtime.endpoints()
 
     def restart(self, service: str, on_progress: OnProgress = ignore_progress) -> None:
@@ -231,7 +231,7 @@ class Lab:
             raise
 
     def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:
-        """The newest jobs that are not among those that Ray knows, from their ledgers. Raises StoreError."""
+        """The newest jobs that Ray does not know, from their ledgers. Raises StoreError."""
         from lab.cluster.earlier import earlier_jobs
 
         return earlier_jobs(self.store, {job.submission_id for job in known})
@@ -306,7 +306,7 @@ class Lab:
         self._ledgers.clear()
 
     def ledger(self, submission_id: str) -> JobLedger:
-        """The ledger of a job, one for all who ask: what was read of it once is not read again."""
+        """The ledger of a job, read incrementally: nothing is read twice."""
         from lab.evidence.checkpoints import JobLedger
 
         if submission_id not in self._ledgers:
@@ -314,7 +314,7 @@ class Lab:
         return self._ledgers[submission_id]
 
     def history(self, submission_id: str) -> History:
-        """What the ledger says about a job so far. Raises StoreError."""
+        """History of a job so far, from its ledger. Raises StoreError."""
         return self.ledger(submission_id).poll()
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
@@ -326,7 +326,7 @@ class Lab:
         return list_checkpoints(self.store, job)
 
     def placement(self, submission_id: str) -> Placement:
-        """Where a job runs now. Raises NotFoundError."""
+        """Placement of a job now. Raises NotFoundError."""
         job, history = self.jobs.get(submission_id), self.history(submission_id)
         living = None
         if not job.final and going_on(history) > 1:
@@ -336,13 +336,13 @@ class Lab:
         return place(job, history, self.api.nodes(), living)
 
     def waiting_jobs(self) -> dict[str, Waiting]:
-        """Job -> why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""
+        """Job -> reason why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""
         from lab.cluster.allocation import read, waiting
 
         return waiting(read(self.api))
 
     def waiting(self, submission_id: str) -> Waiting | None:
-        """Why a job, or a part of it, waits for resources now; None when it does not.
+        """Reason why a job, or a part of it, waits for resources now; None when it does not.
 
         Raises NotFoundError, LabDownError, ClusterError.
         """
@@ -350,7 +350,7 @@ class Lab:
         return self.waiting_jobs().get(submission_id)
 
     def why_failed(self, job: Job) -> Explanation | None:
-        """The cause of a failed job, where its last error is one that is known; None for any other job."""
+        """Cause of a failed job, if its last error is a known one; None for any other job."""
         from lab.cluster.explain import explain
 
         if job.status != "FAILED":
@@ -363,18 +363,18 @@ class Lab:
         return explain(job.message, log)
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Which part of which job holds what of which service now. Raises LabDownError, ClusterError."""
+        """Resources that parts of jobs hold now. Raises LabDownError, ClusterError."""
         from lab.cluster.allocation import holdings, read
 
         return holdings(read(self.api))
 
     @cached_property
     def gpu_plan(self) -> GpuPlan:
-        """Which GPUs the lab was started with. Raises LabDownError."""
+        """GPUs that the lab was started with. Raises LabDownError."""
         return self.runtime.spec().gpu
 
     def top(self) -> TopView:
-        """How busy each node is, which jobs run there with which share, and who waits.
+        """Load of each node, the jobs there with their shares, and who waits.
 
         Raises LabDownError, ClusterError.
         """

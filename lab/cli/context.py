@@ -1,4 +1,4 @@
-"""Shared by every command: the options that may stand anywhere, the lab they choose, and the output."""
+"""Context of every command: the shared options, the lab they choose, and the output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_lab(runtime: str, name: str) -> Lab:
 
 
 def asks() -> bool:
-    """Whether somebody is there to answer a question."""
+    """Tell if somebody is there to answer a question."""
     return sys.stdin.isatty()
 
 
@@ -90,7 +90,7 @@ pass_app = click.make_pass_decorator(App)
 
 
 class SharedOption(click.Option):
-    """An option that every command has."""
+    """An option of every command."""
 
 
 class LabCommand(click.Command):

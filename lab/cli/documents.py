@@ -1,4 +1,4 @@
-"""What --json prints. These shapes are a public contract; the tests pin them."""
+"""JSON documents of --json. These shapes are a public contract; the tests pin them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def job(item: Job) -> Document:
 
 
 def explanation(item: Explanation | None) -> Document | None:
-    """Why a job failed, or null; `line` is what it was told by."""
+    """Cause of a failed job, or null; `line` is the evidence."""
     if item is None:
         return None
     cause = item.cause
@@ -120,7 +120,7 @@ def explanation(item: Explanation | None) -> Document | None:
 def lab(
     status: LabStatus, nodes: Iterable[Node] = (), jobs: Iterable[Job] = (), problems: Iterable[str] = ()
 ) -> Document:
-    """The whole lab. `problems` says what could not be asked."""
+    """The whole lab. `problems` lists the questions that got no answer."""
     return {
         "name": status.name,
         "runtime": status.runtime,
@@ -142,7 +142,7 @@ def lab(
 
 
 def holding(item: Holding) -> Document:
-    """What a part of a job holds of a service. Memory in bytes."""
+    """Resources of a service that a part of a job holds. Memory in bytes."""
     return {
         "job": item.job,
         "service": item.service,
@@ -152,7 +152,7 @@ def holding(item: Holding) -> Document:
 
 
 def waiting(item: Waiting | None) -> Document | None:
-    """Why a job, or a part of it, waits; null when it does not."""
+    """Reason why a job, or a part of it, waits; null when it does not."""
     if item is None:
         return None
     return {
@@ -167,7 +167,7 @@ def waiting(item: Waiting | None) -> Document | None:
 
 
 def top(view: TopView) -> Document:
-    """The nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
+    """Nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
     return {
         "at": view.at,
         "nodes": [
@@ -191,7 +191,7 @@ def top(view: TopView) -> Document:
 
 
 def placement(item: Placement) -> Document:
-    """Where a job runs: services of the driver and of each Ray Train rank."""
+    """Placement of a job: services of the driver and of each Ray Train rank."""
     return {
         "driver": item.driver,
         "workers": [{"rank": rank, "service": where} for rank, where in item.workers],
@@ -214,7 +214,7 @@ def checkpoint(item: CheckpointInfo) -> Document:
 
 
 def recipe(item: Recipe) -> Document:
-    """One recipe and what `-p` can set."""
+    """One recipe and its `-p` parameters."""
     return {
         "name": item.name,
         "summary": item.summary,
@@ -285,7 +285,7 @@ def gpu(item: Gpu) -> Document:
 
 
 def gpu_plan(plan: GpuPlan) -> Document:
-    """Which GPU each worker gets."""
+    """GPU of each worker."""
     return {
         "vendor": plan.vendor.value,
         "reason": plan.reason,
@@ -298,7 +298,7 @@ def gpu_plan(plan: GpuPlan) -> Document:
 
 
 def worker_view(view: WorkerView) -> Document:
-    """What one worker of a running lab sees. `ray_gpus` is null where Ray has no living node of it."""
+    """GPUs that a worker of a running lab sees. `ray_gpus` is null without a living node."""
     return {
         "service": view.service,
         "planned": view.planned.gpu if view.planned else None,

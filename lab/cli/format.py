@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lab.cluster.allocation import Waiting
 
 LONGEST_WORD = 240
-"""Characters of a word, such as a value or a path, that an error shows; of a line; and of a message."""
+"""Most characters of a word, such as a path, that an error shows; of a line; of a message."""
 LONGEST_LINE, LONGEST_MESSAGE = 1_000, 6_000
 
 
@@ -56,19 +56,19 @@ def resources(amounts: Mapping[str, float]) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """`url` without a token in its query."""
+    """Remove the token from the query of `url`."""
     return re.sub(r"[?&]token=[^&#]*", "", url)
 
 
 def shortened(message: str) -> str:
-    """A message in which nothing is longer than a person reads: what somebody gave may have any length."""
+    """Cut what is too long to read in a message: a value that was given may have any length."""
     words = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda found: _cut(found[0], LONGEST_WORD), message)
     lines = re.sub(rf".{{{LONGEST_LINE + 1},}}", lambda found: _cut(found[0], LONGEST_LINE), words)
     return _cut(lines, LONGEST_MESSAGE)
 
 
 def _cut(part: str, most: int) -> str:
-    """The part, or its beginning and end with their number of characters in between."""
+    """Keep beginning and end of a part that is too long, with its length in between."""
     if len(part) <= most:
         return part
     end = most // 4
@@ -78,7 +78,7 @@ def _cut(part: str, most: int) -> str:
 HOSTILE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Characters that a terminal would obey, or turn around, instead of showing; and halves of characters."""
+"""Control characters, also those that reverse text, and halves of characters."""
 
 
 COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")

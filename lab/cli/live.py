@@ -1,4 +1,4 @@
-"""What a person sees while something long goes on: lines of progress, and the timeline that fills in."""
+"""Display of what takes long: lines of progress, and the timeline of a recovery."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LABELS = {
     "control": "control run",
     "starting": "node is starting",
 }
-"""Names of moments that no report has, or names otherwise."""
+"""Names of moments that a report does not have, or calls otherwise."""
 
 PASSING = ("waiting", "progress", "control")
 """Moments that follow one another on one line at the bottom."""
@@ -84,7 +84,7 @@ class Story(ProgressLines):
     def __init__(
         self, out: Output, clock: Callable[[], float] = time.monotonic, *, live: bool = True
     ) -> None:
-        """Without `live` it is lines on a terminal, too: for more than one fault."""
+        """Without `live`, print lines on a terminal too: for more than one fault."""
         super().__init__(out)
         self._clock, self._lines = clock, not live
         self._moments: dict[str, Moment] = {}
@@ -92,7 +92,7 @@ class Story(ProgressLines):
         self._began = 0.0
         self._live: Live | None = None
         self._unicode = encodable("✓·⠋", sys.stderr)
-        """Asked before rich puts its own stream in the place of stderr."""
+        """Determined before rich replaces stderr."""
 
     def __enter__(self) -> Story:
         return self

@@ -1,4 +1,4 @@
-"""labctl: parse the command line, run the command, and turn every error into what a person reads."""
+"""Entry point of labctl: parses the command line, runs the command, turns every error into two lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MACHINES = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
     *(errno.ENFILE, errno.EMFILE, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
 )
-"""What the machine or a path that was given is to blame for, not labctl."""
+"""Errors that the machine or a given path is to blame for, not labctl."""
 
 SIGNAL_EXIT = 128
 """Exit code after a signal, less its number, as in a shell."""
@@ -56,7 +56,7 @@ class InterruptError(LabError):
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, raised in the main thread: it takes the same way out as Ctrl-C, cleanup included."""
+    """SIGTERM or SIGHUP, raised in the main thread: handled like Ctrl-C, cleanup included."""
 
     def __init__(self, number: int) -> None:
         """`number` is the signal's."""
@@ -145,7 +145,7 @@ def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
 
 
 class _Echo(logging.Handler):
-    """Shows what is run, with --verbose."""
+    """Echoes external commands with --verbose."""
 
     def __init__(self, app: App) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class _Echo(logging.Handler):
 
 @contextlib.contextmanager
 def _echoing(app: App) -> Iterator[None]:
-    """Show external commands for a while, if that is wanted."""
+    """Echo external commands while the context is open."""
     handler, level = _Echo(app), command.log.level
     command.log.addHandler(handler)
     command.log.setLevel(logging.INFO)
@@ -172,7 +172,7 @@ def _echoing(app: App) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into TerminatedError, and SIGINT into KeyboardInterrupt, for a while.
+    """Turn SIGTERM and SIGHUP into TerminatedError, and SIGINT into KeyboardInterrupt, in this context.
 
     What is ignored stays ignored (`nohup`). labctl.py has SIGINT end the process while modules are imported.
     """
@@ -198,7 +198,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _complete(instruction: str, app: App) -> int:
-    """What a shell asks for in environment variables. Raises UsageError when they are not a shell's."""
+    """Answer a shell's request for completions. Raises UsageError when the variables are not a shell's."""
     from click.shell_completion import shell_complete
 
     code = 1
@@ -225,7 +225,7 @@ def _invoke(args: list[str], app: App) -> int:
 
 
 def _report(error: BaseException, app: App, *, verbose: bool) -> int:
-    """The one place that turns an error into what a person reads, and into an exit code."""
+    """Show an error to the person and return its exit code: the one place that does."""
     if isinstance(error, (TerminatedError, click.Abort)):
         signalled = error if isinstance(error, TerminatedError) else error.__context__
         if isinstance(signalled, TerminatedError):  # click makes an Abort of it at a question

@@ -28,7 +28,7 @@ VERDICTS = {
 """Headline (see lab.evidence.receipt.headline) -> title, meaning, colour."""
 
 WEIGHTS = {"equal": "identical, bit for bit"}
-"""Result of comparing weights -> the same in words, where it has other ones."""
+"""Result of comparing weights -> its words, where they differ."""
 
 MOMENTS = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
 

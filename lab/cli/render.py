@@ -27,10 +27,10 @@ STYLES = {
 }  # fmt: skip
 
 WIDE = 160
-"""Columns of a terminal from which on a table has room for a sentence."""
+"""Minimum width of a terminal, in columns, for a table with a sentence in it."""
 
 SENTENCES = 2000
-"""Columns where nobody looks, for lines with a sentence in them."""
+"""Width outside of a terminal, in columns, for lines with a sentence in them."""
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -108,7 +108,7 @@ def show_lab(
 
 
 def what(job: Job) -> str:
-    """The recipe, else the command; and the name a person gave it. Of an earlier job: how it ended."""
+    """Recipe or command of a job, and its name; of an earlier job, how it ended."""
     if job.earlier:
         return format.first_line(job.message)
     name = job.metadata.get("job_name", "")
@@ -116,7 +116,7 @@ def what(job: Job) -> str:
 
 
 def took(job: Job, now: float) -> str:
-    """How long a job ran, or has been running; nothing where that is not known."""
+    """Duration of a job so far; empty where it is not known."""
     if job.started_at is None or (job.earlier and job.ended_at is None):
         return ""
     return format.seconds(max(0.0, (job.ended_at or now) - job.started_at))

@@ -1,4 +1,4 @@
-"""The values a person types: durations, numbers with limits, NAME=VALUE pairs. All raise UsageError."""
+"""Values that a person types: durations, numbers with limits, NAME=VALUE pairs. All raise UsageError."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def __init__(self, *, zero: bool = False) -> None:
-        """Take no time at all, too, with `zero`."""
+        """With `zero`, allow a duration of zero."""
         self.zero = zero
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -150,7 +150,7 @@ class JobName(click.ParamType[str]):
 
 
 def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """`("s3=9000",)` as (name, number) pairs. Names and ranges are LabSpec's to check. Raises UsageError."""
+    """Parse `("s3=9000",)` as (name, number) pairs; LabSpec checks names and ranges. Raises UsageError."""
     found: dict[str, int] = {}
     for text in pairs:
         name, equals, number = text.partition("=")
@@ -165,7 +165,7 @@ def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
 
 
 def gpu_names(text: str | None) -> tuple[str, ...]:
-    """`"GPU-5c0d,2"` as names. Raises UsageError."""
+    """Parse `"GPU-5c0d,2"` as names. Raises UsageError."""
     if text is None:
         return ()
     names = tuple(name.strip() for name in text.split(","))
@@ -175,7 +175,7 @@ def gpu_names(text: str | None) -> tuple[str, ...]:
 
 
 def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
-    """`("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
+    """Parse `("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
     found = {}
     for name, value in settings(pairs).items():
         try:
@@ -189,7 +189,7 @@ def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
 
 
 def settings(pairs: tuple[str, ...]) -> dict[str, str]:
-    """`("epochs=3",)` as a mapping. Raises UsageError."""
+    """Parse `("epochs=3",)` as a mapping. Raises UsageError."""
     found: dict[str, str] = {}
     for text in pairs:
         name, equals, value = text.partition("=")

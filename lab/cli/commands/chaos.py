@@ -119,7 +119,7 @@ def chaos(
 
 
 def split(names: str) -> tuple[str, ...]:
-    """`kill,pause` as names. Raises UsageError."""
+    """Parse `kill,pause` as names. Raises UsageError."""
     found = tuple(name.strip() for name in names.split(","))
     if not all(found):
         what = "no fault is named" if not any(found) else "a name is empty"
@@ -128,7 +128,7 @@ def split(names: str) -> tuple[str, ...]:
 
 
 def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """`s3-slow.delay=0.5` as fault -> parameter -> number. Raises UsageError."""
+    """Parse `s3-slow.delay=0.5` as fault -> parameter -> number. Raises UsageError."""
     found: dict[str, dict[str, float]] = {}
     for name, value in values.numbers(pairs).items():
         fault, dot, parameter = name.partition(".")
@@ -139,7 +139,7 @@ def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:
 
 
 def show(app: App, result: ChaosResult) -> None:
-    """A line for each fault, then the sum."""
+    """Print a line for each fault, then the sum."""
     key = next((step.receipt.epoch_key for step in result.injected if step.receipt), None) or "epoch"
     columns = ("NUMBER", "FAULT", "TARGET", "VERDICT", "NEXT REPORT", f"{key.upper()}S REPEATED")
     rows = [_row(number, step) for number, step in enumerate(result.steps, 1)]
@@ -191,7 +191,7 @@ def _weights(control: Mapping[str, object] | None) -> str:
 
 
 def finish(app: App, result: ChaosResult) -> None:
-    """Exit with what the result deserves."""
+    """Exit with the code of the result."""
     if result.interrupt is not None:
         number = getattr(result.interrupt, "number", None)
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")

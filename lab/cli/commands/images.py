@@ -23,7 +23,7 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 
 def gpu_option(function: F) -> F:
-    """The option --gpu of these commands."""
+    """Give a command the option --gpu."""
     return click.option(
         "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
         help="For which GPUs: NVIDIA and AMD need images of their own.",
@@ -41,7 +41,7 @@ def follow(app: App) -> Progress:
 
 
 def vendor_of(choice: str) -> Vendor:
-    """For which GPUs images are meant: `auto` is what `up` would choose here."""
+    """Vendor of the GPUs that images are for: `auto` is what `up` would choose here."""
     from lab.spec import gpu_plan
 
     return gpu_plan("auto", LabSpec.workers, "compose").vendor if choice == "auto" else Vendor(choice)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MAX_TAIL = 1_000_000
 FOLLOW_TAIL = 10
-"""Lines of the past that `logs -f` shows when --tail does not say."""
+"""Past lines that `logs -f` shows without --tail."""
 
 WHAT = {
     HEAD: "Ray's head node: scheduler, Jobs API, dashboard",
@@ -99,7 +99,7 @@ def up(
 ) -> None:
     """Start the lab and wait until every service is healthy.
 
-    A lab that is up stays as it is, and keeps its settings: the defaults below are those of one that is down.
+    A lab that is up is repaired and keeps its settings: the defaults below are those of one that is down.
     Ctrl-C leaves nothing running that this call started.
     """
     asked = replace(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MIN_SECONDS, MAX_SECONDS = 0.2, 3600.0
 OLD_SECONDS = 10.0
-"""Numbers older than this are said to be old."""
+"""Age from which on numbers are marked as old."""
 
 BAR, SMALL = 24, 10
 """Cells of a GPU's bar, and of CPU's and memory's."""

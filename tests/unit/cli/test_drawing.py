@@ -210,7 +210,7 @@ def test_a_stream_that_cannot_show_it_gets_ascii(labctl: Labctl, monkeypatch: py
 
 
 def json_is_ascii(labctl: Labctl) -> bool:
-    """Whether a log with other characters becomes ASCII JSON that still says the same."""
+    """Tell if a log with other characters becomes ASCII JSON."""
     document = labctl("submit", "digits", "--json")
     return document.stdout.isascii()
 

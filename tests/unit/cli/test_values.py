@@ -1,4 +1,4 @@
-"""What a person types is understood or refused."""
+"""Values that a person types are understood or refused."""
 
 from __future__ import annotations
 
