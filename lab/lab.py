@@ -336,7 +336,7 @@ class Lab:
         return place(job, history, self.api.nodes(), living)
 
     def waiting_jobs(self) -> dict[str, Waiting]:
-        """Job -> reason why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""
+        """Job -> reason why it, or a part of it, waits now. Raises LabDownError, ClusterError."""
         from lab.cluster.allocation import read, waiting
 
         return waiting(read(self.api))

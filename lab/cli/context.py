@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -21,22 +20,6 @@ if TYPE_CHECKING:
 RUNTIMES = ("local", "compose", "auto")
 AFTER_DASHES = "labctl.after-dashes"
 GPUS = ("nvidia", "amd", "simulated", "none", "auto")
-
-
-@dataclass
-class Settings:
-    """The values of the shared options."""
-
-    lab: str | None = None
-    runtime: str = "auto"
-    verbose: bool = False
-
-    @property
-    def name(self) -> str:
-        """The lab's name. Raises UsageError."""
-        from lab.runtime.select import lab_name
-
-        return lab_name(self.lab)
 
 
 def open_lab(runtime: str, name: str) -> Lab:
@@ -57,18 +40,27 @@ class App:
     def __init__(self, opener: Callable[[str, str], Lab] = open_lab, clock: Clock = MONOTONIC) -> None:
         """`opener` gets runtime and name, and returns the lab."""
         self.opener, self.clock = opener, clock
-        self.settings = Settings()
+        self.lab: str | None = None
+        self.runtime = "auto"
+        self.verbose = False
         self.out = Output()
+
+    @property
+    def name(self) -> str:
+        """The lab's name. Raises UsageError."""
+        from lab.runtime.select import lab_name
+
+        return lab_name(self.lab)
 
     def open(self, *, announce: bool = False) -> Lab:
         """The lab that --name and --runtime choose. `announce` says on stderr which runtime that is.
 
         Raises what Lab() raises.
         """
-        lab = self.opener(self.settings.runtime, self.settings.name)
-        if announce or self.settings.verbose:
+        lab = self.opener(self.runtime, self.name)
+        if announce or self.verbose:
             why = lab.why.removeprefix("auto: ")
-            reason = f" (auto: {why})" if self.settings.runtime == "auto" and why else ""
+            reason = f" (auto: {why})" if self.runtime == "auto" and why else ""
             self.out.note(f"runtime: {lab.runtime.kind}{reason}")
         return lab
 
@@ -174,4 +166,4 @@ def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     elif param.name == "quiet":
         app.out.quiet = True
     elif param.name is not None:
-        setattr(app.settings, param.name, value)
+        setattr(app, param.name, value)

@@ -50,7 +50,7 @@ SIGNAL_EXIT = 128
 
 
 class InterruptError(LabError):
-    """Ctrl-C."""
+    """Ctrl-C, or a signal, with the exit code that it has."""
 
     exit_code = INTERRUPTED
 
@@ -141,7 +141,7 @@ def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
         if isinstance(error, (SystemExit, GeneratorExit)) or error is stdout.error:
             raise
         app.out.json_wanted = app.out.json_wanted or "--json" in own
-        return _report(error, app, verbose=app.settings.verbose or "--verbose" in own)
+        return _report(error, app, verbose=app.verbose or "--verbose" in own)
 
 
 class _Echo(logging.Handler):
@@ -153,7 +153,7 @@ class _Echo(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler.emit."""
-        if self._app.settings.verbose:
+        if self._app.verbose:
             self._app.out.note(f"$ {record.getMessage()}")
 
 
@@ -226,16 +226,10 @@ def _invoke(args: list[str], app: App) -> int:
 
 def _report(error: BaseException, app: App, *, verbose: bool) -> int:
     """Show an error to the person and return its exit code: the one place that does."""
-    if isinstance(error, (TerminatedError, click.Abort)):
-        signalled = error if isinstance(error, TerminatedError) else error.__context__
-        if isinstance(signalled, TerminatedError):  # click makes an Abort of it at a question
-            return _terminated(signalled, app)
+    if isinstance(error, click.Abort) and isinstance(error.__context__, TerminatedError):
+        error = error.__context__  # click makes an Abort of it at a question
     if isinstance(error, (KeyboardInterrupt, EOFError, click.Abort)):
-        if app.out.json_wanted:
-            app.out.complain(InterruptError("interrupted"))
-        else:
-            click.echo("interrupted", err=True)
-        return INTERRUPTED
+        return _interrupted(error, app)
     if verbose:
         import traceback
 
@@ -259,9 +253,10 @@ def _report(error: BaseException, app: App, *, verbose: bool) -> int:
     return shown.exit_code
 
 
-def _terminated(error: TerminatedError, app: App) -> int:
-    shown = InterruptError(str(error))
-    shown.exit_code = SIGNAL_EXIT + error.number
+def _interrupted(error: BaseException, app: App) -> int:
+    shown = InterruptError("interrupted")
+    if isinstance(error, TerminatedError):
+        shown.message, shown.exit_code = str(error), SIGNAL_EXIT + error.number
     with contextlib.suppress(OSError):  # after SIGHUP the terminal may be gone
         if app.out.json_wanted:
             app.out.complain(shown)

@@ -65,6 +65,12 @@ class Output:
         sys.stdout.flush()
         self.documents += 1
 
+    def as_json(self, document: Any) -> bool:
+        """Print the result as a JSON document, if that is wanted; tell if it was."""
+        if self.json_wanted:
+            self.document(document)
+        return self.json_wanted
+
     def line(self, text: str = "") -> None:
         """Print a line of the result, without control characters."""
         self.raw_line(harmless(text))

@@ -152,14 +152,11 @@ class JobName(click.ParamType[str]):
 def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """Parse `("s3=9000",)` as (name, number) pairs; LabSpec checks names and ranges. Raises UsageError."""
     found: dict[str, int] = {}
-    for text in pairs:
-        name, equals, number = text.partition("=")
-        if not equals or not re.fullmatch(r"-?\d{1,9}", number):
-            raise UsageError(f"--port {text}: must be NAME=NUMBER", "for example --port dashboard=8265")
-        if name in found:
-            raise UsageError(f"--port {name} is given twice")
+    for name, number in settings(pairs, "--port", "dashboard=8265").items():
+        if not re.fullmatch(r"-?\d{1,9}", number):
+            raise UsageError(f"--port {name}={number}: must be NAME=NUMBER", "as in --port dashboard=8265")
         if int(number) in found.values():
-            raise UsageError(f"--port {text}: number {number} is given to two ports")
+            raise UsageError(f"--port {name}={number}: number {number} is given to two ports")
         found[name] = int(number)
     return tuple(found.items())
 
@@ -181,21 +178,21 @@ def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
         try:
             number = float(value)
         except ValueError:
-            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults") from None
+            number = math.nan
         if not math.isfinite(number):
             raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults")
         found[name] = number
     return found
 
 
-def settings(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Parse `("epochs=3",)` as a mapping. Raises UsageError."""
+def settings(pairs: tuple[str, ...], option: str = "-p", example: str = "epochs=5") -> dict[str, str]:
+    """Parse `("epochs=3",)` as a mapping; errors name `option`. Raises UsageError."""
     found: dict[str, str] = {}
     for text in pairs:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"-p {text}: must be NAME=VALUE", "for example -p epochs=5")
+            raise UsageError(f"{option} {text}: must be NAME=VALUE", f"for example {option} {example}")
         if name in found:
-            raise UsageError(f"-p {name} is given twice")
+            raise UsageError(f"{option} {name} is given twice")
         found[name] = value
     return found

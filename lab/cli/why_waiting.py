@@ -69,7 +69,7 @@ class Waits:
 
 
 def _essence(item: Waiting | None) -> object:
-    """Part of a reason whose change is worth a sentence: what is short and who holds it, not how much is free."""
+    """Part of a reason whose change is worth a sentence: what is short and who holds it."""
     if item is None:
         return None
     holders = frozenset((h.job, h.service, h.what, tuple(sorted(h.resources.items()))) for h in item.holders)

@@ -99,8 +99,7 @@ def food11(
             shelf, urls=urls, file=file, sha256=sha256 or "", force=force, on_progress=step
         )
     progress.clear()
-    if app.out.json_wanted:
-        app.out.document({"dataset": documents.dataset(found), "made": made})
+    if app.out.as_json({"dataset": documents.dataset(found), "made": made}):
         return
     app.out.line(f"{found.name}: {'' if made else 'there already: '}{described(found)}, in {found.folder}")
     if not made:
@@ -162,8 +161,7 @@ def rm(app: App, dataset: str, yes: bool) -> None:
         app.confirm(f"this deletes, for good: {' and '.join([*there, *downloaded])}")
     shelf.remove(dataset)
     name = found.name if found else arrived.name if arrived else dataset
-    if app.out.json_wanted:
-        app.out.document({"name": name, "removed": str(found.folder if found else shelf.downloads)})
+    if app.out.as_json({"name": name, "removed": str(found.folder if found else shelf.downloads)}):
         return
     sizes = [*([format.size(found.bytes)] if found else []), *downloaded]
     app.out.line(f"{name}: deleted, {' and '.join(sizes)}")

@@ -34,8 +34,7 @@ def faults(app: App) -> None:
     from lab.faults import catalogue
 
     kinds = catalogue()
-    if app.out.json_wanted:
-        app.out.document({"faults": [documents.fault_kind(kind) for kind in kinds]})
+    if app.out.as_json({"faults": [documents.fault_kind(kind) for kind in kinds]}):
         return
     for kind in kinds:
         app.out.line(f"{kind.name}: {kind.summary}")
@@ -173,8 +172,7 @@ def _not_waited(app: App, outcome: Outcome) -> None:
     fault = outcome.fault
     revert = find_fault(fault.kind).kind.revert
     bring_back = "" if fault.reverted_at is not None else f"labctl restart {fault.target}"
-    if app.out.json_wanted:
-        app.out.document({"fault": documents.fault(fault), "revert": revert, "next": bring_back})
+    if app.out.as_json({"fault": documents.fault(fault), "revert": revert, "next": bring_back}):
         return
     app.out.line(f"{fault.kind} {fault.target}: injected at {format.clock(fault.at)}")
     if fault.reverted_at is not None:

@@ -56,8 +56,7 @@ def state(need: ImageNeed) -> str:
 
 def show(app: App, needs: tuple[ImageNeed, ...]) -> None:
     """Print images as a table or as JSON."""
-    if app.out.json_wanted:
-        app.out.document({"images": [documents.image(need) for need in needs]})
+    if app.out.as_json({"images": [documents.image(need) for need in needs]}):
         return
     rows = [
         (
@@ -116,8 +115,7 @@ def build(app: App, gpu: str, offline: bool, suite: str | None) -> None:
     built = images.build(
         images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", progress=follow(app)
     )
-    if app.out.json_wanted:
-        app.out.document({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]})
+    if app.out.as_json({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]}):
         return
     rows = [(format.size(b.size), format.seconds(b.seconds), b.name) for b in built]
     app.out.show(render.table(("SIZE", "TOOK", "IMAGE"), rows))
@@ -132,8 +130,7 @@ def save(app: App, file: Path, gpu: str) -> None:
     from lab.flows import images
 
     archive = images.save(file, images.to_save(vendor_of(gpu)), progress=follow(app))
-    if app.out.json_wanted:
-        app.out.document({"file": archive.path, "size": archive.size, "images": list(archive.images)})
+    if app.out.as_json({"file": archive.path, "size": archive.size, "images": list(archive.images)}):
         return
     for name in archive.images:
         app.out.line(name)

@@ -179,8 +179,7 @@ def _refuse_earlier(lab: Lab, job_id: str, why: str) -> None:
 def checkpoints(app: App, job_id: str | None) -> None:
     """List the checkpoints of one job or of all."""
     found = app.open().checkpoints(job_id)
-    if app.out.json_wanted:
-        app.out.document({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in found]})
+    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in found]}):
         return
     if not found:
         app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
@@ -199,8 +198,7 @@ def recipes(app: App) -> None:
     from lab.cluster.recipes import recipes as known
 
     found = known()
-    if app.out.json_wanted:
-        app.out.document({"recipes": [documents.recipe(w) for w in found]})
+    if app.out.as_json({"recipes": [documents.recipe(w) for w in found]}):
         return
     for item in found:
         app.out.line(f"{item.name}: {item.summary}")

@@ -119,8 +119,7 @@ def up(
             app.out.line(shlex.join(command))
         return
     status = lab.up(spec, ProgressLines(app.out).progress)
-    if app.out.json_wanted:
-        app.out.document(documents.lab(status))
+    if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
@@ -158,8 +157,7 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     stopped = lab.down(volumes=volumes, on_progress=ProgressLines(app.out).progress)
     if why and stopped:
         app.out.note(f"results of lessons that only the store holds stay there: {why}")
-    if app.out.json_wanted:
-        app.out.document({"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes})
+    if app.out.as_json({"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes}):
         return
     done = f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
     app.out.line(f"lab {lab.name}: {done}")
@@ -240,8 +238,7 @@ def services(app: App, show_secrets: bool) -> None:
     seen = lab.status()
     endpoints = lab.endpoints() if seen.up else None
     rows = [_service(s.service, s.state.value, s.url, endpoints, show_secrets) for s in seen.services]
-    if app.out.json_wanted:
-        app.out.document({"name": seen.name, "up": seen.up, "services": rows})
+    if app.out.as_json({"name": seen.name, "up": seen.up, "services": rows}):
         return
     if not rows:
         app.out.line(render.headline(seen))

@@ -39,8 +39,7 @@ def lesson_list(app: App) -> None:
     from lab.flows.lessons.run import results
 
     found, checked = lessons(), results(app.open())
-    if app.out.json_wanted:
-        app.out.document({"lessons": [describe(each, checked.get(each.number)) for each in found]})
+    if app.out.as_json({"lessons": [describe(each, checked.get(each.number)) for each in found]}):
         return
     rows = (
         (each.number, each.title, f"{each.minutes} min", _standing(checked.get(each.number)), each.notebook)
@@ -134,7 +133,7 @@ class Cells:
             if step.kind == "cell":
                 self._pending = ""
                 self._app.out.note(self._line(step))
-                if self._app.settings.verbose and step.output.strip():
+                if self._app.verbose and step.output.strip():
                     self._app.out.note(step.output.rstrip())
             else:
                 self._app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)

@@ -45,7 +45,7 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
     if url is None and (file is not None or bucket is not None):
         option = "--bucket" if file is None else "--s3-credentials"
         raise UsageError(f"{option} belongs to --s3", "labctl doctor --s3 URL")
-    name, runtime = app.settings.name, app.settings.runtime
+    name, runtime = app.name, app.runtime
     if url is not None:
         checks = store.store_checks(
             url, bucket or BUCKET, file, endpoints=lambda: store.endpoints_of(name, runtime)

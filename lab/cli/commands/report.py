@@ -34,8 +34,7 @@ def report(app: App, what: str | None, output: Path | None) -> None:
     tale = flow.tell(flow.read_evidence(lab, subject))
     environment.ensure("report", app.out.note)
     written = flow.write_report(tale, output or Path(f"raylab-report-{subject.job}"))
-    if app.out.json_wanted:
-        app.out.document({"report": documents.report(tale, written)})
+    if app.out.as_json({"report": documents.report(tale, written)}):
         return
     for line in written.missing:
         app.out.warn(line)
