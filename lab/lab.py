@@ -38,7 +38,7 @@ from lab.topology import (
 )
 
 if TYPE_CHECKING:
-    from lab.cluster.allocation import Holding, TopView, Waiting
+    from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
@@ -143,8 +143,7 @@ class Lab:
         """Addresses, nodes and resources of a lab that is up. Raises LabDownError, ClusterError."""
         from lab.cluster.summary import details
 
-        nodes = self.api.nodes()
-        return details(self.status(), nodes)
+        return details(self.status(), self.api.nodes())
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """A service's own output, a line at a time; of a job it is `lab.jobs.logs`. See Runtime.logs."""
@@ -355,18 +354,10 @@ class Lab:
 
         if job.status != "FAILED":
             return None
-        log = ""
-        with contextlib.suppress(
-            LabError
-        ):  # its node may be gone with the log; the message has the end of it
+        log = ""  # its node may be gone with the log; the message has the end of it
+        with contextlib.suppress(LabError):
             log = self.jobs.logs(job.submission_id)
         return explain(job.message, log)
-
-    def holdings(self) -> tuple[Holding, ...]:
-        """Resources that parts of jobs hold now. Raises LabDownError, ClusterError."""
-        from lab.cluster.allocation import holdings, read
-
-        return holdings(read(self.api))
 
     @cached_property
     def gpu_plan(self) -> GpuPlan:

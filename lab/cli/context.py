@@ -12,14 +12,14 @@ from lab.cli import values
 from lab.cli.output import Output
 from lab.errors import LabError, RefusedError
 from lab.host.clock import MONOTONIC, Clock
-from lab.topology import DEFAULT_LAB
+from lab.topology import DEFAULT_LAB, Vendor
 
 if TYPE_CHECKING:
     from lab.lab import Lab
 
 RUNTIMES = ("local", "compose", "auto")
 AFTER_DASHES = "labctl.after-dashes"
-GPUS = ("nvidia", "amd", "simulated", "none", "auto")
+GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 
 def open_lab(runtime: str, name: str) -> Lab:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lab.cli.output import Output, encodable
+from lab.host.clock import MONOTONIC, Clock
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -81,9 +80,7 @@ class ProgressLines:
 class Story(ProgressLines):
     """The timeline of a recovery: on a terminal a list that fills in, elsewhere a line for each moment."""
 
-    def __init__(
-        self, out: Output, clock: Callable[[], float] = time.monotonic, *, live: bool = True
-    ) -> None:
+    def __init__(self, out: Output, clock: Clock = MONOTONIC, *, live: bool = True) -> None:
         """Without `live`, print lines on a terminal too: for more than one fault."""
         super().__init__(out)
         self._clock, self._lines = clock, not live

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lab.cli import format
@@ -13,6 +11,7 @@ if TYPE_CHECKING:
     from lab.cli.output import Output
     from lab.cluster.allocation import Waiting
     from lab.cluster.jobs import Job
+    from lab.host.clock import Clock
     from lab.lab import Lab
 
 SILENT_SECONDS = 3.0
@@ -27,9 +26,7 @@ HOPE = "it waits until a node that can hold it joins; cancel it: `labctl job sto
 class Waits:
     """Polls why a followed job waits, when it has been silent for a while."""
 
-    def __init__(
-        self, out: Output, lab: Lab, *, said: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, out: Output, lab: Lab, clock: Clock, *, said: str = "") -> None:
         """`said` is the reason that its submission gave, or empty: it is not repeated."""
         self._out, self._lab, self._clock = out, lab, clock
         self._since = clock()

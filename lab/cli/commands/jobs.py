@@ -104,10 +104,7 @@ def job_show(app: App, job_id: str) -> None:
         ("command", found.entrypoint),
         ("started", format.clock(found.started_at)),
         ("ended", format.clock(found.ended_at)),
-        (
-            "took",
-            format.seconds(found.ended_at - found.started_at) if found.ended_at and found.started_at else "",
-        ),
+        ("took", render.took(found, found.ended_at) if found.ended_at else ""),
         ("asks for", format.resources({"CPU": found.num_cpus, "GPU": found.num_gpus})),
         ("exit code", found.exit_code),
         ("message", format.first_line(found.message)),

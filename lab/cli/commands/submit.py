@@ -136,7 +136,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.note(f"follow it: labctl job logs -f {job_id}")
         return
     try:
-        waits = Waits(out, lab, said=submitted.waits)
+        waits = Waits(out, lab, app.clock, said=submitted.waits)
         for line in lab.jobs.follow(job_id, waits.poll):
             waits.heard()
             out.log_line(line)

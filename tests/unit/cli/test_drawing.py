@@ -17,6 +17,7 @@ from lab.cli.output import Output, coloured
 from lab.cli.receipt_panel import panel
 from lab.evidence.receipt import Receipt, Timeline
 from lab.flows.recovery import Moment, Outcome
+from lab.runtime.fake import FakeClock
 from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
 
 
@@ -150,8 +151,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_on_a_terminal_the_timeline_fills_in(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    now = [100.0]
-    with Story(Output(), clock=lambda: now[0]) as story:
+    with Story(Output(), FakeClock()) as story:
         story.moment(Moment("submitted", None, "job job-1"))
         for moment in MOMENTS:
             story.moment(moment)
@@ -164,7 +164,7 @@ def test_on_a_terminal_the_timeline_fills_in(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_before_the_fault_the_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with Story(Output(), clock=lambda: 0.0) as story:
+    with Story(Output(), FakeClock()) as story:
         story.moment(MOMENTS[0])
         assert "waiting for a complete checkpoint" in terminal.getvalue()
         assert "node declared dead" not in terminal.getvalue()

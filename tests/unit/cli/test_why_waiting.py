@@ -27,7 +27,7 @@ class Followed:
     def __init__(self, labctl: Labctl, capsys: pytest.CaptureFixture[str], *, said: str = "") -> None:
         self.clock, self.capsys = FakeClock(0.0), capsys
         self.reasons = labctl.stub("waiting_jobs")
-        self.waits = Waits(Output(), labctl.lab, said=said, clock=self.clock)
+        self.waits = Waits(Output(), labctl.lab, self.clock, said=said)
 
     def after(
         self, seconds: float, reason: Waiting | Exception | None = None, status: str = "PENDING"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.cluster.allocation import holdings, read
 from lab.cluster.allocation.loads import RAYS_OWN
 from lab.cluster.api import Reply
 from lab.cluster.jobs import Jobs
@@ -73,7 +74,7 @@ def test_waiting_of_an_unknown_job_is_an_error() -> None:
 
 
 def test_holdings_are_those_of_every_job() -> None:
-    (held,) = lab_with(one_waits()).holdings()
+    (held,) = holdings(read(one_waits()))
     assert (held.job, held.service, held.what, dict(held.resources)) == (
         "a", "ray-worker-0", "entrypoint", {"GPU": 1.0}
     )  # fmt: skip
