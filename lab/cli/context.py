@@ -15,6 +15,7 @@ from lab.host.clock import MONOTONIC, Clock
 from lab.topology import DEFAULT_LAB, Vendor
 
 if TYPE_CHECKING:
+    from lab.host.environment.progress import Progress
     from lab.lab import Lab
 
 RUNTIMES = ("local", "compose", "auto")
@@ -63,6 +64,12 @@ class App:
             reason = f" (auto: {why})" if self.runtime == "auto" and why else ""
             self.out.note(f"runtime: {lab.runtime.kind}{reason}")
         return lab
+
+    def progress(self) -> Progress:
+        """Progress of a long operation, on stderr; silent with --quiet."""
+        from lab.host.environment.progress import Progress
+
+        return Progress(lambda _: None) if self.out.quiet else Progress()
 
     def confirm(self, message: str) -> None:
         """Ask before something is deleted for good. Raises RefusedError unless the answer is yes."""

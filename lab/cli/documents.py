@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
+    from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import Tale, Written
     from lab.host.gpus import Gpu
@@ -311,6 +312,20 @@ def worker_view(view: WorkerView) -> Document:
 def check(item: Check) -> Document:
     """One answer of `doctor`."""
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
+
+
+def lesson(item: Lesson, result: Document | None) -> Document:
+    """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
+    return {
+        "number": item.number,
+        "name": item.name,
+        "title": item.title,
+        "notebook": item.notebook,
+        "minutes": item.minutes,
+        "needs": list(item.needs),
+        "passed": result["passed"] if result else None,
+        "at": result["at"] if result else None,
+    }
 
 
 def report(tale: Tale, written: Written) -> Document:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, format, render, values
-from lab.cli.commands.images import follow
 from lab.cli.context import App, LabGroup, pass_app
 from lab.errors import UsageError
 
@@ -88,7 +87,7 @@ def food11(
         raise UsageError("--seed belongs to --synthetic", "labctl data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:
         raise UsageError("--url and --from exclude each other", "choose one")
-    shelf, progress = datasets.Shelf(), follow(app)
+    shelf, progress = datasets.Shelf(), app.progress()
     step = meter(progress, app.clock)
     if synthetic is not None:
         chosen = datasets.SEED if seed is None else seed

@@ -10,7 +10,6 @@ import click
 
 from lab.cli import documents, format, render, values
 from lab.cli.context import GPUS, App, LabGroup, pass_app
-from lab.host.environment.progress import Progress
 from lab.host.quantities import plural
 from lab.topology import LabSpec, Vendor
 
@@ -33,11 +32,6 @@ def gpu_option(function: F) -> F:
 @click.group(cls=LabGroup)
 def images() -> None:
     """List, get, save and load the images of containers."""
-
-
-def follow(app: App) -> Progress:
-    """Progress of a long operation, on stderr; silent with --quiet."""
-    return Progress(lambda _: None) if app.out.quiet else Progress()
 
 
 def vendor_of(choice: str) -> Vendor:
@@ -92,7 +86,7 @@ def pull(app: App, gpu: str) -> None:
     """Fetch the images that others publish: MinIO, Prometheus, Grafana."""
     from lab.flows import images
 
-    show(app, images.pull(vendor_of(gpu), progress=follow(app)))
+    show(app, images.pull(vendor_of(gpu), progress=app.progress()))
 
 
 @images.command()
@@ -113,7 +107,7 @@ def build(app: App, gpu: str, offline: bool, suite: str | None) -> None:
     if suite and not offline:
         raise click.UsageError("--suite says which Debian --offline takes; without --offline it has no use")
     built = images.build(
-        images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", progress=follow(app)
+        images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", progress=app.progress()
     )
     if app.out.as_json({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]}):
         return
@@ -129,7 +123,7 @@ def save(app: App, file: Path, gpu: str) -> None:
     """Write every image that a lab runs on here into one FILE; a name that ends in .gz compresses it."""
     from lab.flows import images
 
-    archive = images.save(file, images.to_save(vendor_of(gpu)), progress=follow(app))
+    archive = images.save(file, images.to_save(vendor_of(gpu)), progress=app.progress())
     if app.out.as_json({"file": archive.path, "size": archive.size, "images": list(archive.images)}):
         return
     for name in archive.images:
@@ -145,7 +139,7 @@ def load(app: App, file: Path, gpu: str) -> None:
     """Take in the images of FILE, and say whether a lab has all it needs now."""
     from lab.flows import images
 
-    archive = images.load(file, progress=follow(app))
+    archive = images.load(file, progress=app.progress())
     lacking = images.missing(vendor_of(gpu))
     if app.out.json_wanted:
         names = [need.name for need in lacking]

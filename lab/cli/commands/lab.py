@@ -232,7 +232,7 @@ def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...
 def services(app: App, show_secrets: bool) -> None:
     """List the services with their addresses and secrets.
 
-    Says where each secret is kept, and prints it only with --show-secrets.
+    Shows where each secret is kept; prints it only with --show-secrets.
     """
     lab = app.open()
     seen = lab.status()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import format, render, values
+from lab.cli import documents, format, render, values
 from lab.cli.commands.lab import prepare
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cli.live import ProgressLines
@@ -39,27 +39,13 @@ def lesson_list(app: App) -> None:
     from lab.flows.lessons.run import results
 
     found, checked = lessons(), results(app.open())
-    if app.out.as_json({"lessons": [describe(each, checked.get(each.number)) for each in found]}):
+    if app.out.as_json({"lessons": [documents.lesson(each, checked.get(each.number)) for each in found]}):
         return
     rows = (
         (each.number, each.title, f"{each.minutes} min", _standing(checked.get(each.number)), each.notebook)
         for each in found
     )
     app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
-
-
-def describe(item: Lesson, result: dict[str, Any] | None) -> dict[str, Any]:
-    """One lesson as JSON. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
-    return {
-        "number": item.number,
-        "name": item.name,
-        "title": item.title,
-        "notebook": item.notebook,
-        "minutes": item.minutes,
-        "needs": list(item.needs),
-        "passed": result["passed"] if result else None,
-        "at": result["at"] if result else None,
-    }
 
 
 def _standing(result: dict[str, Any] | None) -> str:
@@ -93,8 +79,8 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        documents = [result.to_json() for result in results]
-        app.out.document({"results": documents} if every else documents[0])
+        found = [result.to_json() for result in results]
+        app.out.document({"results": found} if every else found[0])
     _judge(app, results[-1])
 
 

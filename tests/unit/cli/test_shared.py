@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from lab.cli.commands.machine import completion_script
-from lab.cli.context import SharedOption
+from lab.cli.context import App, SharedOption
 from lab.cli.main import cli
 from lab.errors import UsageError
+from lab.lab import Lab
 from lab.topology import DEFAULT_LAB
 from tests.unit.cli.fakes import Labctl
 
@@ -82,6 +84,14 @@ def test_shared_options_stand_before_or_after_the_command(
 ) -> None:
     labctl(*arguments)
     assert labctl.opened == [opened]
+
+
+def test_labctl_opens_the_lab_that_a_program_opens(raylab_home: Path) -> None:
+    app = App()
+    app.runtime, app.lab = "local", "mine"
+    lab, same = app.open(), Lab("local", name="mine")
+    assert (lab.name, lab.runtime.kind, lab.why) == (same.name, same.runtime.kind, same.why)
+    assert lab.runtime.folder() == raylab_home / "mine"
 
 
 def test_the_environment_is_the_default(labctl: Labctl) -> None:
