@@ -85,7 +85,7 @@ def tell(number, line):
 
 def open_streams():
     # type: () -> None
-    """Put something in the place of standard streams that are closed: else the next file gets their number.
+    """Open substitutes for closed standard streams: else the next file gets their number.
 
     Nothing can be read from it; to stdout nothing can be written, as it must be; on stderr all is lost.
     """

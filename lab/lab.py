@@ -1,4 +1,4 @@
-"""Lab: one lab as an object, the parts of the core put together. docs/python.md shows its use."""
+"""The facade: one lab as an object. docs/python.md shows its use."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from lab.topology import (
 )
 
 if TYPE_CHECKING:
-    from lab.cluster.allocation import Holding, TopView, Waiting
+    from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
-    from lab.store import ObjectStore
+    from lab.store import Store
 
 
 @dataclass(frozen=True)
@@ -54,30 +54,40 @@ class Submitted:
     waits: str = ""
 
 
-def open_runtime(kind: str | None, name: str | None) -> Runtime:
-    """The runtime of a lab; what is None is what the environment says. Raises what `Lab()` raises."""
-    from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
-
-    return choose(kind or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name)).runtime
-
-
 class Lab:
     """A lab on one runtime. Opens connections when they are first used."""
 
-    def __init__(self, runtime: Runtime | str | None = None, *, name: str | None = None) -> None:
-        """The lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name already.
+    def __init__(
+        self,
+        runtime: Runtime | str | None = None,
+        *,
+        name: str | None = None,
+        api: RayApi | None = None,
+        jobs: Jobs | None = None,
+        store: Store | None = None,
+    ) -> None:
+        """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
-        `auto`. Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up
-        on another runtime than asked for.
+        `auto`. `api`, `jobs` and `store` are used instead of connections to the lab's own services. Nothing
+        is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
+        runtime than asked for.
         """
+        self.why = ""
+        """Reason for the runtime, where it was not given."""
         if isinstance(runtime, Runtime):
             if name not in (None, runtime.lab):
                 raise UsageError(f"the runtime is that of lab {runtime.lab}, not of {name}", "leave name out")
             self.runtime = runtime
         else:
-            self.runtime = open_runtime(runtime, name)
+            from lab.runtime.select import RUNTIME_VARIABLE, choose, lab_name
+
+            choice = choose(runtime or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name))
+            self.runtime, self.why = choice.runtime, choice.why
+        given = {"api": api, "jobs": jobs, "store": store}
+        self._given = {part: value for part, value in given.items() if value is not None}
         self._ledgers: dict[str, JobLedger] = {}
+        self.forget_connections()
 
     @property
     def name(self) -> str:
@@ -95,14 +105,16 @@ class Lab:
         workers: int | None = None,
         cpus_per_worker: int | None = None,
         ports: Mapping[str, int] | None = None,
+        gcs_ft: bool = False,
+        stock_ray: bool = False,
     ) -> LabStatus:
         """Start the lab and return once every service is healthy; one that is up is repaired, not changed.
 
         Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
-        (lab.topology.PORT_NAMES) to its number. What is left out is as `labctl up` has it (GPUs `auto`, 2
-        workers, 8 logical CPUs each, free ports), or as it is in a lab that is up. `on_progress` gets each
-        step.
+        (lab.topology.PORT_NAMES) to its number; `gcs_ft` and `stock_ray` are as in LabSpec. What is left out
+        is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports), or as it is in a
+        lab that is up. `on_progress` gets each step.
 
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
@@ -110,7 +122,7 @@ class Lab:
         from lab.spec import Asked, spec_of
 
         fixed = tuple((ports or {}).items())
-        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed)
+        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray)
         if spec is None:
             spec = spec_of(self.runtime, asked)
         elif asked != Asked():
@@ -131,8 +143,7 @@ class Lab:
         """Addresses, nodes and resources of a lab that is up. Raises LabDownError, ClusterError."""
         from lab.cluster.summary import details
 
-        nodes = self.api.nodes()
-        return details(self.status(), nodes)
+        return details(self.status(), self.api.nodes())
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
         """A service's own output, a line at a time; of a job it is `lab.jobs.logs`. See Runtime.logs."""
@@ -158,7 +169,7 @@ class Lab:
         return self.runtime.status()
 
     def endpoints(self) -> Endpoints:
-        """How to reach the lab. Raises LabDownError."""
+        """Addresses and credentials of the lab. Raises LabDownError."""
         return self.runtime.endpoints()
 
     def restart(self, service: str, on_progress: OnProgress = ignore_progress) -> None:
@@ -195,7 +206,7 @@ class Lab:
         return Jobs(self.api)
 
     @cached_property
-    def store(self) -> ObjectStore:
+    def store(self) -> Store:
         """The object store. Raises LabDownError."""
         from lab.store import ObjectStore
 
@@ -219,7 +230,7 @@ class Lab:
             raise
 
     def earlier_jobs(self, known: Sequence[Job]) -> tuple[Job, ...]:
-        """The newest jobs that are not among those that Ray knows, from their ledgers. Raises StoreError."""
+        """The newest jobs that Ray does not know, from their ledgers. Raises StoreError."""
         from lab.cluster.earlier import earlier_jobs
 
         return earlier_jobs(self.store, {job.submission_id for job in known})
@@ -290,10 +301,11 @@ class Lab:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
         for name in ("api", "jobs", "store", "gpu_plan"):
             self.__dict__.pop(name, None)
+        self.__dict__.update(self._given)
         self._ledgers.clear()
 
     def ledger(self, submission_id: str) -> JobLedger:
-        """The ledger of a job, one for all who ask: what was read of it once is not read again."""
+        """The ledger of a job, read incrementally: nothing is read twice."""
         from lab.evidence.checkpoints import JobLedger
 
         if submission_id not in self._ledgers:
@@ -301,7 +313,7 @@ class Lab:
         return self._ledgers[submission_id]
 
     def history(self, submission_id: str) -> History:
-        """What the ledger says about a job so far. Raises StoreError."""
+        """History of a job so far, from its ledger. Raises StoreError."""
         return self.ledger(submission_id).poll()
 
     def checkpoints(self, job: str | None = None) -> tuple[CheckpointInfo, ...]:
@@ -313,7 +325,7 @@ class Lab:
         return list_checkpoints(self.store, job)
 
     def placement(self, submission_id: str) -> Placement:
-        """Where a job runs now. Raises NotFoundError."""
+        """Placement of a job now. Raises NotFoundError."""
         job, history = self.jobs.get(submission_id), self.history(submission_id)
         living = None
         if not job.final and going_on(history) > 1:
@@ -323,13 +335,13 @@ class Lab:
         return place(job, history, self.api.nodes(), living)
 
     def waiting_jobs(self) -> dict[str, Waiting]:
-        """Job -> why it, or a part of it, waits for resources now. Raises LabDownError, ClusterError."""
+        """Job -> reason why it, or a part of it, waits now. Raises LabDownError, ClusterError."""
         from lab.cluster.allocation import read, waiting
 
         return waiting(read(self.api))
 
     def waiting(self, submission_id: str) -> Waiting | None:
-        """Why a job, or a part of it, waits for resources now; None when it does not.
+        """Reason why a job, or a part of it, waits for resources now; None when it does not.
 
         Raises NotFoundError, LabDownError, ClusterError.
         """
@@ -337,31 +349,23 @@ class Lab:
         return self.waiting_jobs().get(submission_id)
 
     def why_failed(self, job: Job) -> Explanation | None:
-        """The cause of a failed job, where its last error is one that is known; None for any other job."""
+        """Cause of a failed job, if its last error is a known one; None for any other job."""
         from lab.cluster.explain import explain
 
         if job.status != "FAILED":
             return None
-        log = ""
-        with contextlib.suppress(
-            LabError
-        ):  # its node may be gone with the log; the message has the end of it
+        log = ""  # its node may be gone with the log; the message has the end of it
+        with contextlib.suppress(LabError):
             log = self.jobs.logs(job.submission_id)
         return explain(job.message, log)
 
-    def holdings(self) -> tuple[Holding, ...]:
-        """Which part of which job holds what of which service now. Raises LabDownError, ClusterError."""
-        from lab.cluster.allocation import holdings, read
-
-        return holdings(read(self.api))
-
     @cached_property
     def gpu_plan(self) -> GpuPlan:
-        """Which GPUs the lab was started with. Raises LabDownError."""
+        """GPUs that the lab was started with. Raises LabDownError."""
         return self.runtime.spec().gpu
 
     def top(self) -> TopView:
-        """How busy each node is, which jobs run there with which share, and who waits.
+        """Load of each node, the jobs there with their shares, and who waits.
 
         Raises LabDownError, ClusterError.
         """

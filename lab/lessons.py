@@ -1,4 +1,4 @@
-"""What a notebook imports, `from lab.lessons import Session`; the rest is in lab/flows/lessons."""
+"""Import of notebooks, `from lab.lessons import Session`; the rest is in lab/flows/lessons."""
 
 from lab.flows.lessons import Session
 

@@ -1,4 +1,4 @@
-"""Breaking a lab from a program, see docs/python.md. What `inject` does is in lab/flows/recovery."""
+"""Breaking a lab from a program, see docs/python.md; the flow itself is in lab/flows/recovery."""
 
 from lab.flows.recovery import FaultRequest, Moment, OnMoment, Outcome, inject
 

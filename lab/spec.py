@@ -1,18 +1,22 @@
-"""What a lab is asked to be, said in single settings: the one builder of a LabSpec, over what the lab is."""
+"""The one builder of a LabSpec: from single settings, over what the lab is while it is up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError
 from lab.runtime.base import Runtime
 from lab.topology import GpuPlan, LabSpec
 
+if TYPE_CHECKING:
+    from lab.host.gpus import Detection
+
 
 @dataclass(frozen=True)
 class Asked:
-    """Single settings of a lab. What is None, empty or false is not said.
+    """Single settings of a lab. What is None, empty or false was left out.
 
     Raises UsageError for what no lab can be.
     """
@@ -32,7 +36,7 @@ class Asked:
         self.over(LabSpec())
 
     def over(self, usual: LabSpec) -> LabSpec:
-        """`usual` with what is said, all but the GPUs."""
+        """`usual` with these settings, all but the GPUs."""
         return replace(
             usual,
             workers=usual.workers if self.workers is None else self.workers,
@@ -46,25 +50,30 @@ class Asked:
 def gpu_plan(
     choice: str, workers: int, runtime: str, *, chosen: Sequence[str] = (), share: bool = False
 ) -> GpuPlan:
-    """Which GPU each worker of a lab on this kind of runtime gets; see lab.host.gpus.plan.
+    """Plan the GPU of each worker of a lab on this kind of runtime; see lab.host.gpus.plan.
 
     Raises GpuError, UsageError.
     """
-    from lab.host.gpus import Detector, GpuRequest, amd_gpus, nvidia_gpus, plan
+    from lab.host.gpus import GpuRequest, amd_gpus, nvidia_gpus, plan
+    from lab.host.gpus.docker import detectors
 
-    nvidia: Detector = nvidia_gpus
-    amd: Detector = amd_gpus
-    if runtime == "compose":
-        from lab.host.gpus.docker import detectors
-
-        nvidia, amd = detectors()
-    return plan(GpuRequest(choice, tuple(chosen), share), workers, nvidia=nvidia, amd=amd)
+    nvidia, amd = detectors() if runtime == "compose" else (nvidia_gpus, amd_gpus)
+    request = GpuRequest(choice, tuple(chosen), share)
+    return plan(request, workers, nvidia=nvidia, amd=amd)
 
 
-def spec_of(runtime: Runtime, asked: Asked, plan: Callable[..., GpuPlan] = gpu_plan) -> LabSpec:
-    """The lab that is asked for. What is not said stays as it is in a lab that is up, else is the default.
+def gpus_here(runtime: str) -> tuple[Detection, Detection]:
+    """GPUs of this machine, NVIDIA's and AMD's, with what keeps a lab on this kind of runtime from them."""
+    from lab.host.gpus import amd_gpus, nvidia_gpus
+    from lab.host.gpus.docker import listed
 
-    `plan` is `gpu_plan`, or what stands for it. Raises GpuError, UsageError, StateError.
+    return listed() if runtime == "compose" else (nvidia_gpus(), amd_gpus())
+
+
+def spec_of(runtime: Runtime, asked: Asked) -> LabSpec:
+    """Build the spec of a lab. What was left out stays as it is in a lab that is up, else is the default.
+
+    Raises GpuError, UsageError, StateError.
     """
     try:
         current: LabSpec | None = runtime.spec()
@@ -74,5 +83,7 @@ def spec_of(runtime: Runtime, asked: Asked, plan: Callable[..., GpuPlan] = gpu_p
     kept = current is not None and spec.workers == current.workers
     if kept and asked.gpu in (None, spec.gpu.vendor.value) and not asked.gpus and not asked.share_gpu:
         return spec
-    found = plan(asked.gpu or "auto", spec.workers, runtime.kind, chosen=asked.gpus, share=asked.share_gpu)
+    found = gpu_plan(
+        asked.gpu or "auto", spec.workers, runtime.kind, chosen=asked.gpus, share=asked.share_gpu
+    )
     return replace(spec, gpu=found)

@@ -1,4 +1,4 @@
-"""`python -m lab.cli`: what labctl.py hands over to."""
+"""Entry point of `python -m lab.cli`, to which labctl.py hands over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shell completes. Nothing here touches the network or a running lab."""
+"""Completions for the shell. Nothing here touches the network or a running lab."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
 
 
 def service_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The services of a lab of the usual size."""
+    """Services of a lab of the usual size."""
     names = [HEAD, *(worker(i) for i in range(LabSpec.workers)), STORE, PROMETHEUS, GRAFANA, JUPYTER]
     return [name for name in names if name.startswith(incomplete)]
 
 
 def target_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The services that a fault can hit."""
+    """Services that a fault can hit."""
     return [name for i in range(LabSpec.workers) if (name := worker(i)).startswith(incomplete)]
 
 
+def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Faults of the catalogue."""
+    from lab.faults import catalogue
+
+    return [kind.name for kind in catalogue() if kind.name.startswith(incomplete)]
+
+
 def recipe_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The recipes of the workspace."""
+    """Recipes of the workspace."""
     from lab.cluster.recipes import MANIFEST, WORKSPACE
 
     names = sorted(path.parent.name for path in WORKSPACE.glob(f"*/{MANIFEST}"))

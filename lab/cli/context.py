@@ -1,30 +1,50 @@
-"""What every command shares: the options that may stand anywhere, the lab they choose, and the output."""
+"""Context of every command: the shared options, the lab they choose, and the output."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from lab.cli import values
-from lab.cli.core import Core, Opened
 from lab.cli.output import Output
-from lab.topology import DEFAULT_LAB
+from lab.errors import LabError, RefusedError
+from lab.host.clock import MONOTONIC, Clock
+from lab.topology import DEFAULT_LAB, Vendor
+
+if TYPE_CHECKING:
+    from lab.host.environment.progress import Progress
+    from lab.lab import Lab
 
 RUNTIMES = ("local", "compose", "auto")
 AFTER_DASHES = "labctl.after-dashes"
-GPUS = ("nvidia", "amd", "simulated", "none", "auto")
+GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 
-@dataclass
-class Settings:
-    """The values of the shared options."""
+def open_lab(runtime: str, name: str) -> Lab:
+    """Open a lab, as a program does."""
+    from lab.lab import Lab
 
-    lab: str | None = None
-    runtime: str = "auto"
-    verbose: bool = False
+    return Lab(runtime, name=name)
+
+
+def asks() -> bool:
+    """Tell if somebody is there to answer a question."""
+    return sys.stdin.isatty()
+
+
+class App:
+    """One invocation of labctl."""
+
+    def __init__(self, opener: Callable[[str, str], Lab] = open_lab, clock: Clock = MONOTONIC) -> None:
+        """`opener` gets runtime and name, and returns the lab."""
+        self.opener, self.clock = opener, clock
+        self.lab: str | None = None
+        self.runtime = "auto"
+        self.verbose = False
+        self.out = Output()
 
     @property
     def name(self) -> str:
@@ -33,34 +53,43 @@ class Settings:
 
         return lab_name(self.lab)
 
-
-class App:
-    """One invocation of labctl."""
-
-    def __init__(self, core: Core | None = None) -> None:
-        """`core` is what the commands call; a test gives another."""
-        self.core = core or Core()
-        self.settings = Settings()
-        self.out = Output()
-
-    def open(self, *, announce: bool = False) -> Opened:
+    def open(self, *, announce: bool = False) -> Lab:
         """The lab that --name and --runtime choose. `announce` says on stderr which runtime that is.
 
-        Raises UsageError, UnsupportedError.
+        Raises what Lab() raises.
         """
-        opened = self.core.open(self.settings.runtime, self.settings.name)
-        if announce or self.settings.verbose:
-            why = opened.why.removeprefix("auto: ")
-            reason = f" (auto: {why})" if self.settings.runtime == "auto" and why else ""
-            self.out.note(f"runtime: {opened.runtime}{reason}")
-        return opened
+        lab = self.opener(self.runtime, self.name)
+        if announce or self.verbose:
+            why = lab.why.removeprefix("auto: ")
+            reason = f" (auto: {why})" if self.runtime == "auto" and why else ""
+            self.out.note(f"runtime: {lab.runtime.kind}{reason}")
+        return lab
+
+    def progress(self) -> Progress:
+        """Progress of a long operation, on stderr; silent with --quiet."""
+        from lab.host.environment.progress import Progress
+
+        return Progress(lambda _: None) if self.out.quiet else Progress()
+
+    def confirm(self, message: str) -> None:
+        """Ask before something is deleted for good. Raises RefusedError unless the answer is yes."""
+        if self.out.json_wanted or not asks():
+            raise RefusedError(message, "say --yes to delete them; nothing was changed")
+        self.out.ask(message)
+        if not click.confirm("Delete?", default=False, err=True):
+            raise RefusedError("not confirmed; nothing was changed")
+
+    def fail(self, error: LabError) -> NoReturn:
+        """Exit with an error once the result is printed: with --json no second document follows it."""
+        self.out.complain(error, document=False)
+        raise click.exceptions.Exit(error.exit_code)
 
 
 pass_app = click.make_pass_decorator(App)
 
 
 class SharedOption(click.Option):
-    """An option that every command has."""
+    """An option of every command."""
 
 
 class LabCommand(click.Command):
@@ -144,4 +173,4 @@ def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     elif param.name == "quiet":
         app.out.quiet = True
     elif param.name is not None:
-        setattr(app.settings, param.name, value)
+        setattr(app, param.name, value)

@@ -1,4 +1,4 @@
-"""What --json prints. These shapes are a public contract; the tests pin them."""
+"""JSON documents of --json. These shapes are a public contract; the tests pin them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lab.cli import text
+from lab.cli import format
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import Holding, TopView, Waiting
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
+    from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu
@@ -36,7 +37,7 @@ def service(status: ServiceStatus) -> Document:
         "service": status.service,
         "state": status.state.value,
         "detail": status.detail,
-        "url": text.without_secrets(status.url),
+        "url": format.without_secrets(status.url),
         "pid": status.pid,
         "container": status.container,
     }
@@ -104,7 +105,7 @@ def job(item: Job) -> Document:
 
 
 def explanation(item: Explanation | None) -> Document | None:
-    """Why a job failed, or null; `line` is what it was told by."""
+    """Cause of a failed job, or null; `line` is the evidence."""
     if item is None:
         return None
     cause = item.cause
@@ -120,7 +121,7 @@ def explanation(item: Explanation | None) -> Document | None:
 def lab(
     status: LabStatus, nodes: Iterable[Node] = (), jobs: Iterable[Job] = (), problems: Iterable[str] = ()
 ) -> Document:
-    """The whole lab. `problems` says what could not be asked."""
+    """The whole lab. `problems` lists the questions that got no answer."""
     return {
         "name": status.name,
         "runtime": status.runtime,
@@ -142,7 +143,7 @@ def lab(
 
 
 def holding(item: Holding) -> Document:
-    """What a part of a job holds of a service. Memory in bytes."""
+    """Resources of a service that a part of a job holds. Memory in bytes."""
     return {
         "job": item.job,
         "service": item.service,
@@ -152,7 +153,7 @@ def holding(item: Holding) -> Document:
 
 
 def waiting(item: Waiting | None) -> Document | None:
-    """Why a job, or a part of it, waits; null when it does not."""
+    """Reason why a job, or a part of it, waits; null when it does not."""
     if item is None:
         return None
     return {
@@ -167,7 +168,7 @@ def waiting(item: Waiting | None) -> Document | None:
 
 
 def top(view: TopView) -> Document:
-    """The nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
+    """Nodes, what runs there, and who waits. Memory in bytes, 100 percent of CPU is one core."""
     return {
         "at": view.at,
         "nodes": [
@@ -191,7 +192,7 @@ def top(view: TopView) -> Document:
 
 
 def placement(item: Placement) -> Document:
-    """Where a job runs: services of the driver and of each Ray Train rank."""
+    """Placement of a job: services of the driver and of each Ray Train rank."""
     return {
         "driver": item.driver,
         "workers": [{"rank": rank, "service": where} for rank, where in item.workers],
@@ -208,13 +209,13 @@ def checkpoint(item: CheckpointInfo) -> Document:
         "epoch": item.epoch,
         "files": len(item.files),
         "size": item.size,
-        "modified": text.epoch_seconds(item.modified),
+        "modified": format.epoch_seconds(item.modified),
         "sha256": item.sha256,
     }
 
 
 def recipe(item: Recipe) -> Document:
-    """One recipe and what `-p` can set."""
+    """One recipe and its `-p` parameters."""
     return {
         "name": item.name,
         "summary": item.summary,
@@ -285,7 +286,7 @@ def gpu(item: Gpu) -> Document:
 
 
 def gpu_plan(plan: GpuPlan) -> Document:
-    """Which GPU each worker gets."""
+    """GPU of each worker."""
     return {
         "vendor": plan.vendor.value,
         "reason": plan.reason,
@@ -298,7 +299,7 @@ def gpu_plan(plan: GpuPlan) -> Document:
 
 
 def worker_view(view: WorkerView) -> Document:
-    """What one worker of a running lab sees. `ray_gpus` is null where Ray has no living node of it."""
+    """GPUs that a worker of a running lab sees. `ray_gpus` is null without a living node."""
     return {
         "service": view.service,
         "planned": view.planned.gpu if view.planned else None,
@@ -313,14 +314,28 @@ def check(item: Check) -> Document:
     return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
 
 
-def report(tale: ReportData, written: Written) -> Document:
+def lesson(item: Lesson, result: Document | None) -> Document:
+    """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
+    return {
+        "number": item.number,
+        "name": item.name,
+        "title": item.title,
+        "notebook": item.notebook,
+        "minutes": item.minutes,
+        "needs": list(item.needs),
+        "passed": result["passed"] if result else None,
+        "at": result["at"] if result else None,
+    }
+
+
+def report(data: ReportData, written: Written) -> Document:
     """A report that was written."""
     return {
-        "job": tale.job,
-        "verdict": tale.verdict or None,
+        "job": data.job,
+        "verdict": data.verdict or None,
         "folder": str(written.folder),
         "page": str(written.page),
         "pictures": [str(picture) for picture in written.pictures],
-        "control": tale.control_job or None,
+        "control": data.control_job or None,
         "missing": list(written.missing),
     }

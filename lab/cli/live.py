@@ -1,15 +1,14 @@
-"""What a person sees while something long goes on: lines of progress, and the timeline that fills in."""
+"""Display of what takes long: lines of progress, and the timeline of a recovery."""
 
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lab.cli.output import Output, encodable
 from lab.evidence.labels import moment_label
+from lab.host.clock import MONOTONIC, Clock
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -35,7 +34,7 @@ PASSING = ("waiting", "progress", "control")
 
 
 def label(key: str) -> str:
-    """A moment's name for people."""
+    """Name a moment for people."""
     return moment_label(key.split(" ", maxsplit=1)[0])
 
 
@@ -67,10 +66,8 @@ class ProgressLines:
 class Story(ProgressLines):
     """The timeline of a recovery: on a terminal a list that fills in, elsewhere a line for each moment."""
 
-    def __init__(
-        self, out: Output, clock: Callable[[], float] = time.monotonic, *, live: bool = True
-    ) -> None:
-        """Without `live` it is lines on a terminal, too: for more than one fault."""
+    def __init__(self, out: Output, clock: Clock = MONOTONIC, *, live: bool = True) -> None:
+        """Without `live`, print lines on a terminal too: for more than one fault."""
         super().__init__(out)
         self._clock, self._lines = clock, not live
         self._moments: dict[str, Moment] = {}
@@ -78,7 +75,7 @@ class Story(ProgressLines):
         self._began = 0.0
         self._live: Live | None = None
         self._unicode = encodable("✓·⠋", sys.stderr)
-        """Asked before rich puts its own stream in the place of stderr."""
+        """Determined before rich replaces stderr."""
 
     def __enter__(self) -> Story:
         return self

@@ -1,4 +1,4 @@
-"""labctl: parse the command line, run the command, and turn every error into what a person reads."""
+"""Entry point of labctl: parses the command line, runs the command, turns every error into two lines."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from lab.cli import streams
 from lab.cli.commands import (
     chaos,
     data,
+    demo,
     faults,
     gpus,
     images,
     jobs,
+    lab,
     lessons,
     machine,
     report,
-    services,
     submit,
     top,
 )
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import App, LabGroup, shared_options
-from lab.cli.core import Core
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
 from lab.version import __version__
@@ -43,20 +43,20 @@ MACHINES = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
     *(errno.ENFILE, errno.EMFILE, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
 )
-"""What the machine or a path that was given is to blame for, not labctl."""
+"""Errors that the machine or a given path is to blame for, not labctl."""
 
 SIGNAL_EXIT = 128
 """Exit code after a signal, less its number, as in a shell."""
 
 
 class InterruptError(LabError):
-    """Ctrl-C."""
+    """Ctrl-C, or a signal, with the exit code that it has."""
 
     exit_code = INTERRUPTED
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, raised in the main thread: it takes the same way out as Ctrl-C, cleanup included."""
+    """SIGTERM or SIGHUP, raised in the main thread: handled like Ctrl-C, cleanup included."""
 
     def __init__(self, number: int) -> None:
         """`number` is the signal's."""
@@ -69,8 +69,7 @@ class Root(LabGroup):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         """Run one command line and exit with its code."""
-        app = extra.get("obj")
-        sys.exit(run(sys.argv[1:] if args is None else args, app if isinstance(app, App) else App()))
+        sys.exit(main(args, extra.get("obj")))
 
 
 @click.group(
@@ -92,7 +91,7 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    first = (services, submit, jobs, top, faults, chaos, report)
+    first = (lab, submit, jobs, top, faults, demo, chaos, report)
     for module in (*first, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
@@ -104,13 +103,12 @@ def _assemble() -> None:
 _assemble()
 
 
-def main(argv: Sequence[str] | None = None, core: Core | None = None) -> int:
-    """Run labctl with these arguments (default: the process's own); returns its exit code."""
-    return run(sys.argv[1:] if argv is None else argv, App(core))
+def main(args: Sequence[str] | None = None, app: App | None = None) -> int:
+    """Run labctl with these arguments (default: the process's own) in `app`; returns its exit code.
 
-
-def run(args: Sequence[str], app: App) -> int:
-    """Run one command line in `app`; returns the exit code. Nothing but SystemExit gets out."""
+    Nothing but SystemExit gets out.
+    """
+    args, app = sys.argv[1:] if args is None else args, app or App()
     with streams.guarded() as stdout:
         code = OutputError.exit_code
         try:
@@ -143,11 +141,11 @@ def _run(args: Sequence[str], app: App, stdout: streams.Guarded) -> int:
         if isinstance(error, (SystemExit, GeneratorExit)) or error is stdout.error:
             raise
         app.out.json_wanted = app.out.json_wanted or "--json" in own
-        return _report(error, app, verbose=app.settings.verbose or "--verbose" in own)
+        return _report(error, app, verbose=app.verbose or "--verbose" in own)
 
 
 class _Echo(logging.Handler):
-    """Shows what is run, with --verbose."""
+    """Echoes external commands with --verbose."""
 
     def __init__(self, app: App) -> None:
         super().__init__()
@@ -155,13 +153,13 @@ class _Echo(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler.emit."""
-        if self._app.settings.verbose:
+        if self._app.verbose:
             self._app.out.note(f"$ {record.getMessage()}")
 
 
 @contextlib.contextmanager
 def _echoing(app: App) -> Iterator[None]:
-    """Show external commands for a while, if that is wanted."""
+    """Echo external commands while the context is open."""
     handler, level = _Echo(app), command.log.level
     command.log.addHandler(handler)
     command.log.setLevel(logging.INFO)
@@ -174,7 +172,7 @@ def _echoing(app: App) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into TerminatedError, and SIGINT into KeyboardInterrupt, for a while.
+    """Turn SIGTERM and SIGHUP into TerminatedError, and SIGINT into KeyboardInterrupt, in this context.
 
     What is ignored stays ignored (`nohup`). labctl.py has SIGINT end the process while modules are imported.
     """
@@ -200,7 +198,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _complete(instruction: str, app: App) -> int:
-    """What a shell asks for in environment variables. Raises UsageError when they are not a shell's."""
+    """Answer a shell's request for completions. Raises UsageError when the variables are not a shell's."""
     from click.shell_completion import shell_complete
 
     code = 1
@@ -227,17 +225,11 @@ def _invoke(args: list[str], app: App) -> int:
 
 
 def _report(error: BaseException, app: App, *, verbose: bool) -> int:
-    """The one place that turns an error into what a person reads, and into an exit code."""
-    if isinstance(error, (TerminatedError, click.Abort)):
-        signalled = error if isinstance(error, TerminatedError) else error.__context__
-        if isinstance(signalled, TerminatedError):  # click makes an Abort of it at a question
-            return _terminated(signalled, app)
+    """Show an error to the person and return its exit code: the one place that does."""
+    if isinstance(error, click.Abort) and isinstance(error.__context__, TerminatedError):
+        error = error.__context__  # click makes an Abort of it at a question
     if isinstance(error, (KeyboardInterrupt, EOFError, click.Abort)):
-        if app.out.json_wanted:
-            app.out.complain(InterruptError("interrupted"))
-        else:
-            click.echo("interrupted", err=True)
-        return INTERRUPTED
+        return _interrupted(error, app)
     if verbose:
         import traceback
 
@@ -261,9 +253,10 @@ def _report(error: BaseException, app: App, *, verbose: bool) -> int:
     return shown.exit_code
 
 
-def _terminated(error: TerminatedError, app: App) -> int:
-    shown = InterruptError(str(error))
-    shown.exit_code = SIGNAL_EXIT + error.number
+def _interrupted(error: BaseException, app: App) -> int:
+    shown = InterruptError("interrupted")
+    if isinstance(error, TerminatedError):
+        shown.message, shown.exit_code = str(error), SIGNAL_EXIT + error.number
     with contextlib.suppress(OSError):  # after SIGHUP the terminal may be gone
         if app.out.json_wanted:
             app.out.complain(shown)

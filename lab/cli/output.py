@@ -1,4 +1,4 @@
-"""Where a command's words go: results to stdout, progress to stderr, and JSON when it is asked for."""
+"""Output of a command: results to stdout, progress to stderr, JSON on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from lab.cli.text import HOSTILE, harmless, shortened
+from lab.cli.format import HOSTILE, harmless, shortened
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from lab.cluster.explain import Explanation
 
 PLAIN_WIDTH = 400
-"""Columns of a line that goes to a file or a pipe: nothing is wrapped, so that grep and awk can read it."""
+"""Width of a line in a file or a pipe, in columns: nothing is wrapped, for grep and awk."""
 
 PANEL_WIDTH = 80
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether colour makes sense on this stream."""
+    """Tell if this stream shows colour."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def encodable(text: str, stream: TextIO | None = None) -> bool:
-    """Whether the stream (default: stdout) can show `text`."""
+    """Tell if the stream (default: stdout) can show `text`."""
     encoding = getattr(stream or sys.stdout, "encoding", None) or "ascii"
     try:
         text.encode(encoding)
@@ -39,7 +39,7 @@ def encodable(text: str, stream: TextIO | None = None) -> bool:
 
 
 def _encoded(text: str, stream: TextIO) -> str:
-    """`text` as far as the stream can show it."""
+    """Replace what the stream cannot show."""
     if encodable(text, stream):
         return text
     encoding = getattr(stream, "encoding", None) or "ascii"
@@ -57,7 +57,7 @@ class Output:
     # Results, on stdout
 
     def document(self, document: Any, *, compact: bool = False) -> None:
-        """One JSON document. `compact` puts it on one line, for streams."""
+        """Print a JSON document. `compact` puts it on one line, for streams."""
         text = json.dumps(document, ensure_ascii=False, default=str, indent=None if compact else 2)
         if not encodable(text) or HOSTILE.search(text):
             text = json.dumps(document, default=str, indent=None if compact else 2)
@@ -65,16 +65,22 @@ class Output:
         sys.stdout.flush()
         self.documents += 1
 
+    def as_json(self, document: Any) -> bool:
+        """Print the result as a JSON document, if that is wanted; tell if it was."""
+        if self.json_wanted:
+            self.document(document)
+        return self.json_wanted
+
     def line(self, text: str = "") -> None:
-        """A line of the result, with nothing in it that a terminal would obey."""
+        """Print a line of the result, without control characters."""
         self.raw_line(harmless(text))
 
     def raw_line(self, text: str) -> None:
-        """A line as it is: of a log, whose colours stay, or drawn for the terminal."""
+        """Print a line unchanged: of a log, whose colours stay, or drawn for the terminal."""
         click.echo(_encoded(text, sys.stdout))
 
     def show(self, renderable: RenderableType, *, width: int | None = None) -> None:
-        """Something that rich draws: on a terminal with colour, elsewhere plain."""
+        """Print something that rich draws: with colour on a terminal, plain elsewhere."""
         console = self.console(width=width)
         with console.capture() as capture:
             console.print(renderable)
@@ -82,7 +88,7 @@ class Output:
             self.raw_line(harmless(line.rstrip(), colours=True))
 
     def console(self, *, stderr: bool = False, width: int | None = None) -> Console:
-        """A rich console on stdout or stderr that obeys NO_COLOR and never wraps where nobody looks."""
+        """Make a rich console that obeys NO_COLOR and wraps only on a terminal."""
         from rich.console import Console
 
         stream = sys.stderr if stderr else sys.stdout
@@ -97,7 +103,7 @@ class Output:
         )  # fmt: skip
 
     def log_line(self, line: str) -> None:
-        """A line of a log that is being followed; with --json it is progress."""
+        """Print a line of a log that is followed; with --json it is progress."""
         if not self.json_wanted:
             self.raw_line(line)
             sys.stdout.flush()
@@ -107,16 +113,16 @@ class Output:
     # Progress, on stderr
 
     def note(self, text: str) -> None:
-        """Something that happens or helps, but is not the result."""
+        """Print progress or advice, unless --quiet is given."""
         if not self.quiet:
             self._tell(text)
 
     def ask(self, text: str) -> None:
-        """What a question is about. Shown also with --quiet."""
+        """Print the subject of a question, also with --quiet."""
         self._tell(text)
 
     def warn(self, text: str, hint: str = "") -> None:
-        """Something that will probably surprise. Shown also with --quiet."""
+        """Print a warning, also with --quiet."""
         self._tell(text, self._label("warning:", "yellow") + " ")
         if hint:
             self._tell(hint, "  -> ")
@@ -124,7 +130,7 @@ class Output:
     def complain(
         self, error: LabError, extra: dict[str, Any] | None = None, *, document: bool = True
     ) -> None:
-        """What is wrong and what to do, in two lines; with --json also as a document that holds `extra`."""
+        """Print an error and its hint, a line each; with --json also a document that holds `extra`."""
         shown = describe(error)
         try:
             if self.json_wanted and document:
@@ -135,14 +141,14 @@ class Output:
                 self._tell(shown["hint"], "  -> ")
 
     def explain(self, found: Explanation | None) -> None:
-        """Why a job failed, where that is known, and what to do about it. Shown also with --quiet."""
+        """Print the cause of a failed job, if known, and what to do, also with --quiet."""
         if found is not None:
             self._tell(found.told, self._label("cause:", "red") + " ")
             self._tell(found.advice, "  -> ")
 
     @staticmethod
     def _tell(text: str, before: str = "") -> None:
-        """A line on stderr; `before` may hold colour."""
+        """Write a line to stderr; `before` may hold colour."""
         click.echo(before + _encoded(harmless(text), sys.stderr), err=True)
 
     @staticmethod
@@ -151,7 +157,7 @@ class Output:
 
 
 def describe(error: LabError) -> dict[str, Any]:
-    """An error as JSON: also how its words are shown, without values of any length."""
+    """Describe an error in JSON, with overlong values cut."""
     return {
         "code": type(error).__name__,
         "exit_code": error.exit_code,

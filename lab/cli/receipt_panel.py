@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lab.cli import text
+from lab.cli import format
 from lab.cli.live import after, label
 from lab.cli.output import PANEL_WIDTH, Output, encodable
 from lab.evidence.labels import HEADLINES
+from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
 """Tone of a headline -> colour."""
+
+WEIGHTS = {"equal": "identical, bit for bit"}
+"""Result of comparing weights -> its words, where they differ."""
 
 MOMENTS = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
 
@@ -75,7 +79,7 @@ def _grid(*widths: int | None) -> Table:
 def _facts(receipt: Mapping[str, Any]) -> Table:
     fault, job, checkpoint = receipt["fault"], receipt["job"], receipt.get("checkpoint")
     grid = _grid(10, None)
-    when = text.clock(fault["at"])
+    when = format.clock(fault["at"])
     until = "" if fault["reverted_at"] is None else f", reverted {after(fault['reverted_at'] - fault['at'])}"
     grid.add_row("fault", f"{fault['kind']} {fault['target']} at {when}{until}")
     expected = receipt.get("expected")
@@ -102,7 +106,7 @@ def _facts(receipt: Mapping[str, Any]) -> Table:
         grid.add_row("Ray with", ", ".join(receipt["patches"]) or "nothing of the lab's but the ledger")
     if receipt["lost_epochs"] is not None:
         lost = receipt["lost_epochs"]
-        grid.add_row("done twice", "nothing" if lost == 0 else text.count(lost, key))
+        grid.add_row("done twice", "nothing" if lost == 0 else plural(lost, key))
     return grid
 
 
@@ -164,7 +168,7 @@ def _attempts(attempts: list[Mapping[str, Any]], unicode: bool) -> Table | None:
         first, last = attempt["first_epoch"], attempt["last_epoch"]
         span = "no report" if first is None else f"{first} {arrow} {last}" if first != last else f"{first}"
         began, ended = attempt["started_at"], attempt["ended_at"]
-        lasted = text.seconds(ended - began) if began is not None and ended is not None else ""
+        lasted = format.seconds(ended - began) if began is not None and ended is not None else ""
         grid.add_row(f"{attempt['attempt']:>4}", ", ".join(attempt["nodes"]), span, lasted)
     return grid
 

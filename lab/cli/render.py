@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lab.cli import text
+from lab.cli import format
+from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,10 +27,10 @@ STYLES = {
 }  # fmt: skip
 
 WIDE = 160
-"""Columns of a terminal from which on a table has room for a sentence."""
+"""Minimum width of a terminal, in columns, for a table with a sentence in it."""
 
 SENTENCES = 2000
-"""Columns where nobody looks, for lines with a sentence in them."""
+"""Width outside of a terminal, in columns, for lines with a sentence in them."""
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -48,7 +49,7 @@ def styled(value: Any) -> Text:
     """A cell; None is empty."""
     from rich.text import Text
 
-    shown = "" if value is None else text.harmless(str(value))
+    shown = "" if value is None else format.harmless(str(value))
     return Text(shown, style=STYLES.get(shown, ""))
 
 
@@ -76,7 +77,10 @@ def show_lab(
         out.show(
             table(
                 ("SERVICE", "STATE", "URL", "DETAIL"),
-                ((s.service, s.state.value, text.without_secrets(s.url), s.detail) for s in status.services),
+                (
+                    (s.service, s.state.value, format.without_secrets(s.url), s.detail)
+                    for s in status.services
+                ),
             )
         )
     alive = [n for n in nodes if n.alive]
@@ -85,12 +89,12 @@ def show_lab(
         out.show(
             table(
                 ("NODE", "OFFERS", "ID"),
-                ((n.service, text.resources(n.resources), n.node_id[:12]) for n in alive),
+                ((n.service, format.resources(n.resources), n.node_id[:12]) for n in alive),
             )
         )
         dead = len(nodes) - len(alive)
         if dead:
-            out.line(f"{text.count(dead, 'node')} of this lab died before")
+            out.line(f"{plural(dead, 'node')} of this lab died before")
     if jobs:
         out.line()
         show_jobs(out, jobs)
@@ -104,18 +108,18 @@ def show_lab(
 
 
 def what(job: Job) -> str:
-    """The recipe, else the command; and the name a person gave it. Of an earlier job: how it ended."""
+    """Recipe or command of a job, and its name; of an earlier job, how it ended."""
     if job.earlier:
-        return text.first_line(job.message)
+        return format.first_line(job.message)
     name = job.metadata.get("job_name", "")
     return f"{job.recipe or job.entrypoint}{f' ({name})' if name else ''}"
 
 
 def took(job: Job, now: float) -> str:
-    """How long a job ran, or has been running; nothing where that is not known."""
+    """Duration of a job so far; empty where it is not known."""
     if job.started_at is None or (job.earlier and job.ended_at is None):
         return ""
-    return text.seconds(max(0.0, (job.ended_at or now) - job.started_at))
+    return format.seconds(max(0.0, (job.ended_at or now) - job.started_at))
 
 
 def show_jobs(
@@ -133,12 +137,12 @@ def show_jobs(
     for j in jobs:
         reason = waits.get(j.submission_id)
         shown = "" if reason is None else f"{reason.kind}: {reason.text}" if wide else reason.kind
-        row = (j.submission_id, j.status, text.clock(j.started_at), took(j, moment), what(j))
+        row = (j.submission_id, j.status, format.clock(j.started_at), took(j, moment), what(j))
         rows.append((*row, shown) if waits else row)
     columns = ("JOB", "STATUS", "STARTED", "TOOK", "RUNS")
     out.show(table((*columns, "REASON") if waits else columns, rows), width=SENTENCES)
     for item in () if wide else waits.values():
-        out.line(text.waits(item))
+        out.line(format.waits(item))
 
 
 def pairs(out: Output, rows: Iterable[tuple[str, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""The standard streams while a command runs: one that cannot be written to is noted once, and then let go.
+"""Guards of the standard streams: a stream that cannot be written to is noted once, then given up.
 
-What is written to stdout is the result: that it is lost ends the command and decides its exit code. What is
-written to stderr only goes with it: that it is lost changes nothing.
+stdout carries the result: losing it ends the command and decides its exit code. stderr only accompanies it:
+losing it changes nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, TextIO, cast
 
 
 class Guarded:
-    """A text stream that remembers why it cannot be written to."""
+    """A text stream that remembers why writing failed."""
 
     def __init__(self, stream: Any, *, strict: bool) -> None:
         """`stream` is None where Python found it closed. Without `strict` nothing is raised."""
         closed = OSError(errno.EBADF, os.strerror(errno.EBADF))
         self._stream, self._strict, self._closed = stream, strict, closed if stream is None else None
         self.error: OSError | None = None
-        """Why it cannot be written to, once that was tried in vain."""
+        """Reason why writing failed, once it has."""
 
     def write(self, text: Any) -> int:
-        """See io.TextIOBase.write. Raises OSError, again whenever something more is to be written."""
+        """See io.TextIOBase.write. After a failure every further write raises the same OSError."""
         return self._try("write", text) or len(text)
 
     def flush(self) -> None:
@@ -34,7 +34,7 @@ class Guarded:
 
     @property
     def buffer(self) -> Any:
-        """The stream of bytes below, as well guarded."""
+        """The underlying byte stream, guarded too."""
         return _Bytes(self, self._stream.buffer)
 
     def isatty(self) -> bool:
@@ -82,7 +82,7 @@ class _Bytes:
 
 
 def _let_go(stream: Any) -> None:
-    """Let what is still buffered go nowhere: else the interpreter fails over it when it ends."""
+    """Discard what is still buffered: else the interpreter fails on it when it exits."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -93,7 +93,7 @@ def _let_go(stream: Any) -> None:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[Guarded]:
-    """Guard both streams for a while; what became of stdout is in its guard."""
+    """Guard both streams in this context; yields the guard of stdout."""
     before = sys.stdout, sys.stderr
     stdout = Guarded(before[0], strict=True)
     sys.stdout, sys.stderr = cast(TextIO, stdout), cast(TextIO, Guarded(before[1], strict=False))

@@ -1,4 +1,4 @@
-"""The values a person types: durations, numbers with limits, NAME=VALUE pairs. All raise UsageError."""
+"""Values that a person types: durations, numbers with limits, NAME=VALUE pairs. All raise UsageError."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 import click
 
 from lab.errors import UsageError
+from lab.host.quantities import parse_duration
 from lab.topology import check_lab_name
 
 MAX_DURATION = 3600.0
 """Longest duration any option takes, in seconds."""
 
-UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-
 
 def _named(param: click.Parameter | None) -> str:
-    """The option or argument as a person typed it."""
+    """Name the option or argument as a person typed it."""
     if param is None:
         return "value"
     if isinstance(param, click.Option):
@@ -41,7 +40,7 @@ def _filled(value: object, param: click.Parameter | None) -> str:
 
 
 class Text(click.ParamType[str]):
-    """A text that is not empty: what every name, id and pair is."""
+    """A text that is not empty: a name, an id, a pair."""
 
     name = "text"
 
@@ -79,20 +78,18 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def __init__(self, *, zero: bool = False) -> None:
-        """`zero` says whether no time at all makes sense."""
+        """With `zero`, allow a duration of zero."""
         self.zero = zero
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds. Raises UsageError."""
         if isinstance(value, (int, float)):
             return float(value)
-        text = str(value).strip().lower()
-        match = re.fullmatch(r"(-?(?:\d+(?:\.\d*)?|\.\d+))(ms|s|m|h|)", text)
-        if match is None:
+        seconds = parse_duration(str(value).strip().lower())
+        if seconds is None:
             raise UsageError(
                 f"{_named(param)} {value}: not a duration", "write 500ms, 10s, 2m, or a number of seconds"
             )
-        seconds = float(match[1]) * UNITS[match[2]]
         if seconds < 0 or (seconds == 0 and not self.zero):
             least = "zero or more" if self.zero else "more than zero"
             raise UsageError(f"{_named(param)} {value}: must be {least}")
@@ -121,7 +118,7 @@ class WholeNumber(click.ParamType[int]):
 
 
 class Amount(click.ParamType[float]):
-    """How much of a resource: a number from 0, fractions allowed."""
+    """An amount of a resource: a number from 0, fractions allowed."""
 
     name = "amount"
 
@@ -146,34 +143,26 @@ class JobName(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name. Raises UsageError."""
-        from lab.cluster.submission import JOB_NAME
+        from lab.cluster.submission import check_job_name
 
-        text = str(value)
-        if not re.fullmatch(JOB_NAME, text):
-            raise UsageError(
-                f"{_named(param)} {text!r}: not a job name",
-                "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
-            )
-        return text
+        check_job_name(str(value), _named(param))
+        return str(value)
 
 
 def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """`("s3=9000",)` as (name, number) pairs. Names and ranges are LabSpec's to check. Raises UsageError."""
+    """Parse `("s3=9000",)` as (name, number) pairs; LabSpec checks names and ranges. Raises UsageError."""
     found: dict[str, int] = {}
-    for text in pairs:
-        name, equals, number = text.partition("=")
-        if not equals or not re.fullmatch(r"-?\d{1,9}", number):
-            raise UsageError(f"--port {text}: must be NAME=NUMBER", "for example --port dashboard=8265")
-        if name in found:
-            raise UsageError(f"--port {name} is given twice")
+    for name, number in settings(pairs, "--port", "dashboard=8265").items():
+        if not re.fullmatch(r"-?\d{1,9}", number):
+            raise UsageError(f"--port {name}={number}: must be NAME=NUMBER", "as in --port dashboard=8265")
         if int(number) in found.values():
-            raise UsageError(f"--port {text}: number {number} is given to two ports")
+            raise UsageError(f"--port {name}={number}: number {number} is given to two ports")
         found[name] = int(number)
     return tuple(found.items())
 
 
 def gpu_names(text: str | None) -> tuple[str, ...]:
-    """`"GPU-5c0d,2"` as names. Raises UsageError."""
+    """Parse `"GPU-5c0d,2"` as names. Raises UsageError."""
     if text is None:
         return ()
     names = tuple(name.strip() for name in text.split(","))
@@ -183,27 +172,27 @@ def gpu_names(text: str | None) -> tuple[str, ...]:
 
 
 def numbers(pairs: tuple[str, ...]) -> dict[str, float]:
-    """`("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
+    """Parse `("delay=0.5",)` as a mapping of numbers. Raises UsageError."""
     found = {}
     for name, value in settings(pairs).items():
         try:
             number = float(value)
         except ValueError:
-            raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults") from None
+            number = math.nan
         if not math.isfinite(number):
             raise UsageError(f"-p {name}={value}: must be a number", "units: labctl faults")
         found[name] = number
     return found
 
 
-def settings(pairs: tuple[str, ...]) -> dict[str, str]:
-    """`("epochs=3",)` as a mapping. Raises UsageError."""
+def settings(pairs: tuple[str, ...], option: str = "-p", example: str = "epochs=5") -> dict[str, str]:
+    """Parse `("epochs=3",)` as a mapping; errors name `option`. Raises UsageError."""
     found: dict[str, str] = {}
     for text in pairs:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"-p {text}: must be NAME=VALUE", "for example -p epochs=5")
+            raise UsageError(f"{option} {text}: must be NAME=VALUE", f"for example {option} {example}")
         if name in found:
-            raise UsageError(f"-p {name} is given twice")
+            raise UsageError(f"{option} {name} is given twice")
         found[name] = value
     return found

@@ -1,36 +1,33 @@
-"""While a job is followed: why it waits, said once and again when that changes."""
+"""Reasons why a followed job waits, said once and again when they change."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lab.cli import text
+from lab.cli import format
 from lab.errors import LabError
 
 if TYPE_CHECKING:
     from lab.cli.output import Output
     from lab.cluster.allocation import Waiting
     from lab.cluster.jobs import Job
+    from lab.host.clock import Clock
     from lab.lab import Lab
 
 SILENT_SECONDS = 3.0
-"""A job that printed something since is not asked about; nor is one more often than this."""
+"""Time without output before the first poll, and least time between two."""
 
 MAX_SECONDS = 30.0
-"""Of a silent job that runs and does not wait, each look is twice as late as the one before, up to this."""
+"""Maximum back-off between polls of a silent running job."""
 
 HOPE = "it waits until a node that can hold it joins; cancel it: `labctl job stop {job}`"
 
 
 class Waits:
-    """Asks why the job that is followed waits, when it has been silent for a while."""
+    """Polls why a followed job waits, when it has been silent for a while."""
 
-    def __init__(
-        self, out: Output, lab: Lab, *, said: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """`said` is why it waits as its submission told, or empty: that is not repeated."""
+    def __init__(self, out: Output, lab: Lab, clock: Clock, *, said: str = "") -> None:
+        """`said` is the reason that its submission gave, or empty: it is not repeated."""
         self._out, self._lab, self._clock = out, lab, clock
         self._since = clock()
         self._pause = SILENT_SECONDS
@@ -38,11 +35,11 @@ class Waits:
         self._last: object = None
 
     def heard(self) -> None:
-        """The job printed a line."""
+        """Note that the job printed a line."""
         self._since = self._clock()
 
     def poll(self, job: Job) -> None:
-        """The job as it is now; says on stderr what has changed."""
+        """Say on stderr what has changed; `job` is its state now."""
         if job.final or self._clock() < self._since + self._pause:
             return
         try:
@@ -62,14 +59,14 @@ class Waits:
             self._out.note(f"job {job.submission_id} has what it waited for")
         elif found.kind == "infeasible":
             if not self._known:
-                self._out.warn(text.waits(found), HOPE.format(job=job.submission_id))
+                self._out.warn(format.waits(found), HOPE.format(job=job.submission_id))
             self._known = False
         elif found.kind == "others":
-            self._out.note(text.waits(found))
+            self._out.note(format.waits(found))
 
 
 def _essence(item: Waiting | None) -> object:
-    """What must change for a new sentence: not how much is free, but what is short and who has it."""
+    """Part of a reason whose change is worth a sentence: what is short and who holds it."""
     if item is None:
         return None
     holders = frozenset((h.job, h.service, h.what, tuple(sorted(h.resources.items()))) for h in item.holders)

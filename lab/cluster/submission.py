@@ -110,13 +110,19 @@ def described(
     if isinstance(environment.get("pip"), str):
         requirements = (folder or Path.cwd()) / environment["pip"]
         environment["pip"] = _requirements(requirements, "runtime_env")
-    if name and not re.fullmatch(JOB_NAME, name):
-        raise UsageError(
-            f"name {name!r}: not a job name",
-            "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
-        )
+    if name:
+        check_job_name(name)
     metadata = {"job_name": name} if name else {}
     return Submission(words, folder, num_cpus, num_gpus, environment, metadata=metadata)
+
+
+def check_job_name(name: str, option: str = "name") -> None:
+    """Raises UsageError, which calls the name `option`, unless JOB_NAME matches it."""
+    if not re.fullmatch(JOB_NAME, name):
+        raise UsageError(
+            f"{option} {name!r}: not a job name",
+            "use 1 to 64 letters, digits, dots, hyphens and underscores, starting with a letter or digit",
+        )
 
 
 def package(folder: Path) -> bytes:

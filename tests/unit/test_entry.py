@@ -164,7 +164,7 @@ def test_an_interrupt_while_modules_are_imported_ends_it_at_once(
     entry: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Left(BaseException):
-        """In place of the end of the process."""
+        """Stand in for the end of the process."""
 
     def left(code: int) -> None:
         raise Left(code)
@@ -216,7 +216,7 @@ def test_what_is_ignored_stays_ignored(entry: ModuleType, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_keep_it_from_saying_what_is_wrong(closed: str, tmp_path: Path) -> None:
-    """In a process: descriptors are those of the whole one."""
+    """Run in a process: descriptors are those of the whole one."""
     script = (
         "import runpy, sys; sys.version_info = (3, 9, 0); sys.argv = ['labctl.py', '--json'];"
         f"runpy.run_path({str(ENTRY)!r}, run_name='__main__')"

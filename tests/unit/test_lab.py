@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.api import Node, RayApi
-from lab.cluster.jobs import Job, Jobs
+from lab.cluster.api import Node
+from lab.cluster.jobs import Job
 from lab.cluster.placement import going_on
 from lab.cluster.submission import Submission
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
@@ -21,6 +21,7 @@ from lab.runtime.fake import FakeRuntime
 from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
 from tests.unit.data.failures import FAILED, LOGS
+from tests.unit.fakes import FakeApi, FakeJobs, job
 
 W0, W1 = worker(0), worker(1)
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,55 +34,29 @@ def node(node_id: str, service: str, *, alive: bool = True, cpus: float = 8.0) -
 NODES = (node("h", "ray-head", cpus=0), node("a", W0), node("b", W1), node("old", W0, alive=False))
 
 
-class FakeApi(RayApi):
-    def __init__(self, error: ClusterError | None = None) -> None:
-        super().__init__("http://127.0.0.1:1", "")
-        self.error = error
-
-    def nodes(self) -> tuple[Node, ...]:
-        if self.error:
-            raise self.error
-        return NODES
+def running(submission_id: str = "j1", status: str = "RUNNING") -> Job:
+    """A job whose driver is on the head."""
+    return job(submission_id, status, node_id="h")
 
 
-class FakeJobs(Jobs):
-    def __init__(self, *jobs: Job) -> None:
-        super().__init__(FakeApi())
-        self.jobs = jobs
-        self.submitted: list[Submission] = []
-
-    def submit(self, submission: Submission) -> str:
-        self.submitted.append(submission)
-        return "j1"
-
-    def list(self) -> tuple[Job, ...]:
-        return self.jobs
-
-
-def job(submission_id: str = "j1", status: str = "RUNNING", node_id: str = "h") -> Job:
-    return Job(submission_id, status, "", "", 0.0, None, node_id, None, {})
-
-
-def lab_with(*jobs: Job, error: ClusterError | None = None) -> tuple[Lab, FakeJobs]:
-    lab, fake = Lab(FakeRuntime("raylab")), FakeJobs(*jobs)
-    lab.__dict__.update(api=FakeApi(error), jobs=fake)
-    return lab, fake
+def lab_with(*jobs: Job) -> tuple[Lab, FakeJobs]:
+    fake = FakeJobs(*jobs)
+    return Lab(FakeRuntime("raylab"), api=FakeApi(lambda: NODES), jobs=fake, store=FakeObjectStore()), fake
 
 
 # Failed jobs
 
 
 class LoglessJobs(FakeJobs):
-    """The node that had the logs is gone."""
+    """Jobs of a node that is gone, and their logs with it."""
 
     def logs(self, submission_id: str) -> str:
         raise ClusterError(f"no log of {submission_id}")
 
 
 def test_a_failure_is_told_from_the_message_when_there_is_no_log_any_more() -> None:
-    lab = Lab(FakeRuntime("raylab"))
-    lab.__dict__.update(jobs=LoglessJobs())
-    failed = replace(job(status="FAILED"), message=FAILED + LOGS["module"][0])
+    lab = Lab(FakeRuntime("raylab"), jobs=LoglessJobs())
+    failed = replace(running(status="FAILED"), message=FAILED + LOGS["module"][0])
     found = lab.why_failed(failed)
     assert found is not None
     assert found.cause.name == "module"
@@ -97,7 +72,7 @@ def test_a_job_that_fits_is_submitted_and_waits_for_nothing(tmp_path: Path) -> N
 
     found = lab.submit(submission)
 
-    assert (found.submission_id, found.waits) == ("j1", "")
+    assert (found.submission_id, found.waits) == ("job-1", "")
     assert jobs.submitted == [submission]
 
 
@@ -126,7 +101,9 @@ def test_what_must_fail_is_not_submitted(
 
 
 def test_nothing_is_submitted_to_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
-    lab, jobs = lab_with(error=ClusterError("silent"))
+    jobs, api = FakeJobs(), FakeApi()
+    api.fail = ClusterError("silent")
+    lab = Lab(FakeRuntime("raylab"), api=api, jobs=jobs)
 
     with pytest.raises(ClusterError):
         lab.submit(Submission(("true",), tmp_path))
@@ -140,7 +117,7 @@ def test_without_a_working_directory_the_script_is_looked_for_where_the_person_i
     lab, _ = lab_with()
     monkeypatch.chdir(tmp_path)
 
-    assert lab.submit(Submission(("python", "train.py"))).submission_id == "j1"
+    assert lab.submit(Submission(("python", "train.py"))).submission_id == "job-1"
 
 
 def test_a_recipe_becomes_a_submission_with_its_settings() -> None:
@@ -205,7 +182,7 @@ def started(at: float, nodes: dict[int, str], attempt: int = 1, run: str = "r") 
 def test_a_job_runs_where_the_newest_attempt_of_each_run_is(
     events: list[Event], expected: tuple[tuple[int, str], ...]
 ) -> None:
-    assert place(job(), History.of(events), NODES) == Placement("j1", "ray-head", expected)
+    assert place(running(), History.of(events), NODES) == Placement("j1", "ray-head", expected)
 
 
 def test_runs_that_ray_tune_stopped_are_told_by_their_processes() -> None:
@@ -216,13 +193,13 @@ def test_runs_that_ray_tune_stopped_are_told_by_their_processes() -> None:
     history = History.of([trial("one", 1, 11), trial("two", 2, 12)])
 
     assert going_on(history) == 2
-    assert place(job(), history, NODES).workers == ((0, W0), (0, W0))
-    assert place(job(), history, NODES, {("a", 12), ("b", 11)}).workers == ((0, W0),)
-    assert place(job(), history, NODES, ()).workers == ()
+    assert place(running(), history, NODES).workers == ((0, W0), (0, W0))
+    assert place(running(), history, NODES, {("a", 12), ("b", 11)}).workers == ((0, W0),)
+    assert place(running(), history, NODES, ()).workers == ()
 
 
 def test_an_ended_job_runs_nowhere() -> None:
-    found = place(job(status="FAILED"), History.of([started(1, {0: "a"})]), NODES)
+    found = place(running(status="FAILED"), History.of([started(1, {0: "a"})]), NODES)
 
     assert found == Placement("j1", "", ())
     assert found.services == ()
@@ -237,7 +214,7 @@ def test_the_services_of_a_job_are_its_ranks_then_its_driver_each_once() -> None
 
 
 def test_the_one_running_job_is_found_among_ended_ones() -> None:
-    lab, _ = lab_with(job("a", "SUCCEEDED"), job("b", "PENDING"), job("c", "STOPPED"))
+    lab, _ = lab_with(running("a", "SUCCEEDED"), running("b", "PENDING"), running("c", "STOPPED"))
 
     assert lab.running_job().submission_id == "b"
 
@@ -246,8 +223,8 @@ def test_the_one_running_job_is_found_among_ended_ones() -> None:
     ("jobs", "message"),
     [
         ([], "no job is running"),
-        ([job("a", "FAILED")], "no job is running"),
-        ([job("a"), job("b", "PENDING")], "2 jobs are running: a, b"),
+        ([running("a", "FAILED")], "no job is running"),
+        ([running("a"), running("b", "PENDING")], "2 jobs are running: a, b"),
     ],
 )
 def test_none_or_several_running_jobs_are_refused(jobs: list[Job], message: str) -> None:
@@ -307,15 +284,23 @@ def test_the_history_of_a_job_is_read_once_and_forgotten_with_the_lab() -> None:
     store = FakeObjectStore()
     key = f"{LEDGER_PREFIX}/j1/rank0-1-000000.jsonl"
     store.put(key, b'{"event": "report", "at": 1, "job": "j1", "run": "r", "attempt": 1, "rank": 0}')
-    lab = Lab(FakeRuntime("raylab"))
-    lab.__dict__["store"] = store
+    lab = Lab(FakeRuntime("raylab"), store=store)
 
     assert len(lab.history("j1").runs) == len(lab.history("j1").runs) == 1
     assert store.reads == [key]
 
+    store.delete([key])
     lab.up(LabSpec(workers=1))
-    lab.__dict__["store"] = FakeObjectStore()
     assert lab.history("j1").runs == ()
+
+
+def test_connections_that_were_given_stay() -> None:
+    api, jobs, store = FakeApi(), FakeJobs(), FakeObjectStore()
+    lab = Lab(FakeRuntime("raylab"), api=api, jobs=jobs, store=store)
+
+    lab.up(LabSpec())
+
+    assert (lab.api, lab.jobs, lab.store) == (api, jobs, store)
 
 
 def test_a_lab_that_is_down_has_no_connections() -> None:
@@ -329,7 +314,7 @@ def test_a_lab_that_is_down_has_no_connections() -> None:
 def test_a_job_is_final_in_three_states() -> None:
     states = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED")
 
-    assert [replace(job(), status=s).final for s in states] == [False, False, True, True, True]
+    assert [replace(running(), status=s).final for s in states] == [False, False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -398,7 +383,7 @@ def test_a_lab_without_arguments_is_the_one_that_the_environment_names(
     monkeypatch.setenv("RAYLAB_NAME", "theirs")
     monkeypatch.setenv("RAYLAB_RUNTIME", "local")
 
-    assert (Lab().name, Lab().runtime.kind) == ("theirs", "local")
+    assert (Lab().name, Lab().runtime.kind, Lab().why) == ("theirs", "local", "asked for")
     assert Lab(name="mine").name == "mine"
     monkeypatch.delenv("RAYLAB_NAME")
     assert Lab().name == "raylab"

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from lab.errors import GpuError, RefusedError, UnsupportedError, UsageError
+from lab.host.gpus import Detection
 from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
 from lab.runtime.statefile import check_same
-from lab.spec import Asked, gpu_plan, spec_of
+from lab.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
 
@@ -91,3 +92,12 @@ def test_settings_that_make_no_sense_are_refused_before_anything_starts() -> Non
     with pytest.raises((UsageError, GpuError)):
         lab.up(gpu="simulated", gpus=["0", "1"])
     assert not lab.status().up
+
+
+@pytest.mark.parametrize("kind", ["compose", "local"])
+def test_only_containers_need_docker_to_have_gpus(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    found, unreachable = Detection(problem="no driver"), Detection(problem="no toolkit")
+    monkeypatch.setattr("lab.host.gpus.nvidia_gpus", lambda: found)
+    monkeypatch.setattr("lab.host.gpus.amd_gpus", lambda: found)
+    monkeypatch.setattr("lab.host.gpus.docker.listed", lambda: (unreachable, unreachable))
+    assert gpus_here(kind) == ((unreachable,) * 2 if kind == "compose" else (found,) * 2)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import render, text, values
-from lab.cli.commands.faults import WEIGHTS, warn_of_broken
+from lab.cli import format, render, values
+from lab.cli.commands.faults import warn_of_broken
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
+from lab.cli.receipt_panel import WEIGHTS
 from lab.errors import INTERRUPTED, UsageError, VerdictError
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def chaos(
     --control, the weights are the same; else with 10. Ctrl-C undoes the fault that lasts, and shows what was
     done so far.
     """
+    from lab.flows.chaos import random_plan, read_schedule, run_chaos
+
     if until_done and for_time is not None:
         raise UsageError("--until-done and --for-time exclude each other", "name one end")
     warn_of_broken(app)
@@ -90,7 +93,7 @@ def chaos(
             raise UsageError(
                 f"--schedule and {given} exclude each other", "the file says it; see docs/chaos.md"
             )
-        plan = app.core.schedule(schedule)
+        plan = read_schedule(schedule)
         plan = dataclasses.replace(
             plan,
             limit=plan.limit if limit is None else limit,
@@ -98,7 +101,7 @@ def chaos(
             below_one=plan.below_one or below_one_worker,
         )
     else:
-        plan = app.core.random_plan(
+        plan = random_plan(
             split(DEFAULT_FAULTS if names is None else names),
             every=30.0 if every is None else every,
             seed=seed or 0,
@@ -107,9 +110,9 @@ def chaos(
             parameters=parameters(pairs),
             below_one=below_one_worker,
         )
-    lab = app.open().lab
+    lab = app.open()
     with Story(app.out, live=False) as story:
-        result = app.core.chaos(lab, plan, story.moment, job=job_id or "", control=control)
+        result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
     if app.out.json_wanted:
         app.out.document(result.to_json())
     else:
@@ -118,7 +121,7 @@ def chaos(
 
 
 def split(names: str) -> tuple[str, ...]:
-    """`kill,pause` as names. Raises UsageError."""
+    """Parse `kill,pause` as names. Raises UsageError."""
     found = tuple(name.strip() for name in names.split(","))
     if not all(found):
         what = "no fault is named" if not any(found) else "a name is empty"
@@ -127,7 +130,7 @@ def split(names: str) -> tuple[str, ...]:
 
 
 def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """`s3-slow.delay=0.5` as fault -> parameter -> number. Raises UsageError."""
+    """Parse `s3-slow.delay=0.5` as fault -> parameter -> number. Raises UsageError."""
     found: dict[str, dict[str, float]] = {}
     for name, value in values.numbers(pairs).items():
         fault, dot, parameter = name.partition(".")
@@ -138,7 +141,7 @@ def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:
 
 
 def show(app: App, result: ChaosResult) -> None:
-    """A line for each fault, then the sum."""
+    """Print a line for each fault, then the sum."""
     key = next((step.receipt.epoch_key for step in result.injected if step.receipt), None) or "epoch"
     columns = ("NUMBER", "FAULT", "TARGET", "VERDICT", "NEXT REPORT", f"{key.upper()}S REPEATED")
     rows = [_row(number, step) for number, step in enumerate(result.steps, 1)]
@@ -159,7 +162,7 @@ def show(app: App, result: ChaosResult) -> None:
         (
             ("job", f"{result.job} {result.status}".strip()),
             ("faults", f"{len(result.injected)} injected, {result.survived} survived, {left_out} left out"),
-            ("downtime", text.seconds(result.downtime)),
+            ("downtime", format.seconds(result.downtime)),
             ("done twice", f"{result.repeated:g} {key}s"),
             ("checkpoints", f"{result.checkpoints} committed{lost}"),
             ("weights", _weights(result.control)),
@@ -172,7 +175,14 @@ def _row(number: int, step: StepResult) -> tuple[object, ...]:
         return number, step.step.kind, step.target, "left out", "", ""
     repeated = step.receipt.lost_epochs
     shown = "" if repeated is None else f"{repeated:g}"
-    return number, step.step.kind, step.target, step.receipt.verdict.value, text.seconds(step.downtime), shown
+    return (
+        number,
+        step.step.kind,
+        step.target,
+        step.receipt.verdict.value,
+        format.seconds(step.downtime),
+        shown,
+    )
 
 
 def _weights(control: Mapping[str, object] | None) -> str:
@@ -183,15 +193,13 @@ def _weights(control: Mapping[str, object] | None) -> str:
 
 
 def finish(app: App, result: ChaosResult) -> None:
-    """Exit with what the result deserves."""
+    """Exit with the code of the result."""
     if result.interrupt is not None:
         number = getattr(result.interrupt, "number", None)
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
         raise click.exceptions.Exit(INTERRUPTED if number is None else SIGNALLED + number)
     if not result.good:
-        error = VerdictError(f"chaos was not survived: {why(result)}", f"labctl job logs {result.job}")
-        app.out.complain(error, document=False)
-        raise click.exceptions.Exit(error.exit_code)
+        app.fail(VerdictError(f"chaos was not survived: {why(result)}", f"labctl job logs {result.job}"))
 
 
 def why(result: ChaosResult) -> str:

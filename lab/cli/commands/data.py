@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, render, text, values
-from lab.cli.commands.images import follow
-from lab.cli.commands.services import asks
+from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.errors import RefusedError, UsageError
+from lab.errors import UsageError
 
 if TYPE_CHECKING:
     from lab.datasets import Dataset
+    from lab.host.clock import Clock
     from lab.host.environment.progress import Progress
 
 BETWEEN = 0.1
@@ -30,8 +28,8 @@ def data() -> None:
     """Get, list and delete the data sets of the lessons."""
 
 
-def meter(progress: Progress, clock: Callable[[], float] = time.monotonic) -> Callable[[str, int, int], None]:
-    """Says how far getting a data set is, not more often than a person can read."""
+def meter(progress: Progress, clock: Clock) -> Callable[[str, int, int], None]:
+    """Make a callback that shows how far getting a data set is, not more often than a person can read."""
     said: list[tuple[str, float]] = []
 
     def step(phase: str, done: int, total: int) -> None:
@@ -40,7 +38,7 @@ def meter(progress: Progress, clock: Callable[[], float] = time.monotonic) -> Ca
             return
         said[:] = [(phase, now)]
         counted = phase in ("unpack", "draw")
-        have, of = (f"{done}", f"{total} pictures") if counted else (text.size(done), text.size(total))
+        have, of = (f"{done}", f"{total} pictures") if counted else (format.size(done), format.size(total))
         share = f" ({100 * done // total} %)" if total else ""
         progress.update(f"{DOING[phase]} {have} of {of}{share}" if total else f"{DOING[phase]} {have}")
 
@@ -79,6 +77,8 @@ def food11(
     Ctrl-C keeps what has arrived; the next call goes on there. Every lab, also one that is up, sees the
     pictures as soon as they are whole.
     """
+    from lab import datasets
+
     given = {"--url": url, "--sha256": sha256, "--from": file}
     wrong = [name for name, value in given.items() if value is not None]
     if synthetic is not None and wrong:
@@ -87,19 +87,18 @@ def food11(
         raise UsageError("--seed belongs to --synthetic", "labctl data food11 --synthetic 20 --seed 1")
     if url is not None and file is not None:
         raise UsageError("--url and --from exclude each other", "choose one")
-    progress = follow(app)
-    found, made = app.core.food11(
-        synthetic=synthetic,
-        seed=seed,
-        url=url,
-        sha256=sha256,
-        file=file,
-        force=force,
-        on_progress=meter(progress),
-    )
+    shelf, progress = datasets.Shelf(), app.progress()
+    step = meter(progress, app.clock)
+    if synthetic is not None:
+        chosen = datasets.SEED if seed is None else seed
+        found, made = datasets.draw_food11(shelf, synthetic, chosen, force=force, on_progress=step)
+    else:
+        urls = datasets.URLS if url is None else (url,)
+        found, made = datasets.get_food11(
+            shelf, urls=urls, file=file, sha256=sha256 or "", force=force, on_progress=step
+        )
     progress.clear()
-    if app.out.json_wanted:
-        app.out.document({"dataset": documents.dataset(found), "made": made})
+    if app.out.as_json({"dataset": documents.dataset(found), "made": made}):
         return
     app.out.line(f"{found.name}: {'' if made else 'there already: '}{described(found)}, in {found.folder}")
     if not made:
@@ -107,10 +106,10 @@ def food11(
 
 
 def described(found: Dataset) -> str:
-    """How many pictures there are, and of what kind."""
+    """Number and kind of the pictures."""
     splits = ", ".join(f"{found.split(name)} {name}" for name in found.counts)
     kind = "drawn pictures" if found.synthetic else "photographs" if found.source else "pictures"
-    return f"{found.pictures} {kind} ({splits}; {text.size(found.bytes)})"
+    return f"{found.pictures} {kind} ({splits}; {format.size(found.bytes)})"
 
 
 @data.command("list")
@@ -119,7 +118,9 @@ def list_(app: App) -> None:
     """List the data sets that are here, with the number of pictures and where they come from.
 
     What was downloaded of one and not made a data set yet is listed too."""
-    shelf = app.core.shelf()
+    from lab.datasets import Shelf
+
+    shelf = Shelf()
     found, arrived = shelf.all(), shelf.partial()
     if app.out.json_wanted:
         rows = [documents.dataset(each) for each in found]
@@ -131,7 +132,7 @@ def list_(app: App) -> None:
         app.out.note("get one with: labctl data food11, or labctl data food11 --synthetic 20")
         return
     columns = ("DATA SET", "STATE", "TRAINING", "VALIDATION", "EVALUATION", "SIZE", "FROM")
-    more = [(each.name, "download", "", "", "", text.size(each.bytes), "not unpacked") for each in arrived]
+    more = [(each.name, "download", "", "", "", format.size(each.bytes), "not unpacked") for each in arrived]
     app.out.show(render.table(columns, [*map(_row, found), *more]))
     app.out.note(f"they lie in {shelf.folder}")
 
@@ -139,7 +140,7 @@ def list_(app: App) -> None:
 def _row(found: Dataset) -> tuple[str, ...]:
     state = f"{found.missing} missing" if found.missing else "whole" if found.source else "not labctl's"
     splits = (str(found.split(name)) for name in ("training", "validation", "evaluation"))
-    return (found.name, state, *splits, text.size(found.bytes), found.source)
+    return (found.name, state, *splits, format.size(found.bytes), found.source)
 
 
 @data.command()
@@ -148,24 +149,20 @@ def _row(found: Dataset) -> tuple[str, ...]:
 @pass_app
 def rm(app: App, dataset: str, yes: bool) -> None:
     """Delete a data set, and what was downloaded of it. Nothing else deletes one."""
-    shelf = app.core.shelf()
+    from lab.datasets import Shelf
+
+    shelf = Shelf()
     arrived = shelf.arrived(dataset)
     found = shelf.find(dataset) if arrived else shelf.get(dataset)
-    downloaded = [f"{text.size(arrived.bytes)} of a download"] if arrived else []
+    downloaded = [f"{format.size(arrived.bytes)} of a download"] if arrived else []
     if not yes:
         there = [f"{described(found)} in {found.folder}"] if found else []
-        message = f"this deletes, for good: {' and '.join([*there, *downloaded])}"
-        if app.out.json_wanted or not asks():
-            raise RefusedError(message, "say --yes to delete them; nothing was changed")
-        app.out.ask(message)
-        if not click.confirm("Delete?", default=False, err=True):
-            raise RefusedError("not confirmed; nothing was changed")
+        app.confirm(f"this deletes, for good: {' and '.join([*there, *downloaded])}")
     shelf.remove(dataset)
     name = found.name if found else arrived.name if arrived else dataset
-    if app.out.json_wanted:
-        app.out.document({"name": name, "removed": str(found.folder if found else shelf.downloads)})
+    if app.out.as_json({"name": name, "removed": str(found.folder if found else shelf.downloads)}):
         return
-    sizes = [*([text.size(found.bytes)] if found else []), *downloaded]
+    sizes = [*([format.size(found.bytes)] if found else []), *downloaded]
     app.out.line(f"{name}: deleted, {' and '.join(sizes)}")
 
 

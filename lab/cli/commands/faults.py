@@ -1,42 +1,27 @@
-"""faults, fault-inject, demo: breaking a lab on purpose, and the proof that training recovered."""
+"""faults, fault-inject, heal: breaking a lab on purpose, and the proof that training recovered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, receipt_panel, render, text, values
-from lab.cli.commands.services import prepare
-from lab.cli.complete import target_names
+from lab.cli import documents, format, receipt_panel, values
+from lab.cli.complete import fault_names, target_names
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.gpu_options import gpu_options
 from lab.cli.live import ProgressLines, Story
-from lab.errors import LabError, ServiceError, UsageError, VerdictError
+from lab.errors import ServiceError, UsageError, VerdictError
 
 if TYPE_CHECKING:
-    from lab.flows.demo import DemoResult
+    from lab.evidence.receipt import Receipt
     from lab.flows.recovery import Outcome
-    from lab.lab import Lab
-    from lab.spec import Asked
 
 NOT_WHOLE = {
     "recovered, lab not whole": "training recovered, but the lab is not whole",
     "as-expected, lab not whole": "training went as it should, but the lab is not whole",
 }
 """Headline of a receipt (see lab.evidence.receipt.headline) -> what is wrong."""
-WEIGHTS = {"equal": "identical, bit for bit"}
-DEFAULT_TIMEOUT = 120.0
 MAX_EPOCH = 10_000_000
-MAX_DEMO_EPOCHS = 1000
-
-
-def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The faults of the catalogue, for the shell."""
-    from lab.faults import catalogue
-
-    return [kind.name for kind in catalogue() if kind.name.startswith(incomplete)]
 
 
 def warn_of_broken(app: App) -> None:
@@ -54,10 +39,11 @@ def faults(app: App) -> None:
 
     Parameters are given with -p NAME=NUMBER, in the unit that stands beside them; `for` also as --for TIME.
     """
+    from lab.faults import catalogue
+
     warn_of_broken(app)
-    kinds = app.core.faults()
-    if app.out.json_wanted:
-        app.out.document({"faults": [documents.fault_kind(kind) for kind in kinds]})
+    kinds = catalogue()
+    if app.out.as_json({"faults": [documents.fault_kind(kind) for kind in kinds]}):
         return
     for kind in kinds:
         app.out.line(f"{kind.name}: {kind.summary}")
@@ -130,7 +116,7 @@ def fault_inject(
     Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --no-wait it exits
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
     """
-    from lab.flows.recovery import FaultRequest
+    from lab.flows.recovery import FaultRequest, inject
 
     if after_epoch is not None and after is not None:
         raise UsageError("--after-epoch and --after exclude each other", "name one moment to inject at")
@@ -147,195 +133,73 @@ def fault_inject(
         parameters=values.numbers(pairs),
     )
     warn_of_broken(app)
-    lab = app.open().lab
+    lab = app.open()
     with Story(app.out) as story:
-        outcome = app.core.inject(lab, request, story.moment, wait=wait, control=control)
+        outcome = inject(lab, request, story.moment, wait=wait, control=control)
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return
-    _finish(app, outcome.receipt.to_json())
+    if app.out.json_wanted:
+        app.out.document(outcome.receipt.to_json())
+    else:
+        receipt_panel.show(app.out, outcome.receipt.to_json())
+    judge(app, outcome.receipt)
 
 
 @click.command(cls=LabCommand)
 @pass_app
 def heal(app: App) -> None:
-    """Undo what a labctl that died has broken.
+    """Revert faults left by a crashed labctl.
 
     Frozen or cut-off nodes, a store that is down, a damaged checkpoint: what was being done on purpose is
     undone. Exits with 8 when something could not be undone; it can be called again.
     """
-    lab = app.open().lab
-    done = app.core.heal(
+    from lab.flows.recovery.heal import heal as undo
+
+    lab = app.open()
+    done = undo(
         lab,
-        lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {text.clock(entry.at)}"),
+        lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {format.clock(entry.at)}"),
         ProgressLines(app.out).progress,
     )
     if app.out.json_wanted:
         app.out.document({"healed": [documents.healed(item) for item in done]})
     elif not done:
         app.out.line("nothing to heal")
-    else:
-        for item in done:
-            state = f"NOT undone: {item.problem}" if item.problem else "undone"
-            app.out.line(f"{item.kind} {item.target}: {state}")
-    problem = next((item for item in done if item.problem), None)
-    if problem is not None:
-        error = ServiceError(
-            f"{problem.kind} of {problem.target} could not be undone: {problem.problem}",
-            f"labctl restart {problem.target}; labctl heal again"
-            if lab.status().up
-            else "labctl up; labctl heal again",
-        )
-        app.out.complain(error, document=False)
-        raise click.exceptions.Exit(error.exit_code)
+    for item in () if app.out.json_wanted else done:
+        state = f"NOT undone: {item.problem}" if item.problem else "undone"
+        app.out.line(f"{item.kind} {item.target}: {state}")
+    for item in done:
+        if item.problem:
+            first = f"labctl restart {item.target}" if lab.status().up else "labctl up"
+            what = f"{item.kind} of {item.target} could not be undone: {item.problem}"
+            app.fail(ServiceError(what, f"{first}; labctl heal again"))
 
 
 def _not_waited(app: App, outcome: Outcome) -> None:
+    from lab.faults import find_fault
+
     fault = outcome.fault
-    revert = next((kind.revert for kind in app.core.faults() if kind.name == fault.kind), "")
+    revert = find_fault(fault.kind).kind.revert
     bring_back = "" if fault.reverted_at is not None else f"labctl restart {fault.target}"
-    if app.out.json_wanted:
-        app.out.document({"fault": documents.fault(fault), "revert": revert, "next": bring_back})
+    if app.out.as_json({"fault": documents.fault(fault), "revert": revert, "next": bring_back}):
         return
-    app.out.line(f"{fault.kind} {fault.target}: injected at {text.clock(fault.at)}")
+    app.out.line(f"{fault.kind} {fault.target}: injected at {format.clock(fault.at)}")
     if fault.reverted_at is not None:
-        app.out.line(f"undone {text.seconds(fault.reverted_at - fault.at)} later: {revert}")
+        app.out.line(f"undone {format.seconds(fault.reverted_at - fault.at)} later: {revert}")
     else:
         app.out.line(f"not undone yet; {revert}; bring it back: {bring_back}")
     app.out.note("what became of the job: labctl jobs")
 
 
-def _finish(app: App, document: Mapping[str, Any]) -> None:
-    """Print the receipt, and exit with 10 unless it says what should have happened."""
-    if app.out.json_wanted:
-        app.out.document(document)
-    else:
-        receipt_panel.show(app.out, document)
-    _judge(app, document)
+def judge(app: App, receipt: Receipt) -> None:
+    """Exit with 10 unless the receipt says what should have happened."""
+    from lab.evidence.receipt import headline
+
+    if not receipt.survived:
+        other = f"recovery was not proven: {receipt.verdict.value}"
+        wrong = NOT_WHOLE.get(headline(receipt.to_json()), other)
+        app.fail(VerdictError(wrong, receipt.reason or "the receipt says which check failed"))
 
 
-def _judge(app: App, document: Mapping[str, Any]) -> None:
-    from lab.evidence.receipt import Verdict, headline
-
-    verdict = document["verdict"]
-    if Verdict(verdict).good:
-        return
-
-    error = VerdictError(
-        NOT_WHOLE.get(headline(document), f"recovery was not proven: {verdict}"),
-        str(document.get("reason") or "the receipt says which check failed"),
-    )
-    app.out.complain(error, document=False)
-    raise click.exceptions.Exit(error.exit_code)
-
-
-@click.command(cls=LabCommand)
-@gpu_options
-@click.option(
-    "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
-    shell_complete=fault_names,
-    help="What happens; a fault of a node or a training process. See `labctl faults`.",
-)  # fmt: skip
-@click.option(
-    "--workers", type=values.WholeNumber(1, 2), default=1, show_default=True, metavar="N",
-    help="Ray Train workers (ranks) of the job: 1 or 2.",
-)  # fmt: skip
-@click.option("--epochs", type=values.WholeNumber(2, MAX_DEMO_EPOCHS), metavar="N", help="Epochs to train.")
-@click.option("--down", is_flag=True, help="Stop the lab afterwards.")
-@click.option(
-    "--control/--no-control", default=True,
-    help="Train once more without a fault and compare the weights, or do not. [default: control]",
-)  # fmt: skip
-@pass_app
-def demo(
-    app: App,
-    asked: Asked,
-    kind: str,
-    workers: int,
-    epochs: int | None,
-    down: bool,
-    control: bool,
-) -> None:
-    """Start the lab, train, lose a node, and prove the recovery.
-
-    Exits with 0 only when the verdict is `recovered`. With --json, stdout has two documents, one a line: how
-    the demo went, and last the receipt.
-    """
-    from lab.flows.demo import DemoRequest
-
-    if kind not in [known.name for known in app.core.faults()]:
-        from lab.faults import find_fault
-
-        find_fault(kind)
-    warn_of_broken(app)
-    lab, spec = prepare(app, asked)
-    chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
-    wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
-    try:
-        with Story(app.out) as story:
-            result = app.core.demo(lab, spec, wanted, story.progress, story.moment)
-        _told(app, lab, result, down)
-    finally:
-        if down:
-            lab.down(on_progress=ProgressLines(app.out).progress)
-
-
-def _told(app: App, lab: Lab, result: DemoResult, down: bool) -> None:
-    document = result.receipt.to_json()
-    comparison = result.comparison
-    address = "" if down else dashboard(lab)
-    if app.out.json_wanted:
-        same = None if comparison is None else {"weights": comparison.weights, "detail": comparison.detail}
-        app.out.document(
-            {"demo": {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}},
-            compact=True,
-        )
-        app.out.document(document, compact=True)
-        _judge(app, document)
-        _uncompared(app, result.problem)
-        return
-    receipt_panel.show(app.out, document)
-    if comparison is not None:
-        app.out.line()
-        weights = WEIGHTS.get(comparison.weights, comparison.weights)
-        app.out.line(f"weights, compared with an undisturbed run: {weights}")
-        if comparison.detail:
-            app.out.line(f"  {comparison.detail}")
-    if result.seconds:
-        app.out.line()
-        rows = [(name, f"{value:.1f} s") for name, value in result.seconds.items()]
-        app.out.show(render.table(("PHASE", "TOOK"), rows))
-    if not down:
-        app.out.line()
-        job_id = document["job"]["submission_id"]
-        render.pairs(
-            app.out,
-            (
-                ("dashboard", address),
-                ("its token", "labctl services" if address else ""),
-                ("break it again", "labctl submit digits --detach, then labctl fault-inject ray-worker-0"),
-                ("the job's log", f"labctl job logs {job_id}"),
-                ("what was saved", f"labctl checkpoints {job_id}"),
-                ("stop the lab", "labctl down"),
-            ),
-        )
-    _judge(app, document)
-    _uncompared(app, result.problem)
-
-
-def _uncompared(app: App, problem: LabError | None) -> None:
-    """Exit with the error of a control run that failed: what was asked for is not all there."""
-    if problem is not None:
-        app.out.complain(problem, document=False)
-        raise click.exceptions.Exit(problem.exit_code)
-
-
-def dashboard(lab: Lab) -> str:
-    """Address of Ray's dashboard, or empty when the lab is gone."""
-    try:
-        return lab.endpoints().dashboard
-    except LabError:
-        return ""
-
-
-COMMANDS = (faults, fault_inject, heal, demo)
+COMMANDS = (faults, fault_inject, heal)

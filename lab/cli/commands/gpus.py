@@ -1,16 +1,16 @@
-"""gpus: the GPUs of this machine, the plan, and what the workers of a running lab really see."""
+"""gpus: the GPUs of this machine, the plan, and what workers see; the options of every command that plans."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lab.cli import documents, render, values
-from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.gpu_options import gpu_options
+from lab.cli.context import GPUS, App, LabCommand, pass_app
 from lab.errors import LabError, PinningError
 from lab.spec import Asked
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
@@ -23,6 +23,42 @@ NO_DEVICE = {
     Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
     Vendor.NONE: "no GPU",
 }
+
+
+def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --gpu, --gpus and --share-gpu, as the one argument `asked`."""
+
+    @functools.wraps(command)
+    def with_asked(*args: Any, gpu: str | None, gpus: str | None, share_gpu: bool, **rest: Any) -> Any:
+        return command(*args, asked=Asked(gpu, values.gpu_names(gpus), share_gpu), **rest)
+
+    wrapped: Callable[..., Any] = with_asked
+    for option in (
+        click.option(
+            "--share-gpu", is_flag=True,
+            help="Let workers share GPUs where there are too few: without limits, and without NCCL.",
+        ),
+        click.option(
+            "--gpus", type=values.Text(), metavar="GPU,GPU",
+            help="Which ones, in the workers' order; see `labctl gpus`.",
+        ),
+        click.option(
+            "--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: auto]"
+        ),
+    ):  # fmt: skip
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def say_plan(app: App, plan: GpuPlan) -> None:
+    """Show the plan and its reason on stderr, and what it means that workers share a GPU."""
+    from lab.host.gpus import sharing_note
+
+    if plan.reason:
+        app.out.note(f"GPU: {plan.vendor.value} ({plan.reason})")
+    sharing = sharing_note(plan)
+    if sharing:
+        app.out.warn(sharing)
 
 
 @click.command(cls=LabCommand)
@@ -38,44 +74,34 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
     Of a lab that is up, asks every worker which GPU it really sees. Exits with 17 when one sees none, another
     than planned, or the same as another worker; with 14 when there is no plan.
     """
-    opened = app.open()
-    lab = opened.lab
+    from lab.flows.doctor import pinning
+    from lab.spec import gpus_here, spec_of
+
+    lab = app.open()
     running = lab.runtime.spec() if lab.status().up else None
-    found = app.core.gpus(opened.runtime)
+    found = gpus_here(lab.runtime.kind)
     error: LabError | None = None
     plan: GpuPlan | None = None
     try:
-        plan = app.core.spec(lab, replace(asked, workers=workers)).gpu
+        plan = spec_of(lab.runtime, replace(asked, workers=workers)).gpu
     except LabError as caught:
         error = caught
-    views = app.core.worker_views(lab) if running else ()
+    views = pinning.look(lab.runtime, lab.api.nodes()) if running else ()
     if error is None:
-        error = wrong(views)
-    if app.out.json_wanted:
-        document = _document(found, plan, app.settings.name, views if running else None)
-        if error is not None:
-            app.out.complain(error, document)
-        else:
-            app.out.document(document)
-    else:
+        try:
+            pinning.check(views)
+        except PinningError as caught:
+            error = caught
+    document = _document(found, plan, lab.name, views if running else None)
+    if not app.out.json_wanted:
         _show(app, found, plan)
         if running:
             _show_views(app, views, running.gpu)
-        if error is not None:
-            app.out.complain(error)
+    elif error is None:
+        app.out.document(document)
     if error is not None:
+        app.out.complain(error, document)
         raise click.exceptions.Exit(error.exit_code)
-
-
-def wrong(views: Sequence[WorkerView]) -> PinningError | None:
-    """What is wrong with the workers, as an error."""
-    from lab.flows.doctor.pinning import check
-
-    try:
-        check(views)
-    except PinningError as error:
-        return error
-    return None
 
 
 def _document(
@@ -119,7 +145,7 @@ def _show(app: App, found: Sequence[Detection], plan: GpuPlan | None) -> None:
 
 
 def _nodes(nodes: Sequence[str]) -> str:
-    """The device file of a GPU's own; the others are shared by all."""
+    """The GPU's own device file; the others are shared by all."""
     own = [node for node in nodes if node.rstrip("0123456789") != node]
     return own[0] if own else ""
 

@@ -1,4 +1,4 @@
-"""images: what a lab of containers runs on, and how it gets here, with a registry and without."""
+"""images: the images of a lab of containers, fetched or built, with a registry and without."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from lab.cli import documents, render, text, values
+from lab.cli import documents, format, render, values
 from lab.cli.context import GPUS, App, LabGroup, pass_app
-from lab.host.environment.progress import Progress
+from lab.host.quantities import plural
+from lab.topology import LabSpec, Vendor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 
 def gpu_option(function: F) -> F:
-    """The option --gpu of these commands."""
+    """Give a command the option --gpu."""
     return click.option(
         "--gpu", type=click.Choice(GPUS), default="auto", show_default=True,
         help="For which GPUs: NVIDIA and AMD need images of their own.",
@@ -33,13 +34,15 @@ def images() -> None:
     """List, get, save and load the images of containers."""
 
 
-def follow(app: App) -> Progress:
-    """How a long operation is followed: on stderr, with --quiet not at all."""
-    return Progress(lambda _: None) if app.out.quiet else Progress()
+def vendor_of(choice: str) -> Vendor:
+    """Vendor of the GPUs that images are for: `auto` is what `up` would choose here."""
+    from lab.spec import gpu_plan
+
+    return gpu_plan("auto", LabSpec.workers, "compose").vendor if choice == "auto" else Vendor(choice)
 
 
 def state(need: ImageNeed) -> str:
-    """Whether the image is there, in a word or two."""
+    """State of an image, in a word or two."""
     if not need.present:
         return "absent"
     return "out of date" if need.stale else "present"
@@ -47,13 +50,12 @@ def state(need: ImageNeed) -> str:
 
 def show(app: App, needs: tuple[ImageNeed, ...]) -> None:
     """Print images as a table or as JSON."""
-    if app.out.json_wanted:
-        app.out.document({"images": [documents.image(need) for need in needs]})
+    if app.out.as_json({"images": [documents.image(need) for need in needs]}):
         return
     rows = [
         (
             state(need),
-            text.size(need.size) if need.present else "",
+            format.size(need.size) if need.present else "",
             need.role,
             re.sub(r"(@sha256:\w{12})\w+", r"\1...", need.name),
             "" if need.present and not need.stale else need.how,
@@ -68,10 +70,12 @@ def show(app: App, needs: tuple[ImageNeed, ...]) -> None:
 @pass_app
 def list_(app: App, gpu: str) -> None:
     """List the images that a lab needs, and which of them are here."""
-    vendor = app.core.image_vendor(gpu)
-    show(app, app.core.images(vendor))
+    from lab.flows.images import needs, resolve
+
+    vendor = vendor_of(gpu)
+    show(app, needs(vendor))
     if not app.out.json_wanted:
-        for note in app.core.image_notes(vendor):
+        for note in resolve(vendor).notes:
             app.out.line(f"note: {note}")
 
 
@@ -80,7 +84,9 @@ def list_(app: App, gpu: str) -> None:
 @pass_app
 def pull(app: App, gpu: str) -> None:
     """Fetch the images that others publish: MinIO, Prometheus, Grafana."""
-    show(app, app.core.pull_images(app.core.image_vendor(gpu), follow(app)))
+    from lab.flows import images
+
+    show(app, images.pull(vendor_of(gpu), progress=app.progress()))
 
 
 @images.command()
@@ -96,13 +102,16 @@ def pull(app: App, gpu: str) -> None:
 @pass_app
 def build(app: App, gpu: str, offline: bool, suite: str | None) -> None:
     """Build the project's own images. What did not change is not built again."""
+    from lab.flows import images
+
     if suite and not offline:
         raise click.UsageError("--suite says which Debian --offline takes; without --offline it has no use")
-    built = app.core.build_images(app.core.image_vendor(gpu), offline, suite or "", follow(app))
-    if app.out.json_wanted:
-        app.out.document({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]})
+    built = images.build(
+        images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", progress=app.progress()
+    )
+    if app.out.as_json({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]}):
         return
-    rows = [(text.size(b.size), text.seconds(b.seconds), b.name) for b in built]
+    rows = [(format.size(b.size), format.seconds(b.seconds), b.name) for b in built]
     app.out.show(render.table(("SIZE", "TOOK", "IMAGE"), rows))
 
 
@@ -112,13 +121,14 @@ def build(app: App, gpu: str, offline: bool, suite: str | None) -> None:
 @pass_app
 def save(app: App, file: Path, gpu: str) -> None:
     """Write every image that a lab runs on here into one FILE; a name that ends in .gz compresses it."""
-    archive = app.core.save_images(file, app.core.image_vendor(gpu), follow(app))
-    if app.out.json_wanted:
-        app.out.document({"file": archive.path, "size": archive.size, "images": list(archive.images)})
+    from lab.flows import images
+
+    archive = images.save(file, images.to_save(vendor_of(gpu)), progress=app.progress())
+    if app.out.as_json({"file": archive.path, "size": archive.size, "images": list(archive.images)}):
         return
     for name in archive.images:
         app.out.line(name)
-    app.out.line(f"{archive.path}: {text.count(len(archive.images), 'image')}, {text.size(archive.size)}")
+    app.out.line(f"{archive.path}: {plural(len(archive.images), 'image')}, {format.size(archive.size)}")
 
 
 @images.command()
@@ -127,9 +137,10 @@ def save(app: App, file: Path, gpu: str) -> None:
 @pass_app
 def load(app: App, file: Path, gpu: str) -> None:
     """Take in the images of FILE, and say whether a lab has all it needs now."""
-    archive = app.core.load_images(file, follow(app))
-    vendor = app.core.image_vendor(gpu)
-    lacking = app.core.missing_images(vendor)
+    from lab.flows import images
+
+    archive = images.load(file, progress=app.progress())
+    lacking = images.missing(vendor_of(gpu))
     if app.out.json_wanted:
         names = [need.name for need in lacking]
         app.out.document({"images": list(archive.images), "complete": not lacking, "missing": names})

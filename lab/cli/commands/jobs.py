@@ -1,4 +1,4 @@
-"""jobs, job, checkpoints, recipes: what runs in the lab and what it saved."""
+"""jobs, job, checkpoints, recipes: jobs of the lab, and what they saved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import documents, render, text, values
+from lab.cli import documents, format, render, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.cluster.explain import of_waiting
 from lab.errors import LabError, NotFoundError, StoreError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pass_app
 def jobs(app: App) -> None:
     """List the jobs, newest first, then those of an earlier cluster."""
-    lab = app.open().lab
+    lab = app.open()
     found = lab.jobs.list()
     waiting, problem = _waiting(lab, found)
     missing = ""
@@ -49,7 +49,7 @@ def jobs(app: App) -> None:
 
 
 def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
-    """Which of the jobs wait, and what kept labctl from finding out. Of ended jobs Ray is not asked."""
+    """The jobs that wait, and why that is not known. Of ended jobs Ray is not asked."""
     if all(job.final for job in jobs):
         return {}, ""
     try:
@@ -68,7 +68,9 @@ def job() -> None:
 @pass_app
 def job_show(app: App, job_id: str) -> None:
     """Show a job, where it runs, and the attempts that it lost without a recorded fault."""
-    lab = app.open().lab
+    from lab.flows.recovery.lost import lost_without_fault, recorded_faults
+
+    lab = app.open()
     found = lab.job(job_id)
     placement = None
     waiting, problem = _waiting(lab, [found])
@@ -81,7 +83,7 @@ def job_show(app: App, job_id: str) -> None:
             problem = error.message
     lost: tuple[str, ...] = ()
     try:
-        lost = app.core.lost_attempts(lab, job_id)
+        lost = lost_without_fault(lab.history(job_id), recorded_faults(lab.store, job_id))
     except LabError as error:
         problem = problem or error.message
     if app.out.json_wanted:
@@ -100,15 +102,12 @@ def job_show(app: App, job_id: str) -> None:
         ("status", found.status),
         ("recipe", found.recipe),
         ("command", found.entrypoint),
-        ("started", text.clock(found.started_at)),
-        ("ended", text.clock(found.ended_at)),
-        (
-            "took",
-            text.seconds(found.ended_at - found.started_at) if found.ended_at and found.started_at else "",
-        ),
-        ("asks for", text.resources({"CPU": found.num_cpus, "GPU": found.num_gpus})),
+        ("started", format.clock(found.started_at)),
+        ("ended", format.clock(found.ended_at)),
+        ("took", render.took(found, found.ended_at) if found.ended_at else ""),
+        ("asks for", format.resources({"CPU": found.num_cpus, "GPU": found.num_gpus})),
         ("exit code", found.exit_code),
-        ("message", text.first_line(found.message)),
+        ("message", format.first_line(found.message)),
         ("driver on", placement.driver if placement else ""),
         (
             "runs on",
@@ -129,7 +128,7 @@ def job_show(app: App, job_id: str) -> None:
 @pass_app
 def job_logs(app: App, job_id: str, follow: bool) -> None:
     """Print what a job's driver wrote. With --json and -f, a JSON document a line."""
-    lab = app.open().lab
+    lab = app.open()
     _refuse_earlier(lab, job_id, "what Ray kept of its output is gone")
     found = lab.jobs
     if not follow:
@@ -151,7 +150,7 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
 @pass_app
 def job_stop(app: App, job_id: str) -> None:
     """Stop a job. One that has ended stays as it is."""
-    lab = app.open().lab
+    lab = app.open()
     _refuse_earlier(lab, job_id, "nothing of it runs")
     stopped = lab.jobs.stop(job_id)
     if app.out.json_wanted:
@@ -176,15 +175,14 @@ def _refuse_earlier(lab: Lab, job_id: str, why: str) -> None:
 @pass_app
 def checkpoints(app: App, job_id: str | None) -> None:
     """List the checkpoints of one job or of all."""
-    found = app.open().lab.checkpoints(job_id)
-    if app.out.json_wanted:
-        app.out.document({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in found]})
+    found = app.open().checkpoints(job_id)
+    if app.out.as_json({"job": job_id, "checkpoints": [documents.checkpoint(c) for c in found]}):
         return
     if not found:
         app.out.line(f"job {job_id} has no checkpoint" if job_id else "no checkpoints yet")
         return
     rows = (
-        (c.run, c.name, c.epoch, text.size(c.size), text.clock(c.modified), (c.sha256 or "")[:12], c.job)
+        (c.run, c.name, c.epoch, format.size(c.size), format.clock(c.modified), (c.sha256 or "")[:12], c.job)
         for c in found
     )
     app.out.show(render.table(("RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"), rows))
@@ -197,8 +195,7 @@ def recipes(app: App) -> None:
     from lab.cluster.recipes import recipes as known
 
     found = known()
-    if app.out.json_wanted:
-        app.out.document({"recipes": [documents.recipe(w) for w in found]})
+    if app.out.as_json({"recipes": [documents.recipe(w) for w in found]}):
         return
     for item in found:
         app.out.line(f"{item.name}: {item.summary}")

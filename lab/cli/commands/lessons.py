@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import render, text, values
-from lab.cli.commands.services import prepare
+from lab.cli import documents, format, render, values
+from lab.cli.commands.lab import prepare
 from lab.cli.context import App, LabGroup, pass_app
 from lab.cli.live import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
+from lab.host.quantities import plural
 from lab.spec import Asked
-from lab.topology import LabSpec
 
 if TYPE_CHECKING:
     from lab.flows.lessons.model import Lesson, LessonResult
@@ -35,36 +35,23 @@ def lesson() -> None:
 @pass_app
 def lesson_list(app: App) -> None:
     """List the lessons, and which are passed in this lab."""
-    found = app.core.lessons()
-    results = app.core.lesson_results(app.open().lab)
-    if app.out.json_wanted:
-        app.out.document({"lessons": [describe(each, results.get(each.number)) for each in found]})
+    from lab.flows.lessons import lessons
+    from lab.flows.lessons.run import results
+
+    found, checked = lessons(), results(app.open())
+    if app.out.as_json({"lessons": [documents.lesson(each, checked.get(each.number)) for each in found]}):
         return
     rows = (
-        (each.number, each.title, f"{each.minutes} min", _standing(results.get(each.number)), each.notebook)
+        (each.number, each.title, f"{each.minutes} min", _standing(checked.get(each.number)), each.notebook)
         for each in found
     )
     app.out.show(render.table(("NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"), rows))
 
 
-def describe(item: Lesson, result: dict[str, Any] | None) -> dict[str, Any]:
-    """One lesson as JSON. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
-    return {
-        "number": item.number,
-        "name": item.name,
-        "title": item.title,
-        "notebook": item.notebook,
-        "minutes": item.minutes,
-        "needs": list(item.needs),
-        "passed": result["passed"] if result else None,
-        "at": result["at"] if result else None,
-    }
-
-
 def _standing(result: dict[str, Any] | None) -> str:
     if result is None:
         return "never"
-    return f"{'passed' if result['passed'] else 'not passed yet'} ({text.clock(result['at'])})"
+    return f"{'passed' if result['passed'] else 'not passed yet'} ({format.clock(result['at'])})"
 
 
 @lesson.command("run")
@@ -76,9 +63,11 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
 
     Exits with 0 only when every check passed, else with 19. With --verbose it shows what the cells print.
     """
+    from lab.flows.lessons import find_lesson, lessons
+
     if (number is None) is not every:
         raise UsageError("name one lesson, or say --all", "see `labctl lesson list`")
-    chosen = app.core.lessons() if number is None else (app.core.lesson(number),)
+    chosen = lessons() if number is None else (find_lesson(number),)
     results = []
     for item in chosen:
         if every:
@@ -90,20 +79,25 @@ def lesson_run(app: App, number: int | None, every: bool) -> None:
         if not result.passed:
             break
     if app.out.json_wanted:
-        documents = [result.to_json() for result in results]
-        app.out.document({"results": documents} if every else documents[0])
+        found = [result.to_json() for result in results]
+        app.out.document({"results": found} if every else found[0])
     _judge(app, results[-1])
 
 
 def _run(app: App, item: Lesson) -> LessonResult:
-    opened = app.open()
-
-    def spec() -> LabSpec:
-        return prepare(app, Asked())[1]
+    from lab.datasets import ensure
+    from lab.flows.lessons.run import run_lesson
 
     cells = Cells(app)
     try:
-        return app.core.run_lesson(opened.lab, item, spec, cells.step, ProgressLines(app.out).progress)
+        return run_lesson(
+            app.open(),
+            item,
+            lambda: prepare(app, Asked())[1],
+            get_data=ensure,
+            on_step=cells.step,
+            on_progress=ProgressLines(app.out).progress,
+        )
     finally:
         cells.end()
 
@@ -125,7 +119,7 @@ class Cells:
             if step.kind == "cell":
                 self._pending = ""
                 self._app.out.note(self._line(step))
-                if self._app.settings.verbose and step.output.strip():
+                if self._app.verbose and step.output.strip():
                     self._app.out.note(step.output.rstrip())
             else:
                 self._app.out.note(f"{'':16}{step.text}" if step.kind == "beside" else step.text)
@@ -143,7 +137,7 @@ class Cells:
 
     @staticmethod
     def _line(step: Step) -> str:
-        took = "..." if step.seconds is None else text.seconds(step.seconds)
+        took = "..." if step.seconds is None else format.seconds(step.seconds)
         shown = step.text if len(step.text) <= SHOWN else f"{step.text[: SHOWN - 3]}..."
         return f"cell {step.number:>2}/{step.of:<2}{took:>11}  {shown}"
 
@@ -156,8 +150,11 @@ def lesson_check(app: App, number: int) -> None:
 
     Exits with 0 only when every check passed, else with 19.
     """
-    item = app.core.lesson(number)
-    result = app.core.check_lesson(app.open().lab, item)
+    from lab.flows.lessons import find_lesson
+    from lab.flows.lessons.run import check_lesson
+
+    item = find_lesson(number)
+    result = check_lesson(app.open(), item)
     if app.out.json_wanted:
         app.out.document(result.to_json())
     else:
@@ -177,12 +174,9 @@ def _judge(app: App, result: LessonResult) -> None:
     if result.passed:
         return
     missing = [check for check in result.checks if check.outcome != "passed"]
-    error = LessonError(
-        f"lesson {result.lesson} is not passed yet: {', '.join(check.name for check in missing)}",
-        next((check.hint for check in missing if check.hint), ""),
-    )
-    app.out.complain(error, document=False)
-    raise click.exceptions.Exit(error.exit_code)
+    names = ", ".join(check.name for check in missing)
+    hint = next((check.hint for check in missing if check.hint), "")
+    app.fail(LessonError(f"lesson {result.lesson} is not passed yet: {names}", hint))
 
 
 @lesson.command("report")
@@ -207,15 +201,16 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
         raise UsageError("--student is missing", 'for example --student "Ada Lovelace"')
     from lab.flows.lessons.report import make_report
     from lab.flows.lessons.results import dump
+    from lab.flows.lessons.run import collect, results
 
-    lab = app.open().lab
-    why = app.core.collect_lessons(lab)
+    lab = app.open()
+    why = collect(lab)
     if why:
         app.out.note(
             f"{why}, so its store was not asked: what a notebook checked by itself is in the report only if "
             "`labctl down` or `labctl lesson` has seen it since"
         )
-    document = make_report(app.core.lesson_results(lab), student, time.time())
+    document = make_report(results(lab), student, time.time())
     if output is not None:
         try:
             output.write_text(dump(document) + "\n", encoding="utf-8")
@@ -224,7 +219,7 @@ def lesson_report(app: App, student: str | None, output: Path | None, verify: tu
     if output is None or app.out.json_wanted:
         app.out.document(document)
         return
-    app.out.line(f"{output}: {text.count(len(document['results']), 'lesson')}{_summary(document)}")
+    app.out.line(f"{output}: {plural(len(document['results']), 'lesson')}{_summary(document)}")
 
 
 def _summary(report: dict[str, Any]) -> str:
@@ -233,20 +228,10 @@ def _summary(report: dict[str, Any]) -> str:
 
 
 def _verify(app: App, files: tuple[Path, ...]) -> None:
-    from lab.flows.lessons.report import copies, read_report, shown, verify
+    from lab.flows.lessons.report import copies, shown
 
-    told: list[tuple[Path, Any, tuple[str, ...]]] = []
-    intact: dict[str, Any] = {}
-    for file in files:
-        document = None
-        try:
-            document = read_report(file)
-            problems = verify(document)
-        except UsageError as unreadable:
-            problems = (unreadable.message,)
-        if not problems:
-            intact[str(file)] = document
-        told.append((file, document if not problems else None, problems))
+    told = [(file, *_read(file)) for file in files]
+    intact = {str(file): document for file, document, _ in told if document is not None}
     same = copies(intact)
     if app.out.json_wanted:
         reports = [
@@ -262,17 +247,26 @@ def _verify(app: App, files: tuple[Path, ...]) -> None:
         app.out.document({"reports": reports, "copies": list(same)})
     else:
         for file, document, problems in told:
-            app.out.line(
-                shown(f"{file}: {document['student']}{_summary(document)}" if document else f"{file}:")
-            )
+            whose = f" {document['student']}{_summary(document)}" if document else ""
+            app.out.line(shown(f"{file}:{whose}"))
             for problem in problems:
                 app.out.line(shown(f"  does not fit: {problem}"))
         for line in same:
             app.out.line(shown(f"copied: {line}"))
     if len(intact) < len(files) or same:
-        error = LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged")
-        app.out.complain(error, document=False)
-        raise click.exceptions.Exit(error.exit_code)
+        app.fail(LessonError("not every report is as labctl wrote it", "ask for the file again, unchanged"))
+
+
+def _read(file: Path) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """Read an intact report; of any other file None and what does not fit."""
+    from lab.flows.lessons.report import read_report, verify
+
+    try:
+        document = read_report(file)
+    except UsageError as unreadable:
+        return None, (unreadable.message,)
+    problems = tuple(verify(document))
+    return (None if problems else document), problems
 
 
 COMMANDS = (lesson,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
@@ -39,13 +40,18 @@ ALIASES = ("labctl.py", "./labctl.py")
 @pass_app
 def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> None:
     """Check this machine, and the lab when it is up. Exits with 15 when a check fails."""
+    from lab.flows.doctor import run_checks, store
+
     if url is None and (file is not None or bucket is not None):
         option = "--bucket" if file is None else "--s3-credentials"
         raise UsageError(f"{option} belongs to --s3", "labctl doctor --s3 URL")
+    name, runtime = app.name, app.runtime
     if url is not None:
-        checks = app.core.store_checks(url, bucket or BUCKET, file, app.settings.name, app.settings.runtime)
+        checks = store.store_checks(
+            url, bucket or BUCKET, file, endpoints=lambda: store.endpoints_of(name, runtime)
+        )
     else:
-        checks = app.core.checks(app.settings.name, app.settings.runtime)
+        checks = run_checks(name, runtime)
     failed = [check for check in checks if check.outcome == "failed"]
     if app.out.json_wanted:
         app.out.document({"ok": not failed, "checks": [documents.check(check) for check in checks]})
@@ -59,11 +65,8 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
             app.out.line(f"{check.name}: {check.hint}")
     if failed:
         names = ", ".join(check.name for check in failed)
-        error = CheckError(
-            f"{len(failed)} of {len(checks)} checks failed: {names}", "the hints above say what to do"
-        )
-        app.out.complain(error, document=False)
-        raise click.exceptions.Exit(error.exit_code)
+        what = f"{len(failed)} of {len(checks)} checks failed: {names}"
+        app.fail(CheckError(what, "the hints above say what to do"))
 
 
 @click.command(cls=DashCommand, options_metavar="[OPTIONS] [-- PYTEST ARGUMENTS...]")
@@ -77,33 +80,18 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
 )  # fmt: skip
 @click.option("--all", "all_", is_flag=True, help="The long tests too.")
 @click.option("--no-skips", is_flag=True, help="A skipped test counts as failed.")
-@click.pass_context
-def test(
-    ctx: click.Context,
-    lint: bool,
-    unit: bool,
-    contract: bool,
-    e2e: bool,
-    expression: str | None,
-    all_: bool,
-    no_skips: bool,
-) -> None:
+@pass_app
+def test(app: App, /, expression: str | None, all_: bool, no_skips: bool, **parts: bool) -> None:
     """Run labctl's own tests: all of them, or the parts named."""
-    app = ctx.find_object(App)
-    assert app is not None
-    flags = {
-        "--lint": lint,
-        "--unit": unit,
-        "--contract": contract,
-        "--e2e": e2e,
-        "--all": all_,
-        "--no-skips": no_skips,
-    }
-    arguments = [flag for flag, given in flags.items() if given]
+    from lab.flows import testing
+
+    flags = {part: parts[part] for part in ("lint", *testing.PARTS)} | {"all": all_, "no-skips": no_skips}
+    arguments = [f"--{flag}" for flag, given in flags.items() if given]
     arguments += ["-k", expression] if expression else []
-    arguments += ["--", *ctx.meta.get(AFTER_DASHES, ())]
+    arguments += ["--", *click.get_current_context().meta.get(AFTER_DASHES, ())]
     say = app.out.note if app.out.json_wanted else app.out.line
-    code = app.core.test(arguments, say, to_stderr=app.out.json_wanted)
+    call = functools.partial(testing.call, to_stderr=app.out.json_wanted)
+    code = testing.run_tests(arguments, run=call, say=say)
     if app.out.json_wanted:
         app.out.document({"passed": code == 0, "exit_code": code})
     if code:
@@ -131,7 +119,7 @@ def completion(app: App, shell: str) -> None:
 
 
 def completion_script(shell: str, cli: click.Command) -> str:
-    """What the shell has to read to complete labctl."""
+    """Build what the shell has to read to complete labctl."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

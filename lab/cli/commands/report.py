@@ -1,4 +1,4 @@
-"""report: what happened to a training, as a page and pictures."""
+"""report: the story of a training, as a page and pictures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,19 @@ def report(app: App, what: str | None, output: Path | None) -> None:
     The page is complete in itself: it needs no network, and prints on A4. While the lab is down, a receipt in
     a file makes a report without curves.
     """
-    lab = app.open().lab
-    tale, written = app.core.report(lab, what or "", output, app.out.note)
-    if app.out.json_wanted:
-        app.out.document({"report": documents.report(tale, written)})
+    from lab.flows import report as flow
+    from lab.host import environment
+
+    lab = app.open()
+    subject = flow.find_subject(lab, what or "")
+    data = flow.build_report(flow.read_evidence(lab, subject))
+    environment.ensure("report", app.out.note)
+    written = flow.write_report(data, output or Path(f"raylab-report-{subject.job}"))
+    if app.out.as_json({"report": documents.report(data, written)}):
         return
     for line in written.missing:
         app.out.warn(line)
-    app.out.line(f"{tale.title}: job {tale.job}")
+    app.out.line(f"{data.title}: job {data.job}")
     app.out.line(f"  {written.page}")
     for picture in written.pictures:
         app.out.line(f"  {picture}")

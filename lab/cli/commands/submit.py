@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli import documents, text, values
+from lab.cli import documents, format, values
 from lab.cli.complete import parameter_names, recipe_names
-from lab.cli.context import AFTER_DASHES, App, DashCommand
+from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
 from lab.cli.why_waiting import HOPE, Waits
 from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
@@ -69,9 +69,9 @@ LAST_LINES = 20
     help="Exit with 11, and submit nothing, when no node can hold it, instead of letting it wait.",
 )  # fmt: skip
 @click.option("--detach", is_flag=True, help="Return as soon as the job is submitted.")
-@click.pass_context
+@pass_app
 def submit(
-    ctx: click.Context,
+    app: App,
     recipe: str | None,
     parameters: tuple[str, ...],
     num_cpus: float,
@@ -88,9 +88,10 @@ def submit(
 
     Ctrl-C stops following; the job goes on. Exits with 9 when the job fails.
     """
-    app = ctx.find_object(App)
-    assert app is not None
-    command: tuple[str, ...] | None = ctx.meta.get(AFTER_DASHES)
+    from lab.cluster.recipes import find_recipe
+    from lab.cluster.submission import described
+
+    command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
     if recipe is not None and command is not None:
         raise UsageError(
             f"submit {recipe} --: either a recipe or a command",
@@ -101,7 +102,8 @@ def submit(
             if value is not None:
                 raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
-        lab = _recipe_checked(app, recipe, chosen)
+        find_recipe(recipe).arguments(chosen)
+        lab = app.open()
         submitted = lab.submit_recipe(
             recipe,
             chosen,
@@ -115,20 +117,10 @@ def submit(
             raise UsageError(
                 f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --"
             )
-        from lab.cluster.submission import described
-
         submission = described(command or (), working_dir, num_cpus, num_gpus, runtime_env, job_name or "")
-        lab = app.open().lab
+        lab = app.open()
         submitted = lab.submit(submission, fail_if_infeasible=fail_if_infeasible)
     _submitted(app, lab, submitted, detach)
-
-
-def _recipe_checked(app: App, recipe: str, chosen: dict[str, str]) -> Lab:
-    """The lab, once the recipe and its settings are known to be good."""
-    from lab.cluster.recipes import find_recipe
-
-    find_recipe(recipe).arguments(chosen)
-    return app.open().lab
 
 
 def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
@@ -144,7 +136,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
             out.note(f"follow it: labctl job logs -f {job_id}")
         return
     try:
-        waits = Waits(out, lab, said=submitted.waits)
+        waits = Waits(out, lab, app.clock, said=submitted.waits)
         for line in lab.jobs.follow(job_id, waits.poll):
             waits.heard()
             out.log_line(line)
@@ -170,7 +162,7 @@ def _failed(app: App, lab: Lab, job: Job, waits: str) -> None:
     last = last or job.message.splitlines()[-LAST_LINES:]
     how = {"STOPPED": "was stopped"}.get(job.status, "failed")
     code = f" with exit code {job.exit_code}" if job.exit_code else ""
-    cause = text.first_line(job.message).rstrip(".,:") if job.message and not code else ""
+    cause = format.first_line(job.message).rstrip(".,:") if job.message and not code else ""
     error = JobError(
         f"job {job.submission_id} {how}{code}{f': {cause}' if cause else ''}",
         f"its whole log: labctl job logs {job.submission_id}",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.flows.chaos.plan import Plan, Step, check_step
+from lab.host.quantities import parse_duration
 from lab.host.reading import SMALL, TooLargeError, read_text
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 MAX_SECONDS = 24 * 3600.0
 
 
@@ -168,10 +168,9 @@ class _Reader:
 
     def _seconds(self, node: Node, what: str) -> float:
         text = self._text(node, what)
-        match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|)", text)
-        if match is None:
+        seconds = parse_duration(text)
+        if seconds is None or text.startswith("-"):
             raise self._wrong(node, f"`{what}` must be a duration such as 30s or 2m, not {text!r}")
-        seconds = float(match[1]) * UNITS[match[2]]
         if seconds > MAX_SECONDS:
             raise self._wrong(node, f"`{what}` must be at most 24 hours")
         return seconds

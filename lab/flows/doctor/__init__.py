@@ -45,12 +45,10 @@ def open_runtime(kind: str, lab: str) -> Runtime | None:
 
     Raises UsageError, UnsupportedError. Nothing is installed by asking.
     """
-    from lab.runtime.select import choose
+    from lab.lab import Lab
 
-    choice = choose(kind, lab)
-    if choice.kind == "local" and importlib.util.find_spec("ray") is None:
-        return None
-    return choice.runtime
+    runtime = Lab(kind, name=lab).runtime
+    return None if runtime.kind == "local" and importlib.util.find_spec("ray") is None else runtime
 
 
 def run_checks(

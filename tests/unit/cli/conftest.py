@@ -1,6 +1,8 @@
-"""What the tests of the command line share."""
+"""Shared by the tests of the command line."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,6 @@ from tests.unit.cli.fakes import Labctl
 
 
 @pytest.fixture
-def labctl() -> Labctl:
+def labctl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Labctl:
     """labctl on a lab that is up."""
-    return Labctl()
+    return Labctl(monkeypatch, tmp_path / "labs")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY, call
 
 import pytest
 
@@ -31,55 +32,52 @@ def result(*verdicts: str, **changes: Any) -> ChaosResult:
     return dataclasses.replace(whole, **changes)
 
 
+def answer(labctl: Labctl, given: ChaosResult | BaseException) -> Any:
+    """Let chaos end like this."""
+    return labctl.stub("lab.flows.chaos.run_chaos", given)
+
+
 @pytest.fixture
-def asked(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What chaos is asked for; it answers with `labctl.core.answer`."""
-    calls: list[Any] = []
-
-    def chaos(self: Any, lab: Any, plan: Plan, on_moment: Any, *, job: str, control: bool) -> ChaosResult:
-        calls.append((plan, job, control))
-        if self.fail is not None:
-            raise self.fail
-        answer: ChaosResult = getattr(self, "answer", result("recovered", "as-expected"))
-        return answer
-
-    monkeypatch.setattr(type(labctl.core), "chaos", chaos)
-    return calls
+def chaos(labctl: Labctl) -> Any:
+    """A chaos run that is survived."""
+    return answer(labctl, result("recovered", "as-expected"))
 
 
-def test_chaos_is_asked_for_as_typed(labctl: Labctl, asked: list[Any]) -> None:
+def test_chaos_is_asked_for_as_typed(labctl: Labctl, chaos: Any) -> None:
     labctl.ok(
         "chaos", "--faults", "kill, s3-slow", "--every", "15s", "--seed", "7", "--limit", "5", "--for-time",
         "10m", "-p", "s3-slow.delay=0.25", "-p", "s3-slow.for=3", "--below-one-worker", "--job", "job-1",
         "--control",
     )  # fmt: skip
     given = {"s3-slow": {"delay": 0.25, "for": 3.0}}
-    assert asked == [(Plan(("kill", "s3-slow"), 15.0, 7, 5, 600.0, given, below_one=True), "job-1", True)]
+    plan = Plan(("kill", "s3-slow"), 15.0, 7, 5, 600.0, given, below_one=True)
+    chaos.assert_called_once_with(labctl.lab, plan, ANY, job="job-1", control=True)
 
 
-def test_what_is_not_typed_has_a_default(labctl: Labctl, asked: list[Any]) -> None:
+def test_what_is_not_typed_has_a_default(labctl: Labctl, chaos: Any) -> None:
     labctl.ok("chaos")
     labctl.ok("chaos", "--until-done")
-    assert asked == [(Plan(("kill", "pause", "s3-slow"), 30.0, 0), "", False)] * 2
+    plan = Plan(("kill", "pause", "s3-slow"), 30.0, 0)
+    assert chaos.call_args_list == [call(labctl.lab, plan, ANY, job="", control=False)] * 2
 
 
-def test_a_schedule_is_read_and_can_be_narrowed(labctl: Labctl, asked: list[Any], tmp_path: Path) -> None:
+def test_a_schedule_is_read_and_can_be_narrowed(labctl: Labctl, chaos: Any, tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("steps:\n- {at: 3s, fault: kill}\n")
     labctl.ok("chaos", "--schedule", str(path))
     labctl.ok("chaos", "--schedule", str(path), "--limit", "1", "--for-time", "5s", "--below-one-worker")
     written = (Step(3.0, "kill"),)
-    assert [plan for plan, _, _ in asked] == [
+    assert [each.args[1] for each in chaos.call_args_list] == [
         Plan(written=written),
         Plan(written=written, limit=1, seconds=5.0, below_one=True),
     ]
 
 
-def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, asked: list[Any], tmp_path: Path) -> None:
+def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text("steps:\n- at: 3s\n  fault: voodoo\n")
     shown = labctl("chaos", "--schedule", str(path))
-    assert (shown.exit_code, asked, labctl.core.opened) == (2, [], [])
+    assert (shown.exit_code, labctl.opened) == (2, [])
     assert f"error: {path}, line 3: there is no fault 'voodoo'" in shown.stderr
     assert labctl("chaos", "--schedule", str(tmp_path / "none.yaml")).exit_code == 3
 
@@ -105,15 +103,15 @@ def test_a_bad_schedule_is_refused_with_its_line(labctl: Labctl, asked: list[Any
     ],
 )
 def test_nonsense_is_refused_before_anything_is_opened(
-    labctl: Labctl, asked: list[Any], arguments: list[str], code: int, said: str
+    labctl: Labctl, arguments: list[str], code: int, said: str
 ) -> None:
     shown = labctl("chaos", *arguments)
-    assert (shown.exit_code, asked, labctl.core.opened) == (code, [], [])
+    assert (shown.exit_code, labctl.opened) == (code, [])
     assert said in shown.stderr
 
 
-def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl, asked: list[Any]) -> None:
-    labctl.core.answer = result("recovered", "left out", "as-expected")  # type: ignore[attr-defined]
+def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl) -> None:
+    answer(labctl, result("recovered", "left out", "as-expected"))
     lines = [" ".join(line.split()) for line in labctl.ok("chaos").splitlines()]
     assert lines == [
         "NUMBER FAULT TARGET VERDICT NEXT REPORT EPOCHS REPEATED",
@@ -131,7 +129,7 @@ def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl, asked: list[A
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("given", "said"),
     [
         (result("recovered", "failed"), "kill on ray-worker-0: failed: "),
         (result("recovered", status="FAILED"), "job job-1 is FAILED"),
@@ -141,26 +139,22 @@ def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl, asked: list[A
         (result("recovered", control={"weights": "different"}), "the weights are not those"),
     ],
 )
-def test_what_was_not_survived_fails_and_says_why(
-    labctl: Labctl, asked: list[Any], answer: ChaosResult, said: str
-) -> None:
-    labctl.core.answer = answer  # type: ignore[attr-defined]
+def test_what_was_not_survived_fails_and_says_why(labctl: Labctl, given: ChaosResult, said: str) -> None:
+    answer(labctl, given)
     shown = labctl("chaos")
     assert shown.exit_code == 10
     assert f"error: chaos was not survived: {said}" in shown.stderr
     assert "faults" in shown.stdout
 
 
-def test_equal_weights_are_shown(labctl: Labctl, asked: list[Any]) -> None:
-    labctl.core.answer = result("recovered", control={"weights": "equal"})  # type: ignore[attr-defined]
+def test_equal_weights_are_shown(labctl: Labctl) -> None:
+    answer(labctl, result("recovered", control={"weights": "equal"}))
     assert "compared with an undisturbed run: identical, bit for bit" in labctl.ok("chaos")
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("recovered", 0), ("failed", 10)])
-def test_the_json_document_is_the_result_itself(
-    labctl: Labctl, asked: list[Any], verdict: str, code: int
-) -> None:
-    labctl.core.answer = result(verdict)  # type: ignore[attr-defined]
+def test_the_json_document_is_the_result_itself(labctl: Labctl, verdict: str, code: int) -> None:
+    answer(labctl, result(verdict))
     document = labctl.json("chaos", code=code)
     assert document == json.loads(json.dumps(result(verdict).to_json()))
     assert (document["schema"], document["good"]) == ("chaos/1", code == 0)
@@ -170,9 +164,9 @@ def test_the_json_document_is_the_result_itself(
     ("interrupt", "code"), [(KeyboardInterrupt(), INTERRUPTED), (TerminatedError(15), 143)]
 )
 def test_after_an_interrupt_what_was_done_is_shown(
-    labctl: Labctl, asked: list[Any], interrupt: KeyboardInterrupt, code: int
+    labctl: Labctl, interrupt: KeyboardInterrupt, code: int
 ) -> None:
-    labctl.core.answer = result("not-verified", status="RUNNING", interrupt=interrupt)  # type: ignore[attr-defined]
+    answer(labctl, result("not-verified", status="RUNNING", interrupt=interrupt))
     shown = labctl("chaos")
     assert shown.exit_code == code
     assert "1 kill" in " ".join(shown.stdout.split())
@@ -186,6 +180,6 @@ def test_without_a_job_it_is_refused_with_the_line_to_type(labctl: Labctl) -> No
     assert "-> start one: labctl submit digits -p epochs=200 -p max-failures=-1 --detach" in shown.stderr
 
 
-def test_an_error_keeps_its_exit_code(labctl: Labctl, asked: list[Any]) -> None:
-    labctl.core.fail = RefusedError("not now")
+def test_an_error_keeps_its_exit_code(labctl: Labctl) -> None:
+    answer(labctl, RefusedError("not now"))
     assert labctl("chaos").exit_code == 11

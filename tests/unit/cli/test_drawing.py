@@ -16,7 +16,8 @@ from lab.cli.live import ORDER, Story
 from lab.cli.output import Output, coloured
 from lab.cli.receipt_panel import panel
 from lab.evidence.receipt import Receipt, Timeline
-from lab.flows.recovery import Moment
+from lab.flows.recovery import Moment, Outcome
+from lab.runtime.fake import FakeClock
 from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
 
 
@@ -150,8 +151,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_on_a_terminal_the_timeline_fills_in(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    now = [100.0]
-    with Story(Output(), clock=lambda: now[0]) as story:
+    with Story(Output(), FakeClock()) as story:
         story.moment(Moment("submitted", None, "job job-1"))
         for moment in MOMENTS:
             story.moment(moment)
@@ -164,7 +164,7 @@ def test_on_a_terminal_the_timeline_fills_in(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_before_the_fault_the_terminal_shows_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with Story(Output(), clock=lambda: 0.0) as story:
+    with Story(Output(), FakeClock()) as story:
         story.moment(MOMENTS[0])
         assert "waiting for a complete checkpoint" in terminal.getvalue()
         assert "node declared dead" not in terminal.getvalue()
@@ -202,13 +202,15 @@ def test_errors_have_no_escape_codes_without_colour(monkeypatch: pytest.MonkeyPa
 def test_a_stream_that_cannot_show_it_gets_ascii(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "encodable", lambda text, stream=None: text.isascii())
     monkeypatch.setattr("lab.cli.receipt_panel.encodable", lambda text, stream=None: text.isascii())
-    labctl.core.jobs.text = "épöch ✓\n"
+    result = receipt()
+    labctl.stub("lab.flows.recovery.inject", Outcome(result.fault, result))
+    labctl.jobs.text = "épöch ✓\n"
     assert labctl.ok("fault-inject", "ray-worker-0").isascii()
     assert json_is_ascii(labctl)
 
 
 def json_is_ascii(labctl: Labctl) -> bool:
-    """Whether a log with other characters becomes ASCII JSON that still says the same."""
+    """Tell if a log with other characters becomes ASCII JSON."""
     document = labctl("submit", "digits", "--json")
     return document.stdout.isascii()
 

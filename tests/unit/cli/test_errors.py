@@ -9,16 +9,17 @@ import pytest
 
 from lab import errors
 from lab.cli import main as entry
+from lab.cli.context import App
 from lab.errors import INTERRUPTED, LabError
 from lab.host import command
-from tests.unit.cli.fakes import FakeCore, Labctl
+from tests.unit.cli.fakes import Labctl
 
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LabError)]
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_error_is_two_lines_and_its_exit_code(labctl: Labctl, kind: type[LabError]) -> None:
-    labctl.core.runtime.fail = kind("it broke", "mend it")
+    labctl.stub("up", kind("it broke", "mend it"))
     result = labctl("up", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (
         kind.exit_code,
@@ -29,7 +30,7 @@ def test_an_error_is_two_lines_and_its_exit_code(labctl: Labctl, kind: type[LabE
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_with_json_an_error_is_a_document_on_stdout(labctl: Labctl, kind: type[LabError]) -> None:
-    labctl.core.runtime.fail = kind("it broke", "mend it")
+    labctl.stub("up", kind("it broke", "mend it"))
     assert labctl.json("up", code=kind.exit_code) == {
         "error": {
             "code": kind.__name__,
@@ -79,29 +80,29 @@ def test_no_two_classes_share_an_exit_code() -> None:
 
 
 def test_an_error_without_a_hint_is_one_line(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = LabError("it broke")
+    labctl.stub("up", LabError("it broke"))
     assert labctl("up", "--quiet").stderr == "error: it broke\n"
 
 
 def test_the_traceback_is_shown_only_with_verbose(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = LabError("it broke", "mend it")
+    labctl.stub("up", LabError("it broke", "mend it"))
     assert "Traceback" not in labctl("up").stderr
     assert "Traceback" in labctl("up", "--verbose").stderr
 
 
-def test_external_commands_are_echoed_with_verbose(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    def runs(*arguments: object, **options: object) -> int:
+def test_external_commands_are_echoed_with_verbose(labctl: Labctl) -> None:
+    def runs(*_: object, **__: object) -> int:
         command.run(["true", "a b"], timeout=60)
         return 0
 
-    monkeypatch.setattr(labctl.core, "test", runs)
+    labctl.stub("lab.flows.testing.run_tests", runs)
     assert labctl("test", "--verbose").stderr == "$ true 'a b'\n"
     assert labctl("test").stderr == ""
     assert not command.log.handlers
 
 
 def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = ZeroDivisionError("by zero")
+    labctl.stub("up", ZeroDivisionError("by zero"))
     result = labctl("up", "--quiet")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: labctl has a bug: ZeroDivisionError: by zero\n  -> ")
@@ -140,7 +141,7 @@ def test_json_before_a_double_dash_counts_and_after_it_does_not(labctl: Labctl) 
 
 @pytest.mark.parametrize("arguments", [["up"], ["logs", "ray-head", "-f"]])
 def test_an_interrupt_is_130(labctl: Labctl, arguments: list[str]) -> None:
-    labctl.core.runtime.fail = KeyboardInterrupt()
+    labctl.stub(arguments[0], KeyboardInterrupt())
     result = labctl(*arguments)
     assert result.exit_code == INTERRUPTED
     assert result.stderr.endswith("interrupted\n")
@@ -148,16 +149,18 @@ def test_an_interrupt_is_130(labctl: Labctl, arguments: list[str]) -> None:
 
 
 def test_an_interrupt_with_json_is_a_document(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = KeyboardInterrupt()
+    labctl.stub("up", KeyboardInterrupt())
     assert labctl.json("up", code=INTERRUPTED)["error"]["exit_code"] == INTERRUPTED
 
 
-def test_main_returns_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    core = FakeCore()
-    assert entry.main(["status", "--json"], core) == 0
+def test_main_returns_the_exit_code(labctl: Labctl, capsys: pytest.CaptureFixture[str]) -> None:
+    def main(*args: str) -> int:
+        return entry.main(args, App(lambda *_: labctl.lab))
+
+    assert main("status", "--json") == 0
     assert json.loads(capsys.readouterr().out)["up"] is True
-    core.runtime.is_up = False
-    assert entry.main(["status", "--check"], core) == 5
+    labctl.down()
+    assert main("status", "--check") == 5
     assert capsys.readouterr().err.endswith("error: lab raylab is down\n  -> start it with `labctl up`\n")
 
 
@@ -170,7 +173,7 @@ def test_main_reads_the_arguments_of_the_process(
 
 
 def test_what_the_machine_refuses_is_no_bug(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = PermissionError(13, "Permission denied", "/some/where")
+    labctl.stub("up", PermissionError(13, "Permission denied", "/some/where"))
     result = labctl("up", "--quiet")
     assert result.exit_code == errors.SetupError.exit_code
     assert result.stderr.startswith("error: /some/where: Permission denied\n")
@@ -180,22 +183,22 @@ HOSTILE = "\x1b]0;x\x07\x9b31m\u202egnp\udcff\r"
 
 
 def test_what_a_terminal_would_obey_is_written_out(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = errors.NotFoundError(f"no {HOSTILE}", f"not {HOSTILE}")
+    labctl.stub("up", errors.NotFoundError(f"no {HOSTILE}", f"not {HOSTILE}"))
     result = labctl("up", "--quiet")
     shown = r"\x1b]0;x\x07\x9b31m\u202egnp\udcff\r"
     assert result.stderr == f"error: no {shown}\n  -> not {shown}\n"
 
 
 def test_json_holds_it_escaped(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = errors.NotFoundError(HOSTILE)
+    labctl.stub("up", errors.NotFoundError(HOSTILE))
     result = labctl("up", "--json", "--quiet")
     assert result.stdout.isascii()
     assert json.loads(result.stdout)["error"]["message"] == HOSTILE
 
 
 def test_lines_and_tables_obey_nobody_and_keep_their_colours(labctl: Labctl) -> None:
+    from lab.cli.format import harmless
     from lab.cli.render import table
-    from lab.cli.text import harmless
 
     assert harmless("a\tb\nc") == "a\tb\nc"
     assert harmless("\x1b[31mred\x1b[0m\x1b[2J", colours=True) == "\x1b[31mred\x1b[0m\\x1b[2J"

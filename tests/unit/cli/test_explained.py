@@ -22,9 +22,9 @@ EXPLAINED = {
 @pytest.fixture
 def tuned(labctl: Labctl) -> None:
     """A job that failed as `tune.Tuner(trainer)` does, and one that becomes so."""
-    labctl.core.jobs.text = LOGS["tuner-trainer"][0]
-    labctl.core.jobs.ends = job("job-1", "FAILED", exit_code=1, message=FAILED)
-    labctl.core.jobs.known = {"job-1": labctl.core.jobs.ends}
+    labctl.jobs.text = LOGS["tuner-trainer"][0]
+    labctl.jobs.ends = job("job-1", "FAILED", exit_code=1, message=FAILED)
+    labctl.jobs.put(labctl.jobs.ends)
 
 
 @pytest.mark.usefixtures("tuned")
@@ -50,16 +50,16 @@ def test_job_show_explains_a_known_failure(labctl: Labctl) -> None:
 @pytest.mark.usefixtures("tuned")
 @pytest.mark.parametrize("status", ["SUCCEEDED", "STOPPED", "RUNNING"])
 def test_only_a_failed_job_is_explained(labctl: Labctl, status: str) -> None:
-    labctl.core.jobs.known = {"job-1": job("job-1", status, message=FAILED)}
+    labctl.jobs.put(job("job-1", status, message=FAILED))
     assert "cause " not in labctl.ok("job", "show", "job-1")
     assert labctl.json("job", "show", "job-1")["explanation"] is None
 
 
 def test_job_show_explains_a_job_that_waits_for_ever(labctl: Labctl) -> None:
     waits = Waiting("job-1", "others", "entrypoint", {"GPU": 2.0}, 1, "no node has 2 GPU; the largest has 1")
-    labctl.core.jobs.known = {"job-1": job("job-1", "PENDING")}
-    labctl.core.lab.waits = {"job-1": waits}
+    labctl.jobs.put(job("job-1", "PENDING"))
+    labctl.stub("waiting_jobs", {"job-1": waits})
     assert labctl.json("job", "show", "job-1")["explanation"] is None
-    labctl.core.lab.waits = {"job-1": dataclasses.replace(waits, kind="infeasible")}
+    labctl.stub("waiting_jobs", {"job-1": dataclasses.replace(waits, kind="infeasible")})
     shown = labctl.json("job", "show", "job-1")["explanation"]
     assert (shown["cause"], shown["line"]) == ("infeasible", waits.reason)

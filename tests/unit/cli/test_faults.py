@@ -1,17 +1,22 @@
-"""faults, fault-inject, demo."""
+"""faults, fault-inject, heal."""
 
 from __future__ import annotations
 
-import json
+import functools
+from typing import Any
+from unittest.mock import ANY, call
 
 import pytest
 
-from lab.errors import INTERRUPTED, JobError, NotFoundError, RefusedError, WaitTimeoutError
+from lab.errors import INTERRUPTED, NotFoundError, RefusedError, WaitTimeoutError
+from lab.evidence.receipt import Receipt
 from lab.faults import FAULTS
 from lab.faults.active import ActiveFault
-from lab.flows.demo import DemoRequest
-from lab.flows.recovery import FaultRequest
-from tests.unit.cli.fakes import AT, DASHBOARD, Labctl, receipt
+from lab.flows.recovery import FaultRequest, OnMoment, Outcome
+from lab.flows.recovery.heal import Healed
+from lab.lab import Lab
+from lab.topology import Progress, State
+from tests.unit.cli.fakes import AT, MOMENTS, Labctl, receipt
 
 VERDICTS = [
     ("recovered", 0),
@@ -20,6 +25,23 @@ VERDICTS = [
     ("failed", 10),
     ("not-verified", 10),
 ]
+
+
+@pytest.fixture
+def injected(labctl: Labctl) -> Any:
+    """A fault from which training recovers."""
+    return ends_with(labctl, receipt())
+
+
+def ends_with(labctl: Labctl, given: Receipt) -> Any:
+    """Let every fault end with this receipt."""
+
+    def inject(lab: Lab, request: FaultRequest, on_moment: OnMoment, *, wait: bool, control: bool) -> Outcome:
+        for moment in MOMENTS:
+            on_moment(moment)
+        return Outcome(given.fault, given if wait else None)
+
+    return labctl.stub("lab.flows.recovery.inject", inject)
 
 
 def test_faults_are_listed(labctl: Labctl) -> None:
@@ -36,23 +58,27 @@ def test_faults_as_json(labctl: Labctl) -> None:
         "name", "summary", "hits", "parameters", "runtimes", "expected", "revert"
     }  # fmt: skip
     assert document["faults"][2]["parameters"][0]["unit"] == "s"
-    assert labctl.core.opened == []
+    assert labctl.opened == []
 
 
-def test_a_fault_is_asked_for_as_typed(labctl: Labctl) -> None:
+def test_a_fault_is_asked_for_as_typed(labctl: Labctl, injected: Any) -> None:
     labctl.ok(
         "fault-inject", "ray-worker-0", "--fault", "pause", "--job", "job-1", "--after-epoch", "3",
         "--for", "20s", "--timeout", "1m",
     )  # fmt: skip
     labctl.ok("fault-inject", "ray-worker-1", "--after", "500ms", "--no-wait")
     labctl.ok("fault-inject", "--fault", "s3-slow", "-p", "delay=0.25", "--control")
-    assert labctl.core.requests == [
-        (FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), True),
-        (FaultRequest("ray-worker-1", "kill", "", None, 0.5), False),
-        (FaultRequest("", "s3-slow", parameters={"delay": 0.25}), True, True),
+    asked = functools.partial(call, labctl.lab)
+    assert injected.call_args_list == [
+        asked(
+            FaultRequest("ray-worker-0", "pause", "job-1", 3, None, 20.0, 60.0), ANY, wait=True, control=False
+        ),
+        asked(FaultRequest("ray-worker-1", "kill", "", None, 0.5), ANY, wait=False, control=False),
+        asked(FaultRequest("", "s3-slow", parameters={"delay": 0.25}), ANY, wait=True, control=True),
     ]
 
 
+@pytest.mark.usefixtures("injected")
 def test_the_timeline_is_on_stderr_and_the_receipt_on_stdout(labctl: Labctl) -> None:
     result = labctl("fault-inject", "ray-worker-0")
     assert result.exit_code == 0
@@ -66,24 +92,23 @@ def test_the_timeline_is_on_stderr_and_the_receipt_on_stdout(labctl: Labctl) -> 
 
 @pytest.mark.parametrize(("verdict", "code"), VERDICTS)
 def test_only_what_should_happen_is_success(labctl: Labctl, verdict: str, code: int) -> None:
-    labctl.core.verdict = verdict
-    for command in (["fault-inject", "ray-worker-0"], ["demo"]):
-        result = labctl(*command)
-        assert result.exit_code == code
-        assert ("error: recovery was not proven" in result.stderr) is bool(code)
-        assert "recovery receipt" in result.stdout
+    ends_with(labctl, receipt(verdict))
+    result = labctl("fault-inject", "ray-worker-0")
+    assert result.exit_code == code
+    assert ("error: recovery was not proven" in result.stderr) is bool(code)
+    assert "recovery receipt" in result.stdout
 
 
 @pytest.mark.parametrize(("verdict", "code"), VERDICTS)
 def test_the_json_document_is_the_receipt_itself(labctl: Labctl, verdict: str, code: int) -> None:
-    labctl.core.verdict = verdict
+    ends_with(labctl, receipt(verdict))
     assert labctl.json("fault-inject", "ray-worker-0", code=code) == receipt(verdict).to_json()
 
 
 def test_a_lab_that_is_not_whole_after_a_training_that_recovered_is_named_as_what_is_wrong(
     labctl: Labctl,
 ) -> None:
-    labctl.core.verdict, labctl.core.failing = "failed", "lab whole again"
+    ends_with(labctl, receipt("failed", failing="lab whole again"))
     result = labctl("fault-inject", "ray-worker-0")
     assert result.exit_code == 10
     assert "error: training recovered, but the lab is not whole" in result.stderr
@@ -91,6 +116,7 @@ def test_a_lab_that_is_not_whole_after_a_training_that_recovered_is_named_as_wha
     assert labctl.json("fault-inject", "ray-worker-0", code=10)["verdict"] == "failed"
 
 
+@pytest.mark.usefixtures("injected")
 def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
     result = labctl("fault-inject", "ray-worker-0", "--no-wait")
     assert result.exit_code == 0
@@ -123,7 +149,7 @@ def test_without_waiting_it_says_what_was_done(labctl: Labctl) -> None:
 )
 def test_absurd_faults_are_refused_before_anything_is_opened(labctl: Labctl, arguments: list[str]) -> None:
     result = labctl("fault-inject", "ray-worker-0", *arguments)
-    assert (result.exit_code, labctl.core.opened, labctl.core.requests) == (2, [], [])
+    assert (result.exit_code, labctl.opened) == (2, [])
     assert arguments[0] in result.stderr
 
 
@@ -134,107 +160,32 @@ def test_absurd_faults_are_refused_before_anything_is_opened(labctl: Labctl, arg
 def test_a_fault_that_cannot_be_injected_is_an_error(
     labctl: Labctl, error: NotFoundError | RefusedError | WaitTimeoutError
 ) -> None:
-    labctl.core.fail = error
+    labctl.stub("lab.flows.recovery.inject", error)
     assert labctl("fault-inject", "ray-worker-0").exit_code == error.exit_code
     assert (
         labctl.json("fault-inject", "ray-worker-0", code=error.exit_code)["error"]["message"] == error.message
     )
 
 
-@pytest.mark.parametrize("arguments", [["fault-inject", "ray-worker-0"], ["demo"]])
-def test_an_interrupt_is_130(labctl: Labctl, arguments: list[str]) -> None:
-    labctl.core.fail = KeyboardInterrupt()
-    result = labctl(*arguments)
-    assert result.exit_code == INTERRUPTED
-    assert result.stderr.endswith("interrupted\n")
-
-
-def test_demo_tells_the_whole_story(labctl: Labctl) -> None:
-    result = labctl("demo", "--gpu", "none")
-    assert result.exit_code == 0
-    assert "runtime: fake (auto: no Docker Engine answers)" in result.stderr
-    assert "ray-head        healthy" in result.stderr
-    for line in (
-        "weights, compared with an undisturbed run: identical, bit for bit",
-        "train and recover  60.0 s",
-        f"dashboard       {DASHBOARD}",
-        "stop the lab    labctl down",
-    ):
-        assert line in result.stdout
-
-
-def test_demo_asks_for_what_was_typed(labctl: Labctl) -> None:
-    labctl.ok("demo", "--fault", "stop", "--workers", "2", "--epochs", "9", "--no-control")
-    labctl.ok("demo")
-    assert [r for r in labctl.core.requests if isinstance(r, DemoRequest)] == [
-        DemoRequest(fault="stop", workers=2, epochs=9, control=False),
-        DemoRequest(),
-    ]
-
-
-def test_demo_as_json_ends_with_the_receipt(labctl: Labctl) -> None:
-    first, last = labctl.ok("demo", "--json").splitlines()
-    assert json.loads(last) == receipt().to_json()
-    assert json.loads(first) == {
-        "demo": {
-            "seconds": {"up": 9.25, "train and recover": 60.0},
-            "comparison": {"weights": "equal", "detail": "epoch 20, weights_sha256 3f3f"},
-            "dashboard": DASHBOARD,
-        }
-    }
-
-
-@pytest.mark.parametrize("arguments", [[], ["--json"]])
-def test_a_demo_whose_control_run_fails_shows_its_receipt_and_exits_with_the_error(
-    labctl: Labctl, arguments: list[str]
-) -> None:
-    labctl.core.uncompared = JobError("the undisturbed run job-2 ended FAILED", "labctl job logs job-2")
-    result = labctl("demo", *arguments)
-    assert result.exit_code == JobError.exit_code
-    assert "recovered" in result.stdout.lower()
-    assert "error: the undisturbed run job-2 ended FAILED" in result.stderr
-
-
-def test_demo_without_control_compares_nothing(labctl: Labctl) -> None:
-    assert "weights" not in labctl.ok("demo", "--no-control")
-    assert (
-        json.loads(labctl.ok("demo", "--no-control", "--json").splitlines()[0])["demo"]["comparison"] is None
-    )
-
-
-@pytest.mark.parametrize("fail", [None, RefusedError("no"), KeyboardInterrupt()])
-def test_demo_stops_the_lab_when_asked_whatever_happens(labctl: Labctl, fail: BaseException | None) -> None:
-    labctl.core.fail = fail
-    labctl("demo", "--down")
-    assert labctl.core.runtime.journal[-1] == ("down", False)
-
-
-def test_demo_leaves_the_lab_up_by_default(labctl: Labctl) -> None:
-    labctl.ok("demo")
-    assert labctl.core.runtime.is_up
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["--fault", "meteor"], 3),
-        (["--workers", "3"], 2),
-        (["--workers", "0"], 2),
-        (["--epochs", "-1"], 2),
-        (["--epochs", "99999"], 2),
-        (["--gpu", "voodoo"], 2),
-    ],
-)
-def test_an_absurd_demo_is_refused_before_anything_is_opened(
-    labctl: Labctl, arguments: list[str], code: int
-) -> None:
-    assert labctl("demo", *arguments).exit_code == code
-    assert labctl.core.opened == []
+def test_an_interrupt_is_130(labctl: Labctl) -> None:
+    labctl.stub("lab.flows.recovery.inject", KeyboardInterrupt())
+    assert labctl("fault-inject", "ray-worker-0").exit_code == INTERRUPTED
 
 
 # What a labctl that died has left behind
 
 LEFT = ActiveFault("pause", "ray-worker-0", "job-1", AT, 4711, 1.0)
+
+
+def left(labctl: Labctl, problem: str = "") -> None:
+    """Let a fault be left behind, which this keeps from being undone."""
+
+    def heal(lab: Lab, on_begin: Any, on_progress: Any) -> tuple[Healed, ...]:
+        on_begin(LEFT)
+        on_progress(Progress(LEFT.target, State.STARTING, "started again: the machine was too busy"))
+        return (Healed(LEFT.kind, LEFT.target, LEFT.job, LEFT.at, problem),)
+
+    labctl.stub("lab.flows.recovery.heal.heal", heal)
 
 
 def test_nothing_to_heal(labctl: Labctl) -> None:
@@ -243,7 +194,7 @@ def test_nothing_to_heal(labctl: Labctl) -> None:
 
 
 def test_what_was_left_behind_is_undone(labctl: Labctl) -> None:
-    labctl.core.left = (LEFT,)
+    left(labctl)
     assert labctl.ok("heal") == "pause ray-worker-0: undone\n"
     assert "ray-worker-0    starting  started again: the machine was too busy" in labctl("heal").stderr
     assert labctl.json("heal")["healed"] == [
@@ -252,7 +203,7 @@ def test_what_was_left_behind_is_undone(labctl: Labctl) -> None:
 
 
 def test_what_cannot_be_undone_is_an_error(labctl: Labctl) -> None:
-    labctl.core.left, labctl.core.heal_problem = (LEFT,), "it does not start"
+    left(labctl, "it does not start")
     result = labctl("heal")
     assert result.exit_code == 8
     assert "pause ray-worker-0: NOT undone: it does not start" in result.stdout
@@ -260,6 +211,5 @@ def test_what_cannot_be_undone_is_an_error(labctl: Labctl) -> None:
 
 
 def test_status_says_that_there_is_something_to_heal(labctl: Labctl) -> None:
-    labctl.ok("up")
-    labctl.core.left = (LEFT,)
+    labctl.stub("lab.flows.recovery.heal.left_behind", (LEFT,))
     assert "`labctl heal` undoes it" in labctl.ok("status")

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from lab.errors import GpuError
+from lab.errors import GpuError, RefusedError
 from lab.flows.doctor.pinning import SeenGpu, WorkerView
 from lab.host.gpus import Detection, Gpu
+from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
 
@@ -29,21 +30,31 @@ VIEWS = tuple(
 )
 
 
+def here(labctl: Labctl, *found: Detection) -> None:
+    """Let the machine have these GPUs."""
+    labctl.stub("lab.spec.gpus_here", found)
+
+
+def see(labctl: Labctl, *views: WorkerView) -> None:
+    """Let the workers see this."""
+    labctl.stub("lab.flows.doctor.pinning.look", views)
+
+
 @pytest.fixture
 def down(labctl: Labctl) -> Labctl:
     """A machine with two GPUs on which the lab is not up."""
-    labctl.core.detections = (Detection(H200), NO_AMD)
-    labctl.core.planned = PLAN
-    labctl.core.runtime.is_up = False
-    return labctl
+    here(labctl, Detection(H200), NO_AMD)
+    labctl.gpu_plan.return_value = PLAN
+    return labctl.down()
 
 
 @pytest.fixture
 def running(down: Labctl) -> Labctl:
     """The same machine with the lab up."""
-    down.core.runtime.is_up = True
-    down.core.views = VIEWS
-    down.core.runtime.started = replace(down.core.runtime.started, gpu=PLAN)
+    down.ok("up")
+    down.gpu_plan.reset_mock()
+    down.lab = Lab(down.runtime, api=down.api)
+    see(down, *VIEWS)
     return down
 
 
@@ -53,26 +64,26 @@ def test_the_gpus_of_the_machine_and_the_plan_are_shown(down: Labctl) -> None:
     assert "note: AMD's kernel driver is not loaded -> modprobe amdgpu\n" in shown
     assert "plan: nvidia (auto: 2 NVIDIA GPUs found)\n  ray-worker-0: GPU GPU-0, NVIDIA H200" in shown
     assert "see:" not in shown
-    assert down.core.requests == [("auto", (), False, 2)]
+    down.gpu_plan.assert_called_once_with("auto", 2, "fake", chosen=(), share=False)
 
 
 def test_the_options_of_up_try_another_plan(down: Labctl) -> None:
-    down.core.planned = SHARED
+    down.gpu_plan.return_value = SHARED
     shown = down.ok("gpus", "--gpu", "nvidia", "--gpus", "GPU-0", "--share-gpu", "--workers", "3")
-    assert down.core.requests == [("nvidia", ("GPU-0",), True, 3)]
+    down.gpu_plan.assert_called_once_with("nvidia", 3, "fake", chosen=("GPU-0",), share=True)
     assert "share GPU GPU-0" in shown
 
 
 def test_a_machine_without_gpus_says_so(down: Labctl) -> None:
-    down.core.detections = (Detection(problem="no driver"), NO_AMD)
-    down.core.planned = GpuPlan(Vendor.SIMULATED, (GpuAssignment("ray-worker-0"),), "auto: none")
+    here(down, Detection(problem="no driver"), NO_AMD)
+    down.gpu_plan.return_value = GpuPlan(Vendor.SIMULATED, (GpuAssignment("ray-worker-0"),), "auto: none")
     shown = down.ok("gpus")
     assert shown.startswith("this machine has no GPU that a lab can use\nnote: no driver\n")
     assert "ray-worker-0: simulated: a number for Ray's scheduler, with no device behind it" in shown
 
 
 def test_without_a_plan_the_gpus_are_shown_all_the_same(down: Labctl) -> None:
-    down.core.gpu_fail = GpuError("--gpus 7: there is no such GPU", "name another")
+    down.gpu_plan.side_effect = GpuError("--gpus 7: there is no such GPU", "name another")
     result = down("gpus", "--gpus", "7,0")
     assert result.exit_code == 14
     assert "GPU-1" in result.stdout
@@ -84,13 +95,13 @@ def test_without_a_plan_the_gpus_are_shown_all_the_same(down: Labctl) -> None:
 
 def test_of_a_lab_that_is_up_every_worker_is_shown_with_what_it_sees(running: Labctl) -> None:
     shown = running.ok("gpus")
-    assert running.core.requests == [], "the plan is the lab's own"
+    assert not running.gpu_plan.called, "the plan is the lab's own"
     assert "ray-worker-0  0 (NVIDIA H200)  1 GPU       passed\n" in shown
     assert "ray-worker-1  1 (NVIDIA H200)  1 GPU       passed\n" in shown
 
 
 def test_a_worker_that_sees_the_wrong_gpu_fails_with_a_code_of_its_own(running: Labctl) -> None:
-    running.core.views = (VIEWS[0], replace(VIEWS[1], problem="sees GPU 0, which ray-worker-0 sees too"))
+    see(running, VIEWS[0], replace(VIEWS[1], problem="sees GPU 0, which ray-worker-0 sees too"))
     result = running("gpus")
     assert result.exit_code == 17
     assert "passed\nray-worker-1" in result.stdout
@@ -99,7 +110,7 @@ def test_a_worker_that_sees_the_wrong_gpu_fails_with_a_code_of_its_own(running: 
 
 
 def test_a_worker_without_a_node_has_no_count(running: Labctl) -> None:
-    running.core.views = (replace(VIEWS[0], seen=(), ray_gpus=None, problem="sees no GPU"),)
+    see(running, replace(VIEWS[0], seen=(), ray_gpus=None, problem="sees no GPU"))
     result = running("gpus")
     assert "ray-worker-0  no GPU              failed\n" in result.stdout
 
@@ -128,20 +139,22 @@ def test_gpus_as_json(running: Labctl) -> None:
 
 def test_up_passes_the_chosen_gpus_on(down: Labctl) -> None:
     down.ok("up", "--gpus", "GPU-1, 0")
-    assert down.core.requests == [("auto", ("GPU-1", "0"), False, 2)]
-    (journal,) = down.core.runtime.journal
-    assert journal[1].gpu == PLAN
+    down.gpu_plan.assert_called_once_with("auto", 2, "fake", chosen=("GPU-1", "0"), share=False)
+    assert down.runtime.spec().gpu == PLAN
 
 
 def test_demo_takes_the_same_options(down: Labctl) -> None:
+    down.stub("lab.flows.demo.run_demo", RefusedError("not here"))
     down("demo", "--gpu", "amd", "--gpus", "1,0", "--share-gpu")
-    assert down.core.requests[0] == ("amd", ("1", "0"), True, 2)
+    down.gpu_plan.assert_called_once_with("amd", 2, "fake", chosen=("1", "0"), share=True)
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])
 def test_sharing_is_a_warning_that_is_shown_also_when_quiet(down: Labctl, command: str) -> None:
-    down.core.planned = SHARED
+    down.stub("lab.flows.demo.run_demo", RefusedError("not here"))
+    down.stub("up")
+    down.gpu_plan.return_value = SHARED
     error = down(command, "--share-gpu", "--quiet").stderr
     assert "warning: ray-worker-0, ray-worker-1 share GPU GPU-0" in error
-    down.core.planned = PLAN
+    down.gpu_plan.return_value = PLAN
     assert "share" not in down(command, "--quiet").stderr

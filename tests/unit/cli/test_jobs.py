@@ -11,9 +11,9 @@ import pytest
 
 from lab.cluster.allocation import Holding, Waiting
 from lab.cluster.jobs import EARLIER
+from lab.cluster.placement import Placement
 from lab.errors import INTERRUPTED, ClusterError, StoreError
 from lab.evidence.checkpoints import CheckpointInfo
-from lab.lab import Submitted
 from tests.unit.cli.fakes import AT, Labctl, job
 
 JOB_KEYS = {
@@ -50,7 +50,7 @@ def test_submit_follows_the_log_to_the_end(labctl: Labctl) -> None:
     result = labctl("submit", "digits", "-p", "epochs=3", "--num-cpus", "0.5", "--name", "first")
     assert (result.exit_code, result.stdout) == (0, "epoch 1/3\nepoch 2/3\n")
     assert "submitted job job-1" in result.stderr
-    (submission,) = labctl.core.jobs.submitted
+    (submission,) = labctl.jobs.submitted
     assert submission.command[:4] == ("python", "train.py", "--epochs", "3")
     assert submission.num_cpus == 0.5
     assert submission.metadata == {"raylab_recipe": "digits", "job_name": "first"}
@@ -86,23 +86,23 @@ def test_submit_says_how_to_give_up_an_infeasible_job(labctl: Labctl) -> None:
 
 def test_fail_if_infeasible_submits_nothing(labctl: Labctl) -> None:
     result = labctl("submit", "digits", "--num-gpus", "2", "--fail-if-infeasible")
-    assert (result.exit_code, labctl.core.jobs.submitted) == (11, [])
+    assert (result.exit_code, labctl.jobs.submitted) == (11, [])
     assert "the job was not submitted: no node has 2 GPU; the largest has 0" in result.stderr
 
 
 def test_fail_if_infeasible_counts_the_ranks_of_a_recipe(labctl: Labctl) -> None:
-    argv = ("submit", "digits", "-p", "workers=3", "-p", "cpus=8", "--fail-if-infeasible", "--detach")
+    argv = ("submit", "digits", "-p", "workers=2", "-p", "cpus=8", "--fail-if-infeasible", "--detach")
     labctl.ok(*argv)
-    labctl.core.jobs.submitted.clear()
-    refused = labctl(*argv[:3], "workers=4", *argv[4:])
-    assert (refused.exit_code, labctl.core.jobs.submitted) == (11, [])
-    assert "only 3 of 4 ranks of 8 CPU fit" in refused.stderr
+    labctl.jobs.submitted.clear()
+    refused = labctl(*argv[:3], "workers=3", *argv[4:])
+    assert (refused.exit_code, labctl.jobs.submitted) == (11, [])
+    assert "only 2 of 3 ranks of 8 CPU fit" in refused.stderr
 
 
 def test_fail_if_infeasible_lets_through_what_fits(labctl: Labctl, script: Path) -> None:
     argv = ("--working-dir", str(script), "--num-cpus", "8", "--", "python", "train.py")
     labctl.ok("submit", "--detach", "--fail-if-infeasible", *argv)
-    assert len(labctl.core.jobs.submitted) == 1
+    assert len(labctl.jobs.submitted) == 1
 
 
 def test_submit_of_a_command(labctl: Labctl, script: Path) -> None:
@@ -112,7 +112,7 @@ def test_submit_of_a_command(labctl: Labctl, script: Path) -> None:
         "submit", "--working-dir", str(script), "--runtime-env", str(environment), "--job-name", "mine",
         "--", "python", "train.py", "--json", "-p", "x",
     )  # fmt: skip
-    (submission,) = labctl.core.jobs.submitted
+    (submission,) = labctl.jobs.submitted
     assert submission.command == ("python", "train.py", "--json", "-p", "x")
     assert submission.working_dir == script
     assert submission.runtime_env == {"env_vars": {"A": "1"}}
@@ -124,27 +124,22 @@ def test_a_command_runs_in_the_current_directory(
 ) -> None:
     monkeypatch.chdir(script)
     labctl.ok("submit", "--", "python", "train.py")
-    assert labctl.core.jobs.submitted[0].working_dir == script
+    assert labctl.jobs.submitted[0].working_dir == script
 
 
-def test_a_remote_working_directory_of_the_runtime_env_stays(
-    labctl: Labctl, script: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_remote_working_directory_of_the_runtime_env_stays(labctl: Labctl, script: Path) -> None:
     environment = script / "env.json"
     environment.write_text(json.dumps({"working_dir": "gcs://code.zip"}))
-    monkeypatch.setattr(
-        labctl.core.lab, "submit", lambda submission, **_: Submitted(labctl.core.jobs.submit(submission))
-    )
     labctl.ok("submit", "--detach", "--runtime-env", str(environment), "--", "python", "train.py")
-    (submission,) = labctl.core.jobs.submitted
+    (submission,) = labctl.jobs.submitted
     assert submission.working_dir is None
     assert submission.runtime_env == {"working_dir": "gcs://code.zip"}
 
 
 def test_name_before_submit_is_the_lab_and_after_it_the_job(labctl: Labctl) -> None:
     labctl.ok("--name", "other", "submit", "digits", "--name", "mine", "--detach")
-    assert labctl.core.opened == [("auto", "other")]
-    assert labctl.core.jobs.submitted[0].metadata["job_name"] == "mine"
+    assert labctl.opened == [("auto", "other")]
+    assert labctl.jobs.submitted[0].metadata["job_name"] == "mine"
 
 
 @pytest.mark.parametrize(
@@ -182,13 +177,13 @@ def test_submit_refuses_before_anything_is_opened(
 ) -> None:
     monkeypatch.chdir(script)
     result = labctl("submit", *arguments)
-    assert (result.exit_code, labctl.core.opened, labctl.core.jobs.submitted) == (code, [], [])
+    assert (result.exit_code, labctl.opened, labctl.jobs.submitted) == (code, [], [])
     assert complaint in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_a_job_that_fails_is_an_error_that_names_its_log(labctl: Labctl) -> None:
-    labctl.core.jobs.ends = job("job-1", "FAILED", exit_code=1, message="failed with exit code 1\nlong tail")
+    labctl.jobs.ends = job("job-1", "FAILED", exit_code=1, message="failed with exit code 1\nlong tail")
     result = labctl("submit", "digits")
     assert result.exit_code == 9
     assert result.stdout == "epoch 1/3\nepoch 2/3\n"
@@ -199,15 +194,15 @@ def test_a_job_that_fails_is_an_error_that_names_its_log(labctl: Labctl) -> None
 
 
 def test_a_job_that_never_started_says_why(labctl: Labctl) -> None:
-    labctl.core.jobs.ends = job("job-1", "FAILED", message="runtime_env setup failed:\nno such package")
-    labctl.core.jobs.text = ""
+    labctl.jobs.ends = job("job-1", "FAILED", message="runtime_env setup failed:\nno such package")
+    labctl.jobs.text = ""
     assert "error: job job-1 failed: runtime_env setup failed\n" in labctl("submit", "digits").stderr
     document = labctl.json("submit", "digits", code=9)
     assert document["last_lines"] == ["runtime_env setup failed:", "no such package"]
 
 
 def test_a_failed_job_as_json(labctl: Labctl) -> None:
-    labctl.core.jobs.ends = job("job-1", "STOPPED")
+    labctl.jobs.ends = job("job-1", "STOPPED")
     document = labctl.json("submit", "digits", code=9)
     assert list(document) == ["error", "submission_id", "waits", "job", "last_lines", "explanation"]
     assert document["explanation"] is None
@@ -216,7 +211,7 @@ def test_a_failed_job_as_json(labctl: Labctl) -> None:
 
 
 def test_ctrl_c_detaches_and_says_how_to_stop_the_job(labctl: Labctl) -> None:
-    labctl.core.jobs.interrupt = KeyboardInterrupt()
+    labctl.jobs.interrupt = KeyboardInterrupt()
     result = labctl("submit", "digits")
     assert result.exit_code == INTERRUPTED
     assert "job job-1 goes on" in result.stderr
@@ -225,7 +220,7 @@ def test_ctrl_c_detaches_and_says_how_to_stop_the_job(labctl: Labctl) -> None:
 
 def test_jobs(labctl: Labctl) -> None:
     assert labctl.ok("jobs") == "no jobs yet\n"
-    labctl.core.jobs.known = {"job-1": job(metadata={"raylab_recipe": "digits", "job_name": "mine"})}
+    labctl.jobs.put(job(metadata={"raylab_recipe": "digits", "job_name": "mine"}))
     header, row = labctl.ok("jobs").splitlines()
     assert header.split() == ["JOB", "STATUS", "STARTED", "TOOK", "RUNS"]
     assert row.startswith("job-1  SUCCEEDED")
@@ -234,7 +229,7 @@ def test_jobs(labctl: Labctl) -> None:
 
 def test_jobs_as_json(labctl: Labctl) -> None:
     assert labctl.json("jobs") == {"jobs": []}
-    labctl.core.jobs.known = {"job-1": job()}
+    labctl.jobs.put(job())
     (row,) = labctl.json("jobs")["jobs"]
     assert set(row) == JOB_KEYS | {"waiting"}
 
@@ -244,8 +239,8 @@ UNKNOWN_END = job("old-2", EARLIER, message="its ledger does not say how it ende
 
 
 def test_jobs_of_an_earlier_cluster_are_listed_and_marked(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
-    labctl.core.lab.earlier = (EARLIER_JOB, UNKNOWN_END)
+    labctl.jobs.put(job())
+    labctl.stub("earlier_jobs", (EARLIER_JOB, UNKNOWN_END))
 
     _, _, known, unknown = labctl.ok("jobs").splitlines()
 
@@ -256,8 +251,8 @@ def test_jobs_of_an_earlier_cluster_are_listed_and_marked(labctl: Labctl) -> Non
 
 
 def test_jobs_are_listed_also_when_the_store_does_not_answer(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
-    labctl.core.lab.store_fails = StoreError("cannot be reached")
+    labctl.jobs.put(job())
+    labctl.store.failure = StoreError("cannot be reached")
 
     document = labctl.json("jobs")
     assert [row["submission_id"] for row in document["jobs"]] == ["job-1"]
@@ -266,7 +261,7 @@ def test_jobs_are_listed_also_when_the_store_does_not_answer(labctl: Labctl) -> 
 
 
 def test_an_earlier_job_is_shown_and_its_log_is_gone(labctl: Labctl) -> None:
-    labctl.core.lab.earlier = (EARLIER_JOB,)
+    labctl.stub("job", EARLIER_JOB)
 
     shown = labctl.ok("job", "show", "old-1")
     assert "EARLIER" in shown
@@ -278,7 +273,8 @@ def test_an_earlier_job_is_shown_and_its_log_is_gone(labctl: Labctl) -> None:
 
 
 def test_job_show_says_where_a_running_job_runs(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
+    labctl.jobs.put(job("job-1", "RUNNING"))
+    labctl.stub("placement", Placement("job-1", "ray-head", ((0, "ray-worker-1"),)))
     assert "runs on    ray-worker-1 (rank 0)\n" in labctl.ok("job", "show", "job-1")
     document = labctl.json("job", "show", "job-1")
     assert set(document) == JOB_KEYS | {"waiting", "placement", "lost_attempts", "problem", "explanation"}
@@ -296,8 +292,8 @@ WAITS = Waiting(
 
 def two_jobs(labctl: Labctl) -> None:
     """One job that runs, and one that waits for it."""
-    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING"), "job-2": job("job-2", "PENDING")}
-    labctl.core.lab.waits = {"job-2": WAITS}
+    labctl.jobs.put(job("job-1", "RUNNING"), job("job-2", "PENDING"))
+    labctl.stub("waiting_jobs", {"job-2": WAITS})
 
 
 def test_jobs_says_why_one_waits_and_who_holds_what_it_needs(labctl: Labctl) -> None:
@@ -312,13 +308,15 @@ def test_jobs_says_why_one_waits_and_who_holds_what_it_needs(labctl: Labctl) -> 
 
 def test_jobs_has_no_column_of_reasons_when_nobody_waits(labctl: Labctl) -> None:
     two_jobs(labctl)
-    labctl.core.lab.waits = {}
+    labctl.stub("waiting_jobs", {})
     assert "REASON" not in labctl.ok("jobs")
 
 
 def test_a_very_long_reason_is_not_wrapped_in_a_file(labctl: Labctl) -> None:
     two_jobs(labctl)
-    labctl.core.lab.waits = {"job-2": dataclasses.replace(WAITS, reason="needs " + "much " * 150 + "more")}
+    labctl.stub(
+        "waiting_jobs", {"job-2": dataclasses.replace(WAITS, reason="needs " + "much " * 150 + "more")}
+    )
     assert len(labctl.ok("jobs").splitlines()) == 3
 
 
@@ -339,7 +337,7 @@ def test_jobs_as_json_have_the_reason(labctl: Labctl) -> None:
 
 def test_jobs_are_listed_also_when_it_is_not_known_who_waits(labctl: Labctl) -> None:
     two_jobs(labctl)
-    labctl.core.lab.fail = ClusterError("no answer")
+    labctl.stub("waiting_jobs", ClusterError("no answer"))
     result = labctl("jobs")
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
     assert "which jobs wait, and why, is not known: no answer" in result.stderr
@@ -347,41 +345,42 @@ def test_jobs_are_listed_also_when_it_is_not_known_who_waits(labctl: Labctl) -> 
 
 
 def test_of_ended_jobs_nobody_asks_why_they_wait(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
-    labctl.core.lab.fail = ClusterError("asked")
+    labctl.jobs.put(job())
+    labctl.stub("waiting_jobs", ClusterError("asked"))
     assert "asked" not in labctl("jobs").output
 
 
 def test_job_show_says_why_it_waits(labctl: Labctl) -> None:
     two_jobs(labctl)
-    assert "waits      others: needs 1 GPU" in labctl.ok("job", "show", "job-2")
+    assert "waits    others: needs 1 GPU" in labctl.ok("job", "show", "job-2")
     assert labctl.json("job", "show", "job-2")["waiting"]["kind"] == "others"
     assert labctl.json("job", "show", "job-1")["waiting"] is None
 
 
 def test_job_show_says_that_an_attempt_was_lost_without_a_recorded_fault(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
-    labctl.core.lost = ("attempt 1 was lost after epoch 3 without a recorded fault",)
-    assert f"lost       {labctl.core.lost[0]}\n" in labctl.ok("job", "show", "job-1")
-    assert labctl.json("job", "show", "job-1")["lost_attempts"] == [*labctl.core.lost]
+    labctl.jobs.put(job())
+    lost = "attempt 1 was lost after epoch 3 without a recorded fault"
+    labctl.stub("lab.flows.recovery.lost.lost_without_fault", (lost,))
+    assert f"lost       {lost}\n" in labctl.ok("job", "show", "job-1")
+    assert labctl.json("job", "show", "job-1")["lost_attempts"] == [lost]
 
 
 def test_job_show_survives_an_unreadable_ledger(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
-    labctl.core.lost = StoreError("the store is full")
+    labctl.jobs.put(job())
+    labctl.store.failure = StoreError("the store is full")
     assert "the store is full" in labctl.ok("job", "show", "job-1")
     assert labctl.json("job", "show", "job-1")["problem"] == "the store is full"
 
 
 def test_job_show_survives_an_unknown_placement(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
-    labctl.core.lab.fail = ClusterError("no answer")
+    labctl.jobs.put(job("job-1", "RUNNING"))
+    labctl.stub("placement", ClusterError("no answer"))
     assert labctl.json("job", "show", "job-1")["problem"] == "no answer"
     assert "no answer" in labctl.ok("job", "show", "job-1")
 
 
 def test_job_show_of_an_ended_job(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
+    labctl.jobs.put(job())
     shown = labctl.ok("job", "show", "job-1")
     assert "took       12.5 s\n" in shown
     assert "runs on" not in shown
@@ -389,12 +388,12 @@ def test_job_show_of_an_ended_job(labctl: Labctl) -> None:
 
 @pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_job_logs(labctl: Labctl, follow: list[str]) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
+    labctl.jobs.put(job())
     assert labctl.ok("job", "logs", "job-1", *follow) == "epoch 1/3\nepoch 2/3\n"
 
 
 def test_job_logs_as_json_and_as_json_lines(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
+    labctl.jobs.put(job())
     assert labctl.json("job", "logs", "job-1") == {
         "submission_id": "job-1",
         "lines": ["epoch 1/3", "epoch 2/3"],
@@ -405,7 +404,7 @@ def test_job_logs_as_json_and_as_json_lines(labctl: Labctl) -> None:
 
 
 def test_job_stop(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job("job-1", "RUNNING")}
+    labctl.jobs.put(job("job-1", "RUNNING"))
     assert labctl.ok("job", "stop", "job-1") == "job job-1: STOPPED\n"
     assert set(labctl.json("job", "stop", "job-1")) == JOB_KEYS
 
@@ -427,7 +426,7 @@ def test_an_unknown_job_is_an_error(labctl: Labctl, arguments: list[str]) -> Non
 
 def test_checkpoints(labctl: Labctl) -> None:
     assert labctl.ok("checkpoints") == "no checkpoints yet\n"
-    labctl.core.lab.saved = (checkpoint(), checkpoint(epoch=None, sha256=None, job=None))
+    labctl.stub("checkpoints", (checkpoint(), checkpoint(epoch=None, sha256=None, job=None)))
     header, first, second = labctl.ok("checkpoints").splitlines()
     assert header.split() == ["RUN", "CHECKPOINT", "EPOCH", "SIZE", "SAVED", "SHA-256", "JOB"]
     assert first.split()[:5] == ["run-1", "checkpoint_000004", "5", "1.0", "MB"]
@@ -436,7 +435,7 @@ def test_checkpoints(labctl: Labctl) -> None:
 
 
 def test_checkpoints_as_json(labctl: Labctl) -> None:
-    labctl.core.lab.saved = (checkpoint(),)
+    labctl.stub("checkpoints", (checkpoint(),))
     assert labctl.json("checkpoints") == {
         "job": None,
         "checkpoints": [
@@ -456,7 +455,7 @@ def test_checkpoints_as_json(labctl: Labctl) -> None:
 
 
 def test_a_job_without_checkpoints(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"job-1": job()}
+    labctl.jobs.put(job())
     assert labctl.ok("checkpoints", "job-1") == "job job-1 has no checkpoint\n"
 
 
@@ -467,4 +466,4 @@ def test_recipes_need_no_lab(labctl: Labctl) -> None:
     (digits,) = (w for w in labctl.json("recipes")["recipes"] if w["name"] == "digits")
     assert set(digits) == {"name", "summary", "parameters"}
     assert set(digits["parameters"][0]) == {"name", "type", "default", "minimum", "maximum", "help"}
-    assert labctl.core.opened == []
+    assert labctl.opened == []

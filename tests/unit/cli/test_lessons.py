@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.cli.core import Core
-from lab.errors import LabDownError, LessonError
+from lab.errors import LabDownError, LessonError, StoreError
+from lab.flows.lessons import lessons
 from lab.flows.lessons.model import Lesson, LessonResult, signed
 from lab.flows.lessons.notebook import OnStep, Step
+from lab.flows.lessons.results import keep_in_store, keep_on_host, on_host
+from lab.flows.lessons.run import place
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
-from tests.unit.cli.fakes import FakeCore, Labctl
+from tests.unit.cli.fakes import PLAN, Labctl
 from tests.unit.flows.lessons.test_results import result
 
 STEPS = (
@@ -29,60 +31,54 @@ STEPS = (
 )
 
 
-@dataclass
-class LessonCore(FakeCore):
-    """Lessons in memory: `outcomes` has the result of each, by number."""
+RUN, CHECK = "lab.flows.lessons.run.run_lesson", "lab.flows.lessons.run.check_lesson"
 
-    outcomes: dict[int, LessonResult] = field(default_factory=dict)
-    results: dict[int, dict[str, Any]] = field(default_factory=dict)
-    broken: BaseException | None = None
-    silent: str = ""
-    """Why the store cannot be asked."""
 
-    def lesson_results(self, lab: Lab) -> dict[int, dict[str, Any]]:
-        return self.results
+def kept(*results: LessonResult) -> None:
+    """Let these be the results on this machine."""
+    for each in results:
+        keep_on_host(place("raylab"), each.to_json())
 
-    def collect_lessons(self, lab: Lab) -> str:
-        self.requests.append(("collect", lab.status().up))
-        return self.silent
+
+@pytest.fixture
+def done(labctl: Labctl) -> Any:
+    """Lessons that are passed."""
+    return ends_with(labctl)
+
+
+def ends_with(labctl: Labctl, *results: LessonResult) -> Any:
+    """Let these lessons end so, and all others be passed."""
+    outcomes = {each.lesson: each for each in results}
 
     def run_lesson(
-        self,
         lab: Lab,
         lesson: Lesson,
         spec: Callable[[], LabSpec],
+        *,
+        get_data: object,
         on_step: OnStep,
         on_progress: OnProgress,
     ) -> LessonResult:
-        self.requests.append(("run", lesson.number))
         if not lab.status().up:
             lab.up(spec(), on_progress)
         for step in STEPS:
             on_step(step)
-        return self._outcome(lesson)
+        return check_lesson(lab, lesson)
 
-    def check_lesson(self, lab: Lab, lesson: Lesson) -> LessonResult:
-        self.requests.append(("check", lesson.number))
-        return self._outcome(lesson)
+    def check_lesson(lab: Lab, lesson: Lesson) -> LessonResult:
+        return outcomes.get(lesson.number, replace(result(), lesson=lesson.number, title=lesson.title))
 
-    def _outcome(self, lesson: Lesson) -> LessonResult:
-        if self.broken is not None:
-            raise self.broken
-        return self.outcomes.get(lesson.number, replace(result(), lesson=lesson.number, title=lesson.title))
+    labctl.stub(CHECK, check_lesson)
+    return labctl.stub(RUN, run_lesson)
 
 
-@pytest.fixture
-def core() -> LessonCore:
-    return LessonCore()
+def numbers(stub: Any) -> list[int]:
+    """The lessons that were asked for."""
+    return [each.args[1].number for each in stub.call_args_list]
 
 
-@pytest.fixture
-def labctl(core: LessonCore) -> Labctl:
-    return Labctl(core)
-
-
-def test_the_list_says_which_lessons_are_passed(labctl: Labctl, core: LessonCore) -> None:
-    core.results = {2: result().to_json(), 3: result(3, good=False).to_json()}
+def test_the_list_says_which_lessons_are_passed(labctl: Labctl) -> None:
+    kept(result(), result(3, good=False))
     lines = labctl.ok("lesson", "list").splitlines()
     assert lines[0].split() == ["NUMBER", "LESSON", "TAKES", "CHECKED", "NOTEBOOK"]
     told = {line.split()[0]: line for line in lines[1:]}
@@ -92,8 +88,8 @@ def test_the_list_says_which_lessons_are_passed(labctl: Labctl, core: LessonCore
     assert "03-an-infeasible-job.ipynb" in told["3"]
 
 
-def test_the_list_as_json(labctl: Labctl, core: LessonCore) -> None:
-    core.results = {2: result().to_json()}
+def test_the_list_as_json(labctl: Labctl) -> None:
+    kept(result())
     found = {each["number"]: each for each in labctl.json("lesson", "list")["lessons"]}
     assert found[2] == {
         "number": 2,
@@ -108,7 +104,7 @@ def test_the_list_as_json(labctl: Labctl, core: LessonCore) -> None:
     assert found[1]["passed"] is found[1]["at"] is None
 
 
-def test_a_run_says_a_line_for_each_cell_and_shows_the_result(labctl: Labctl, core: LessonCore) -> None:
+def test_a_run_says_a_line_for_each_cell_and_shows_the_result(labctl: Labctl, done: Any) -> None:
     shown = labctl("lesson", "run", "2")
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[0].startswith("Lesson 2, A job: passed (3 of 3 checks)")
@@ -118,27 +114,24 @@ def test_a_run_says_a_line_for_each_cell_and_shows_the_result(labctl: Labctl, co
     assert lines[3].startswith("cell  2/2  1 min 12 s  !ray job submit xxx")
     assert lines[3].endswith("...")
     assert len(lines) == 4
-    assert core.requests == [("run", 2)]
+    assert numbers(done) == [2]
 
 
+@pytest.mark.usefixtures("done")
 def test_what_cells_print_is_shown_when_asked(labctl: Labctl) -> None:
     assert "Lesson 2: A job (lab raylab)" in labctl("lesson", "run", "2", "--verbose").stderr
     assert "cell" not in labctl("lesson", "run", "2", "--quiet").stderr
 
 
-def test_a_lab_that_is_down_is_started_with_gpus_of_this_machine_or_simulated_ones(
-    labctl: Labctl, core: LessonCore
-) -> None:
-    core.runtime.is_up = False
+@pytest.mark.usefixtures("done")
+def test_a_lab_that_is_down_is_started_with_gpus_of_this_machine_or_simulated_ones(labctl: Labctl) -> None:
+    labctl.down()
     assert labctl("lesson", "run", "1").exit_code == 0
-    ((_, spec),) = core.runtime.journal
-    assert (spec.workers, spec.cpus_per_worker, spec.gpu) == (2, 8, core.planned)
+    assert labctl.runtime.spec() == LabSpec(gpu=PLAN)
 
 
-def test_a_lesson_that_is_not_passed_exits_with_19_and_says_what_to_do(
-    labctl: Labctl, core: LessonCore
-) -> None:
-    core.outcomes = {2: result(good=False)}
+def test_a_lesson_that_is_not_passed_exits_with_19_and_says_what_to_do(labctl: Labctl) -> None:
+    ends_with(labctl, result(good=False))
     for command in ("run", "check"):
         shown = labctl("lesson", command, "2")
         assert shown.exit_code == LessonError.exit_code == 19
@@ -147,15 +140,14 @@ def test_a_lesson_that_is_not_passed_exits_with_19_and_says_what_to_do(
         assert labctl.json("lesson", command, "2", code=19) == result(good=False).to_json()
 
 
-def test_all_lessons_run_in_order_until_one_is_not_passed(labctl: Labctl, core: LessonCore) -> None:
-    numbers = [lesson.number for lesson in Core().lessons()]
+def test_all_lessons_run_in_order_until_one_is_not_passed(labctl: Labctl) -> None:
+    ends_with(labctl)
     document = labctl.json("lesson", "run", "--all")
-    assert [each["lesson"] for each in document["results"]] == numbers
-    core.requests.clear()
-    core.outcomes = {3: result(3, good=False)}
-    shown = labctl("lesson", "run", "--all")
-    assert shown.exit_code == 19
-    assert core.requests == [("run", 1), ("run", 2), ("run", 3)]
+    assert [each["lesson"] for each in document["results"]] == [each.number for each in lessons()]
+    run = ends_with(labctl, result(3, good=False))
+    run.reset_mock()
+    assert labctl("lesson", "run", "--all").exit_code == 19
+    assert numbers(run) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("arguments", [(), ("2", "--all"), ("0",), ("two",), ("-1",)])
@@ -164,22 +156,22 @@ def test_a_run_needs_one_lesson_or_all(labctl: Labctl, arguments: tuple[str, ...
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_an_unknown_lesson_is_refused(labctl: Labctl, core: LessonCore, command: str) -> None:
+def test_an_unknown_lesson_is_refused(labctl: Labctl, command: str) -> None:
     shown = labctl("lesson", command, "42")
     assert shown.exit_code == 3
     assert "there is no lesson 42" in shown.stderr
-    assert core.requests == []
+    assert labctl.opened == []
 
 
-def test_errors_of_the_flow_have_their_own_codes(labctl: Labctl, core: LessonCore) -> None:
-    core.broken = LabDownError("jupyter is not running", "`labctl restart jupyter` starts it")
+def test_errors_of_the_flow_have_their_own_codes(labctl: Labctl) -> None:
+    labctl.stub(RUN, LabDownError("jupyter is not running", "`labctl restart jupyter` starts it"))
     assert labctl("lesson", "run", "2").exit_code == 5
-    core.broken = KeyboardInterrupt()
+    labctl.stub(RUN, KeyboardInterrupt())
     assert labctl("lesson", "run", "2").exit_code == 130
 
 
-def test_a_report_is_written_and_verified(labctl: Labctl, core: LessonCore, tmp_path: Path) -> None:
-    core.results = {2: result().to_json()}
+def test_a_report_is_written_and_verified(labctl: Labctl, tmp_path: Path) -> None:
+    kept(result())
     file = tmp_path / "ada.json"
     said = labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
     assert said.startswith(f"{file}: 1 lesson; passed: 2; missing: 1, 3")
@@ -198,10 +190,8 @@ def test_a_report_is_written_and_verified(labctl: Labctl, core: LessonCore, tmp_
     }
 
 
-def test_reports_that_were_edited_or_copied_exit_with_19(
-    labctl: Labctl, core: LessonCore, tmp_path: Path
-) -> None:
-    core.results = {2: result(jobs=("j-1", "j-2")).to_json()}
+def test_reports_that_were_edited_or_copied_exit_with_19(labctl: Labctl, tmp_path: Path) -> None:
+    kept(result(jobs=("j-1", "j-2")))
     ada, charles = tmp_path / "ada.json", tmp_path / "charles.json"
     for name, file in (("Ada", ada), ("Charles", charles)):
         labctl.ok("lesson", "report", "--student", name, "--output", str(file))
@@ -218,11 +208,11 @@ def test_reports_that_were_edited_or_copied_exit_with_19(
 
 
 def test_a_report_needs_a_student_and_results_and_a_file_that_can_be_written(
-    labctl: Labctl, core: LessonCore, tmp_path: Path
+    labctl: Labctl, tmp_path: Path
 ) -> None:
     assert labctl("lesson", "report").exit_code == 2
     assert labctl("lesson", "report", "--student", "Ada").exit_code == 11
-    core.results = {2: result().to_json()}
+    kept(result())
     nowhere = tmp_path / "none" / "ada.json"
     shown = labctl("lesson", "report", "--student", "Ada", "--output", str(nowhere))
     assert (shown.exit_code, str(nowhere) in shown.stderr) == (12, True)
@@ -232,9 +222,9 @@ def test_a_report_needs_a_student_and_results_and_a_file_that_can_be_written(
 
 @pytest.mark.parametrize("content", ["hello", "[" * 100_000, '{"x": "\\ud800"}', "deep"])
 def test_a_file_that_is_no_report_is_told_and_the_others_are_still_looked_at(
-    labctl: Labctl, core: LessonCore, tmp_path: Path, content: str
+    labctl: Labctl, tmp_path: Path, content: str
 ) -> None:
-    core.results = {2: result().to_json()}
+    kept(result())
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     labctl.ok("lesson", "report", "--student", "Ada", "--output", str(good))
     if content == "deep":
@@ -251,10 +241,8 @@ def test_a_file_that_is_no_report_is_told_and_the_others_are_still_looked_at(
     assert [bool(each["problems"]) for each in document["reports"]] == [True, False]
 
 
-def test_a_name_in_a_report_cannot_forge_what_is_printed(
-    labctl: Labctl, core: LessonCore, tmp_path: Path
-) -> None:
-    core.results = {2: result().to_json()}
+def test_a_name_in_a_report_cannot_forge_what_is_printed(labctl: Labctl, tmp_path: Path) -> None:
+    kept(result())
     file = tmp_path / "ada.json"
     labctl.ok("lesson", "report", "--student", "Ada", "--output", str(file))
     document = json.loads(file.read_text())
@@ -268,23 +256,25 @@ def test_a_name_in_a_report_cannot_forge_what_is_printed(
     assert "the student's name is not one" in shown.stdout
 
 
-def test_a_report_says_when_the_store_could_not_be_asked(labctl: Labctl, core: LessonCore) -> None:
-    core.results = {2: result().to_json()}
-    core.silent = "lab raylab is down"
+def test_a_report_says_when_the_store_could_not_be_asked(labctl: Labctl) -> None:
+    kept(result())
+    assert labctl("lesson", "report", "--student", "Ada").stderr == ""
+    labctl.down()
     shown = labctl("lesson", "report", "--student", "Ada")
     assert shown.exit_code == 0
     assert "lab raylab is down, so its store was not asked" in shown.stderr
-    core.silent = ""
-    assert labctl("lesson", "report", "--student", "Ada").stderr == ""
 
 
-def test_down_copies_the_results_of_notebooks_first_and_says_when_it_cannot(
-    labctl: Labctl, core: LessonCore
-) -> None:
-    core.silent = "the object store cannot be reached"
+def test_down_copies_the_results_of_notebooks_first(labctl: Labctl) -> None:
+    keep_in_store(labctl.store, result())
+    assert labctl("down").exit_code == 0
+    assert on_host(place("raylab")) == {2: result().to_json()}
+    assert "results" not in labctl("down").stderr, "a lab that is down already has nothing to copy"
+
+
+def test_down_says_when_it_cannot_copy_the_results_of_notebooks(labctl: Labctl) -> None:
+    labctl.store.failure = StoreError("the object store cannot be reached")
     shown = labctl("down")
     assert shown.exit_code == 0
     assert "only the store holds stay there: the object store cannot be reached" in shown.stderr
-    assert core.requests == [("collect", True)]
-    assert ("down", False) in core.runtime.journal
-    assert "results" not in labctl("down").stderr, "a lab that is down already has nothing to copy"
+    assert labctl.changes() == ["down"]

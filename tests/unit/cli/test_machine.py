@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,15 +18,15 @@ BAD = Check("home", "failed", "not writable", "export RAYLAB_HOME=/some/where")
 
 
 def test_doctor_shows_every_check(labctl: Labctl) -> None:
-    labctl.core.found = (GOOD, SCARCE)
+    run = labctl.stub("lab.flows.doctor.run_checks", (GOOD, SCARCE))
     shown = labctl.ok("doctor", "--runtime", "local")
     assert "passed   python  3.11.9\n" in shown
     assert shown.endswith("memory: close something\n")
-    assert labctl.core.requests == [("raylab", "local")]
+    run.assert_called_once_with("raylab", "local")
 
 
 def test_doctor_fails_when_a_check_fails(labctl: Labctl) -> None:
-    labctl.core.found = (GOOD, SCARCE, BAD)
+    labctl.stub("lab.flows.doctor.run_checks", (GOOD, SCARCE, BAD))
     result = labctl("doctor")
     assert result.exit_code == 15
     assert result.stderr.startswith("error: 1 of 3 checks failed: home\n")
@@ -32,25 +34,27 @@ def test_doctor_fails_when_a_check_fails(labctl: Labctl) -> None:
 
 @pytest.mark.parametrize(("checks", "code"), [((GOOD, SCARCE), 0), ((GOOD, BAD), 15)])
 def test_doctor_as_json(labctl: Labctl, checks: tuple[Check, ...], code: int) -> None:
-    labctl.core.found = checks
+    labctl.stub("lab.flows.doctor.run_checks", checks)
     document = labctl.json("doctor", code=code)
     assert document["ok"] is (code == 0)
     assert document["checks"][0] == {"name": "python", "outcome": "passed", "detail": "3.11.9", "hint": ""}
 
 
 def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
-    labctl.core.found = (GOOD,)
+    ask = labctl.stub("lab.flows.doctor.store.store_checks", (GOOD,))
+    labs = labctl.stub("lab.flows.doctor.store.endpoints_of")
     url = "http://127.0.0.1:9000"
     labctl.ok("doctor", "--s3", url)
     labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--name", "other")
-    assert labctl.core.requests == [
-        (url, "ray", None, "raylab", "auto"),
-        (url, "b", Path("key.json"), "other", "auto"),
-    ]
+    assert [each.args for each in ask.call_args_list] == [(url, "ray", None), (url, "b", Path("key.json"))]
+    ask.call_args.kwargs["endpoints"]()
+    labs.assert_called_once_with("other", "auto")
 
 
 def test_doctor_fails_when_the_s3_server_does(labctl: Labctl) -> None:
-    labctl.core.found = (GOOD, Check("copy", "failed", "HTTP 501", "another store"))
+    labctl.stub(
+        "lab.flows.doctor.store.store_checks", (GOOD, Check("copy", "failed", "HTTP 501", "another store"))
+    )
     assert labctl("doctor", "--s3", "http://127.0.0.1:9000").exit_code == 15
 
 
@@ -60,21 +64,34 @@ def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -
     assert (result.exit_code, f"{option} belongs to --s3" in result.stderr) == (2, True)
 
 
+def ending(labctl: Labctl, code: int) -> Any:
+    """Tests that end with this exit code."""
+
+    def run(arguments: Sequence[str], *, run: object, say: Callable[[str], None]) -> int:
+        say("== ruff check")
+        return code
+
+    return labctl.stub("lab.flows.testing.run_tests", run)
+
+
 def test_test_passes_its_options_on(labctl: Labctl) -> None:
+    run = ending(labctl, 0)
     assert labctl.ok("test") == "== ruff check\n"
     labctl.ok("test", "--unit", "--lint", "-k", "name", "--all", "--no-skips", "--", "-x", "--json")
-    assert labctl.core.requests == [
-        (("--",), False),
-        (("--lint", "--unit", "--all", "--no-skips", "-k", "name", "--", "-x", "--json"), False),
+    assert [each.args[0] for each in run.call_args_list] == [
+        ["--"],
+        ["--lint", "--unit", "--all", "--no-skips", "-k", "name", "--", "-x", "--json"],
     ]
+    assert run.call_args.kwargs["run"].keywords == {"to_stderr": False}
 
 
 def test_test_has_the_exit_code_of_the_tests(labctl: Labctl) -> None:
-    labctl.core.test_code = 5
+    run = ending(labctl, 5)
     assert labctl("test").exit_code == 5
     result = labctl("test", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (5, {"passed": False, "exit_code": 5})
     assert result.stderr == "== ruff check\n"
+    assert run.call_args.kwargs["run"].keywords == {"to_stderr": True}
 
 
 @pytest.mark.parametrize(

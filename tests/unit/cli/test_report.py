@@ -26,7 +26,7 @@ asked: list[str] = []
 
 
 def test_a_file_makes_a_report_while_the_lab_is_down(labctl: Labctl, here: Path) -> None:
-    labctl.core.runtime.is_up = False
+    labctl.down()
     result = labctl("report", "receipt.json")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:2] == [
@@ -39,7 +39,7 @@ def test_a_file_makes_a_report_while_the_lab_is_down(labctl: Labctl, here: Path)
 
 
 def test_json_names_the_files(labctl: Labctl, here: Path) -> None:
-    labctl.core.runtime.is_up = False
+    labctl.down()
     document = labctl.json("report", "receipt.json", "--output", "out")["report"]
     assert set(document) == {"job", "verdict", "folder", "page", "pictures", "control", "missing"}
     assert (document["job"], document["verdict"], document["control"]) == ("job-1", "recovered", None)
@@ -58,7 +58,5 @@ def test_a_bad_file_is_refused_before_anything_is_written_or_installed(labctl: L
 
 
 def test_a_job_of_a_lab_that_is_down_is_refused(labctl: Labctl, here: Path) -> None:
-    labctl.core.runtime.is_up = False
-    result = labctl("report", "job-1")
-    assert result.exit_code == 5
-    assert "error: lab raylab is down" in result.stderr
+    labctl.down()
+    assert labctl("report", "job-1").exit_code == 5

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from lab.cli.commands.machine import completion_script
 from lab.cli.context import App, SharedOption
-from lab.cli.main import cli, run
+from lab.cli.main import cli
 from lab.errors import UsageError
+from lab.lab import Lab
 from lab.topology import DEFAULT_LAB
-from tests.unit.cli.fakes import FakeCore, Labctl
+from tests.unit.cli.fakes import Labctl
 
 EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
@@ -81,21 +83,28 @@ def test_shared_options_stand_before_or_after_the_command(
     labctl: Labctl, arguments: list[str], opened: tuple[str, str]
 ) -> None:
     labctl(*arguments)
-    assert labctl.core.opened == [opened]
+    assert labctl.opened == [opened]
+
+
+def test_labctl_opens_the_lab_that_a_program_opens(raylab_home: Path) -> None:
+    app = App()
+    app.runtime, app.lab = "local", "mine"
+    lab, same = app.open(), Lab("local", name="mine")
+    assert (lab.name, lab.runtime.kind, lab.why) == (same.name, same.runtime.kind, same.why)
+    assert lab.runtime.folder() == raylab_home / "mine"
 
 
 def test_the_environment_is_the_default(labctl: Labctl) -> None:
     labctl.env = {"RAYLAB_NAME": "from-env", "RAYLAB_RUNTIME": "local"}
     labctl.ok("status")
     labctl.ok("status", "--name", "flag", "--runtime", "auto")
-    assert labctl.core.opened == [("local", "from-env"), ("auto", "flag")]
+    assert labctl.opened == [("local", "from-env"), ("auto", "flag")]
 
 
 def test_a_name_that_no_lab_can_have_is_refused_before_anything_is_opened(labctl: Labctl) -> None:
     assert labctl("--name", "No/Such", "status").exit_code == 2
     assert labctl("doctor", "--name", "No/Such").exit_code == 2
-    assert labctl.core.opened == []
-    assert labctl.core.requests == []
+    assert labctl.opened == []
 
 
 BLANK = ["", " ", "\t\n"]
@@ -108,7 +117,7 @@ def test_an_empty_name_is_not_the_default_lab(labctl: Labctl, blank: str, before
     result = labctl(*name, *down) if before else labctl(*down, *name)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: --name {blank!r}: not a lab name\n")
-    assert (labctl.core.opened, labctl.core.runtime.journal) == ([], [])
+    assert labctl.opened == []
 
 
 @pytest.mark.parametrize("blank", [*BLANK, "No/Such"])
@@ -118,7 +127,7 @@ def test_an_empty_name_in_the_environment_is_not_the_default_lab(labctl: Labctl,
         result = labctl(*command)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"error: RAYLAB_NAME {blank!r}: not a lab name\n")
-    assert (labctl.core.opened, labctl.core.requests, labctl.core.runtime.journal) == ([], [], [])
+    assert labctl.opened == []
     labctl.ok("status", "--name", "mine")
     labctl.ok("recipes")
 
@@ -163,7 +172,7 @@ def test_an_empty_value_does_nothing(labctl: Labctl, line: list[str]) -> None:
     result = labctl(*line)
     assert (result.exit_code, result.stdout) == (2, "")
     assert ": is empty\n  -> say which, or leave it out; is a shell variable not set?\n" in result.stderr
-    assert (labctl.core.opened, labctl.core.requests, labctl.core.runtime.journal) == ([], [], [])
+    assert labctl.opened == []
 
 
 def test_quiet_leaves_the_result_alone(labctl: Labctl) -> None:
@@ -206,13 +215,14 @@ def test_an_unknown_shell_is_refused(labctl: Labctl) -> None:
     ],
 )
 def test_completion_offers(
-    line: str, offered: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    labctl: Labctl,
+    line: str,
+    offered: set[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    core = FakeCore()
     monkeypatch.setenv("_LABCTL_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
-    run([], App(core))
-    shown = capsys.readouterr().out.split()
+    shown = labctl.ok().split()
     assert {word.partition(",")[2] for word in shown} == offered
-    assert core.opened == []
+    assert labctl.opened == []

@@ -21,28 +21,24 @@ def not_under_nohup() -> Iterator[None]:
     signal.signal(signal.SIGHUP, previous)
 
 
-@pytest.fixture
-def undone(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What `up` does when it is interrupted; `labctl.core` sends itself the signal in `number`."""
+def signalled(labctl: Labctl, number: signal.Signals) -> list[str]:
+    """Send labctl the signal while `up` runs; returns what that has undone."""
     done: list[str] = []
-    labctl.core.number = signal.SIGTERM  # type: ignore[attr-defined]
 
-    def up(*_: object) -> None:
+    def up(*_: object, **__: object) -> None:
         try:
-            signal.raise_signal(labctl.core.number)  # type: ignore[attr-defined]
+            signal.raise_signal(number)
         except KeyboardInterrupt:
             done.append("undone")
             raise
 
-    monkeypatch.setattr(labctl.core.runtime, "up", up)
+    labctl.stub("up", up)
     return done
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
-def test_what_was_begun_is_undone(
-    labctl: Labctl, undone: list[str], number: signal.Signals, code: int
-) -> None:
-    labctl.core.number = number  # type: ignore[attr-defined]
+def test_what_was_begun_is_undone(labctl: Labctl, number: signal.Signals, code: int) -> None:
+    undone = signalled(labctl, number)
     before = signal.getsignal(number)
 
     result = labctl("up", "--quiet")
@@ -52,14 +48,15 @@ def test_what_was_begun_is_undone(
     assert signal.getsignal(number) is before
 
 
-def test_with_json_it_is_a_document(labctl: Labctl, undone: list[str]) -> None:
+def test_with_json_it_is_a_document(labctl: Labctl) -> None:
+    signalled(labctl, signal.SIGTERM)
     error = labctl.json("up", code=143)["error"]
 
     assert (error["exit_code"], error["message"]) == (143, "ended by SIGTERM")
 
 
-def test_what_is_ignored_stays_ignored(labctl: Labctl, undone: list[str]) -> None:
-    labctl.core.number = signal.SIGHUP  # type: ignore[attr-defined]
+def test_what_is_ignored_stays_ignored(labctl: Labctl) -> None:
+    undone = signalled(labctl, signal.SIGHUP)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         labctl("up", "--quiet")
@@ -73,10 +70,6 @@ def test_what_is_ignored_stays_ignored(labctl: Labctl, undone: list[str]) -> Non
 def test_at_a_question_it_is_no_ctrl_c(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     import click
 
-    from lab.cli.commands import services
-
-    labctl.ok("up")
-
     def asked(*_: object, **__: object) -> bool:
         """As click does it."""
         try:
@@ -84,21 +77,19 @@ def test_at_a_question_it_is_no_ctrl_c(labctl: Labctl, monkeypatch: pytest.Monke
         except KeyboardInterrupt:
             raise click.Abort() from None
 
-    monkeypatch.setattr(services, "asks", lambda: True)
+    monkeypatch.setattr("lab.cli.context.asks", lambda: True)
     monkeypatch.setattr(click, "confirm", asked)
 
     assert labctl("down", "--volumes").exit_code == 143
 
 
-def test_a_terminal_that_is_gone_is_no_second_error(
-    labctl: Labctl, undone: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_that_is_gone_is_no_second_error(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     import click
 
     def gone(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    labctl.core.number = signal.SIGHUP  # type: ignore[attr-defined]
+    signalled(labctl, signal.SIGHUP)
     monkeypatch.setattr(click, "echo", gone)
 
     assert labctl("up", "--quiet").exit_code == 129

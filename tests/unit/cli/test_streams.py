@@ -11,7 +11,6 @@ import pytest
 
 from lab.cli.main import BROKEN_PIPE, main
 from lab.errors import OutputError
-from tests.unit.cli.fakes import FakeCore
 
 COMMANDS = [("faults",), ("faults", "--json"), ("--help",), ("--version",), ("completion", "bash")]
 FULL = OSError(28, "No space left on device")
@@ -54,7 +53,7 @@ def test_a_result_that_is_lost_is_told_and_has_its_exit_code(
     full: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", full)
-    assert main(arguments, FakeCore()) == OutputError.exit_code
+    assert main(arguments) == OutputError.exit_code
     assert capsys.readouterr().err == (
         "error: cannot write to stdout: No space left on device\n"
         "  -> what was done stays done; the result is lost\n"
@@ -66,7 +65,7 @@ def test_a_reader_that_goes_away_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Broken(BrokenPipeError(32, "Broken pipe"), late=False))
-    assert main(arguments, FakeCore()) == BROKEN_PIPE
+    assert main(arguments) == BROKEN_PIPE
     assert capsys.readouterr().err == ""
 
 
@@ -75,7 +74,7 @@ def test_a_closed_stdout_is_a_lost_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    assert main(arguments, FakeCore()) == OutputError.exit_code
+    assert main(arguments) == OutputError.exit_code
     assert "cannot write to stdout: Bad file descriptor" in capsys.readouterr().err
 
 
@@ -83,7 +82,7 @@ def test_an_error_in_json_that_is_lost_is_still_told_on_stderr(
     full: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", full)
-    assert main(["nosuch", "--json"], FakeCore()) == OutputError.exit_code
+    assert main(["nosuch", "--json"]) == OutputError.exit_code
     assert "error: no such command 'nosuch'" in capsys.readouterr().err
 
 
@@ -98,18 +97,18 @@ def test_stderr_that_is_lost_changes_nothing(
     code: int,
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None if gone else full)
-    assert main(arguments, FakeCore()) == code
+    assert main(arguments) == code
     assert ("error" in json.loads(capsys.readouterr().out)) is (code != 0)
 
 
 def test_with_both_lost_the_exit_code_remains(full: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", full)
     monkeypatch.setattr(sys, "stderr", None)
-    assert main(["nosuch"], FakeCore()) == 2
-    assert main(["faults"], FakeCore()) == OutputError.exit_code
+    assert main(["nosuch"]) == 2
+    assert main(["faults"]) == OutputError.exit_code
 
 
 def test_the_streams_are_given_back() -> None:
     before = sys.stdout, sys.stderr
-    main(["--version"], FakeCore())
+    main(["--version"])
     assert (sys.stdout, sys.stderr) == before

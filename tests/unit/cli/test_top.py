@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import pytest
 
-from lab.cli.commands.top import Feed
-from lab.cli.topview import drawn
+from lab.cli.commands.top import Feed, drawn
+from lab.cli.main import TerminatedError
 from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.errors import ClusterError, LabDownError, LabError
+from lab.runtime.fake import FakeClock
 from tests.unit.cli.fakes import AT, Labctl
 
 NODE_KEYS = {
@@ -55,7 +57,7 @@ def shown(item: TopView, *, unicode: bool = False, trouble: str = "") -> list[st
 
 
 def test_jobs_that_share_a_gpu_are_seen_in_its_bar(labctl: Labctl) -> None:
-    labctl.core.lab.views = [view()]
+    labctl.stub("top", view())
     lines = labctl.ok("top").splitlines()
     assert "  GPU 0  share [AAAAAAAAAAAACCCCCCCCCCCC] 1 of 1  simulated" in lines
     assert "  GPU 0  share [BBBBBBBBBBBB............] 0.5 of 1  simulated" in lines
@@ -117,7 +119,7 @@ def test_more_jobs_than_letters_are_drawn() -> None:
 
 
 def test_json_is_one_document(labctl: Labctl) -> None:
-    labctl.core.lab.views = [view(waiting=(WAITS,))]
+    labctl.stub("top", view(waiting=(WAITS,)))
     document = labctl.json("top")
     assert set(document) == {"at", "nodes", "waiting", "notes"}
     assert set(document["nodes"][0]) == NODE_KEYS
@@ -135,63 +137,57 @@ def test_json_is_one_document(labctl: Labctl) -> None:
     ]
 
 
-def test_json_with_an_interval_is_a_document_a_line_until_ctrl_c(
-    labctl: Labctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
+def ends_after(labctl: Labctl, seconds: float, end: BaseException) -> None:
+    """Let this come once labctl has waited so long."""
 
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 3:
-            raise KeyboardInterrupt
+    def come() -> None:
+        raise end
 
-    monkeypatch.setattr("lab.cli.commands.top.time.sleep", sleep)
-    labctl.core.lab.views = [view(), LabDownError("not up"), view(at=AT + 2)]
+    labctl.runtime.clock.after(seconds, come)
+
+
+def test_json_with_an_interval_is_a_document_a_line_until_ctrl_c(labctl: Labctl) -> None:
+    ends_after(labctl, 1.4, KeyboardInterrupt())
+    labctl.stub("top").side_effect = [view(), LabDownError("not up"), view(at=AT + 2)]
+    forget = labctl.stub("forget_connections")
     result = labctl("top", "--json", "--interval", "0.5")
     documents = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0
-    assert slept == [0.5] * 3
     assert [d.get("at") for d in documents] == [AT, None, AT + 2]
     assert documents[1] == {"problem": "not up"}
-    assert labctl.core.lab.forgotten == 1
+    forget.assert_called_once_with()
 
 
-def test_sigterm_is_no_ctrl_c(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    import signal
-
-    from lab.cli.main import TerminatedError
-
-    def sleep(_: float) -> None:
-        raise TerminatedError(signal.SIGTERM)
-
-    monkeypatch.setattr("lab.cli.commands.top.time.sleep", sleep)
-    labctl.core.lab.views = [view()]
+def test_sigterm_is_no_ctrl_c(labctl: Labctl) -> None:
+    ends_after(labctl, 1.0, TerminatedError(signal.SIGTERM))
+    labctl.stub("top", view())
     assert labctl("top", "--json", "--interval", "1").exit_code == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("interval", ["0", "0.1", "3601", "nan", "-1"])
 def test_an_interval_that_makes_no_sense_is_refused(labctl: Labctl, interval: str) -> None:
     result = labctl("top", "--interval", interval)
-    assert (result.exit_code, labctl.core.opened) == (2, [])
+    assert (result.exit_code, labctl.opened) == (2, [])
 
 
 def test_a_lab_that_is_down_is_an_error(labctl: Labctl) -> None:
-    labctl.core.runtime.is_up = False
+    labctl.down()
     assert labctl("top").exit_code == 5
 
 
 def test_a_dashboard_that_is_silent_from_the_start_is_an_error(labctl: Labctl) -> None:
-    labctl.core.lab.views = [ClusterError("no answer")]
+    labctl.stub("top", ClusterError("no answer"))
     assert labctl("top").exit_code == 16
 
 
-class World:
+class World(FakeClock):
     """A dashboard and a clock."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        super().__init__(0.0)
         self.answer: TopView | Exception = view()
         self.forgotten = 0
+        self.feed = Feed(self.ask, self.forget, self)
 
     def ask(self) -> TopView:
         if isinstance(self.answer, Exception):
@@ -204,7 +200,7 @@ class World:
 
 def test_a_silent_dashboard_leaves_the_last_view_and_says_how_old_it_is() -> None:
     world = World()
-    feed = Feed(world.ask, world.forget, lambda: world.now)
+    feed = world.feed
     first = feed.view
     assert feed.trouble == ""
     world.now, world.answer = 3.0, ClusterError("Ray's dashboard does not answer")
@@ -220,7 +216,7 @@ def test_a_silent_dashboard_leaves_the_last_view_and_says_how_old_it_is() -> Non
 @pytest.mark.parametrize("error", [ClusterError("no answer"), LabDownError("lab raylab is not up")])
 def test_a_lab_that_was_down_is_looked_for_anew(error: LabError) -> None:
     world = World()
-    feed = Feed(world.ask, world.forget, lambda: world.now)
+    feed = world.feed
     world.now, world.answer = 1.0, error
     feed.step()
     assert (world.forgotten, feed.trouble) == (1, f"{error.message}; these numbers are 1 s old")
@@ -231,6 +227,6 @@ def test_a_lab_that_was_down_is_looked_for_anew(error: LabError) -> None:
 
 def test_a_dashboard_that_hangs_is_told_by_the_age_alone() -> None:
     world = World()
-    feed = Feed(world.ask, world.forget, lambda: world.now)
+    feed = world.feed
     world.now = 12.0
     assert feed.trouble == "Ray does not answer; these numbers are 12 s old"

@@ -1,11 +1,11 @@
-"""What a person types is understood or refused."""
+"""Values that a person types are understood or refused."""
 
 from __future__ import annotations
 
 import click
 import pytest
 
-from lab.cli import text, values
+from lab.cli import format, values
 from lab.errors import UsageError
 
 AFTER = click.Option(["--after"])
@@ -63,7 +63,7 @@ def test_absurd_durations_are_refused(written: str, complaint: str) -> None:
     ],
 )
 def test_what_is_too_long_for_a_person_is_cut_in_its_middle(written: str, shown: str) -> None:
-    assert text.shortened(written) == shown
+    assert format.shortened(written) == shown
 
 
 def test_zero_is_a_duration_where_it_makes_sense() -> None:
@@ -133,7 +133,7 @@ def test_parameters_that_make_no_sense_are_refused(written: tuple[str, ...]) -> 
     ],
 )
 def test_durations_as_people_read_them(seconds: float | None, shown: str) -> None:
-    assert text.seconds(seconds) == shown
+    assert format.seconds(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_durations_as_people_read_them(seconds: float | None, shown: str) -> Non
     ],
 )
 def test_sizes_as_people_read_them(count: float, shown: str) -> None:
-    assert text.size(count) == shown
+    assert format.size(count) == shown
 
 
 def test_tokens_are_cut_out_of_addresses() -> None:
-    assert text.without_secrets("http://127.0.0.1:8888/lab?token=hush") == "http://127.0.0.1:8888/lab"
-    assert text.without_secrets("http://127.0.0.1:1/?a=b&token=hush#x") == "http://127.0.0.1:1/?a=b#x"
+    assert format.without_secrets("http://127.0.0.1:8888/lab?token=hush") == "http://127.0.0.1:8888/lab"
+    assert format.without_secrets("http://127.0.0.1:1/?a=b&token=hush#x") == "http://127.0.0.1:1/?a=b#x"

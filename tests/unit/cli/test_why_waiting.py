@@ -11,7 +11,8 @@ from lab.cli.output import Output
 from lab.cli.why_waiting import Waits
 from lab.cluster.allocation import Holding, Waiting
 from lab.errors import ClusterError
-from tests.unit.cli.fakes import FakeApi, FakeJobs, FakeLab, FakeRuntime, Labctl, job
+from lab.runtime.fake import FakeClock
+from tests.unit.cli.fakes import Labctl, job
 
 OTHERS = Waiting(
     "job-1", "others", "ranks", {"GPU": 1.0}, 2, "needs 2 x 1 GPU; free: ray-worker-0 0 GPU",
@@ -23,22 +24,25 @@ NEVER = Waiting("job-1", "infeasible", "entrypoint", {"GPU": 2.0}, 1, "no node h
 class Followed:
     """A job that is followed, a lab that knows why it waits, and a clock."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], *, said: str = "") -> None:
-        self.now, self.capsys = 0.0, capsys
-        self.lab = FakeLab(FakeRuntime(), FakeJobs(), FakeApi())
-        self.waits = Waits(Output(), self.lab, said=said, clock=lambda: self.now)
+    def __init__(self, labctl: Labctl, capsys: pytest.CaptureFixture[str], *, said: str = "") -> None:
+        self.clock, self.capsys = FakeClock(0.0), capsys
+        self.reasons = labctl.stub("waiting_jobs")
+        self.waits = Waits(Output(), labctl.lab, self.clock, said=said)
 
-    def after(self, seconds: float, reason: Waiting | None = None, status: str = "PENDING") -> str:
-        """What is said when that time has passed and the job waits for this reason."""
-        self.now += seconds
-        self.lab.waits = {} if reason is None else {"job-1": reason}
+    def after(
+        self, seconds: float, reason: Waiting | Exception | None = None, status: str = "PENDING"
+    ) -> str:
+        """Let that time pass while the job waits for this reason; returns what is said then."""
+        self.clock.sleep(seconds)
+        self.reasons.side_effect = reason if isinstance(reason, Exception) else None
+        self.reasons.return_value = {} if reason is None else {"job-1": reason}
         self.waits.poll(job("job-1", status))
         return self.capsys.readouterr().err
 
 
 @pytest.fixture
-def followed(capsys: pytest.CaptureFixture[str]) -> Followed:
-    return Followed(capsys)
+def followed(labctl: Labctl, capsys: pytest.CaptureFixture[str]) -> Followed:
+    return Followed(labctl, capsys)
 
 
 def test_the_holder_is_named_within_a_few_seconds_and_once(followed: Followed) -> None:
@@ -81,8 +85,10 @@ def test_ranks_that_can_never_start_are_a_warning_with_a_way_out(followed: Follo
     assert "cancel it: `labctl job stop job-1`" in said
 
 
-def test_what_the_submission_said_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
-    followed = Followed(capsys, said="no node has 2 GPU; the largest has 1")
+def test_what_the_submission_said_is_not_said_again(
+    labctl: Labctl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = Followed(labctl, capsys, said="no node has 2 GPU; the largest has 1")
     assert followed.after(3, NEVER) == ""
     assert "job-0" in followed.after(3, OTHERS)
     assert "no node has 2 GPU" in followed.after(3, NEVER)
@@ -96,32 +102,31 @@ def test_a_job_that_prints_is_not_asked_about(followed: Followed) -> None:
 
 def test_a_silent_job_that_runs_is_asked_about_ever_more_seldom(followed: Followed) -> None:
     looks = []
-    followed.lab.waiting_jobs = lambda: looks.append(followed.now) or {}  # type: ignore[method-assign,func-returns-value]
-    for _ in range(300):
+    for second in range(1, 301):
+        before = followed.reasons.call_count
         followed.after(1, None, "RUNNING")
+        looks += [second] * (followed.reasons.call_count - before)
     assert looks[:4] == [3.0, 9.0, 21.0, 45.0]
     assert looks[-1] - looks[-2] == 30.0
 
 
 def test_a_silent_dashboard_is_borne(followed: Followed) -> None:
-    followed.lab.fail = ClusterError("no answer")
-    assert followed.after(3, OTHERS) == ""
-    followed.lab.fail = None
+    assert followed.after(3, ClusterError("no answer")) == ""
     assert followed.after(3, OTHERS) != ""
 
 
 def test_submit_tells_it_on_stderr_while_it_follows(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cli.why_waiting.SILENT_SECONDS", 0.0)
-    labctl.core.jobs.ends = job("job-1", "RUNNING")
-    labctl.core.lab.waits = {"job-1": OTHERS}
+    labctl.jobs.ends = job("job-1", "RUNNING")
+    labctl.stub("waiting_jobs", {"job-1": OTHERS})
     ended: list[Any] = []
-    real = labctl.core.jobs.get
+    real = labctl.jobs.get
 
     def get(submission_id: str) -> Any:
         ended.append(submission_id)
         return real(submission_id) if len(ended) < 3 else job("job-1")
 
-    monkeypatch.setattr(labctl.core.jobs, "get", get)
+    monkeypatch.setattr(labctl.jobs, "get", get)
     result = labctl("submit", "digits")
     assert "its ranks wait: needs 2 x 1 GPU" in result.stderr
     assert result.stdout == "epoch 1/3\nepoch 2/3\n"

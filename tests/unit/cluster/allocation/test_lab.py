@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.cluster.allocation import holdings, read
 from lab.cluster.allocation.loads import RAYS_OWN
 from lab.cluster.api import Reply
 from lab.cluster.jobs import Jobs
@@ -48,9 +49,7 @@ def lab_with(api: Dashboard) -> Lab:
     """A lab that is up, with simulated GPUs, whose dashboard answers so."""
     runtime = Measuring("raylab")
     runtime.up(LabSpec(gpu=PLAN))
-    lab = Lab(runtime)
-    lab.__dict__.update(api=api, jobs=Jobs(api))
-    return lab
+    return Lab(runtime, api=api, jobs=Jobs(api))
 
 
 def one_waits() -> Answering:
@@ -75,7 +74,7 @@ def test_waiting_of_an_unknown_job_is_an_error() -> None:
 
 
 def test_holdings_are_those_of_every_job() -> None:
-    (held,) = lab_with(one_waits()).holdings()
+    (held,) = holdings(read(one_waits()))
     assert (held.job, held.service, held.what, dict(held.resources)) == (
         "a", "ray-worker-0", "entrypoint", {"GPU": 1.0}
     )  # fmt: skip

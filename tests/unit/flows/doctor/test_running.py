@@ -200,6 +200,7 @@ def test_only_a_lab_of_processes_needs_ray_to_be_asked(
     monkeypatch: pytest.MonkeyPatch, kind: str, found: bool
 ) -> None:
     runtime = FakeRuntime("raylab")
+    runtime.kind = kind
     monkeypatch.setattr("lab.runtime.select.choose", lambda *_: Choice(runtime, kind, "auto"))
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert (open_runtime("auto", "raylab") is runtime) is found

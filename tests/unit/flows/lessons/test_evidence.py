@@ -9,6 +9,7 @@ import pytest
 from lab.errors import ClusterError, LabDownError
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.evidence import gather, read_records, records_key, write_records
+from lab.lab import Lab
 from tests.conftest import ROOT
 from tests.unit.flows.lessons.world import AT, World, job, name
 
@@ -87,7 +88,5 @@ def test_a_list_of_actors_of_another_shape_is_an_error(world: World, monkeypatch
 
 def test_a_lab_that_is_down_has_no_evidence() -> None:
     world = World(up=False)
-    lab = world.lab
-    lab.__dict__.pop("store")
     with pytest.raises(LabDownError):
-        gather(lab, find_lesson(2))
+        gather(Lab(world.runtime, api=world.api, jobs=world.jobs), find_lesson(2))

@@ -143,16 +143,11 @@ class WorldApi(RayApi):
 
 
 class WorldLab(Lab):
-    """A lab on a fake runtime with these parts, which stay when it goes up and down."""
+    """A lab on a fake runtime with these parts."""
 
     def __init__(self, runtime: FakeRuntime, world: World) -> None:
-        super().__init__(runtime)
-        self._parts = {"api": world.api, "jobs": world.jobs, "store": world.store}
-        self.__dict__.update(self._parts)
+        super().__init__(runtime, api=world.api, jobs=world.jobs, store=world.store)
         self.world = world
-
-    def forget_connections(self) -> None:
-        self._ledgers.clear()
 
     def waiting(self, submission_id: str) -> Any:
         self.jobs.get(submission_id)

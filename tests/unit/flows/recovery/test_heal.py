@@ -96,7 +96,6 @@ def test_a_damaged_checkpoint_outlives_down_and_is_put_back_after_up(world: Worl
     assert [entry.kind for entry in left_behind(world.lab)] == ["checkpoint-delete"]
 
     world.lab.up(LabSpec(workers=2))
-    world.lab.__dict__["store"] = world.store
     (healed,) = heal(world.lab, begun.append, clock=world.clock)
 
     assert healed.problem == ""

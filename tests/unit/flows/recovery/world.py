@@ -89,8 +89,7 @@ class World:
             FakeJobs(),
             FakeObjectStore(clock=self.clock),
         )
-        self.lab = Lab(self.runtime)
-        self.lab.__dict__.update(api=self.api, jobs=self.jobs, store=self.store)
+        self.lab = Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
         self._written = 0
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import documents, render, text, values
+from lab.cli import documents, format, render, values
+from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.gpu_options import gpu_options, say_plan
 from lab.cli.live import ProgressLines
-from lab.errors import LabDownError, LabError, RefusedError, ServiceError
+from lab.errors import LabDownError, LabError, ServiceError
 from lab.host.files import home
+from lab.host.quantities import plural
 from lab.spec import Asked
 from lab.topology import (
     GRAFANA,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MAX_TAIL = 1_000_000
 FOLLOW_TAIL = 10
-"""Lines of the past that `logs -f` shows when --tail does not say."""
+"""Past lines that `logs -f` shows without --tail."""
 
 WHAT = {
     HEAD: "Ray's head node: scheduler, Jobs API, dashboard",
@@ -98,7 +99,7 @@ def up(
 ) -> None:
     """Start the lab and wait until every service is healthy.
 
-    A lab that is up stays as it is, and keeps its settings: the defaults below are those of one that is down.
+    A lab that is up is repaired and keeps its settings: the defaults below are those of one that is down.
     Ctrl-C leaves nothing running that this call started.
     """
     asked = replace(
@@ -113,28 +114,30 @@ def up(
     if dry_run:
         command = lab.runtime.prepare(spec)
         if app.out.json_wanted:
-            app.out.document({"name": app.settings.name, "command": list(command)})
+            app.out.document({"name": lab.name, "command": list(command)})
         else:
             app.out.line(shlex.join(command))
         return
     status = lab.up(spec, ProgressLines(app.out).progress)
-    if app.out.json_wanted:
-        app.out.document(documents.lab(status))
+    if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)
     app.out.note("next: labctl submit digits, labctl status, labctl down")
 
 
 def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
-    """The lab and what to start in it, with a warning for each resource that is scarce. Nothing is started.
+    """Open the lab and build its spec, with a warning for each scarce resource. Nothing is started.
 
     Raises UsageError, UnsupportedError, GpuError, StateError.
     """
-    lab = app.open(announce=True).lab
-    spec = app.core.spec(lab, asked)
+    from lab.flows.doctor import gather_facts, resource_warnings
+    from lab.spec import spec_of
+
+    lab = app.open(announce=True)
+    spec = spec_of(lab.runtime, asked)
     say_plan(app, spec.gpu)
     if not lab.status().up:
-        for warning in app.core.resource_warnings(spec.workers):
+        for warning in resource_warnings(gather_facts(), spec.workers):
             app.out.warn(f"{warning.name}: {warning.detail}", warning.hint)
     return lab, spec
 
@@ -145,54 +148,38 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
 @pass_app
 def down(app: App, volumes: bool, yes: bool) -> None:
     """Stop the lab, whatever half-state it is in. Stored objects survive, unless --volumes is given."""
-    lab = app.open().lab
+    from lab.flows.lessons.run import collect
+
+    lab = app.open()
     if volumes and not yes:
-        _confirm(app, stored(lab))
-    why = "" if volumes else app.core.collect_lessons(lab)
+        app.confirm(f"--volumes deletes, for good: {stored(lab)} of lab {lab.name}{lessons_kept(lab.name)}")
+    why = "" if volumes else collect(lab)
     stopped = lab.down(volumes=volumes, on_progress=ProgressLines(app.out).progress)
     if why and stopped:
         app.out.note(f"results of lessons that only the store holds stay there: {why}")
-    name = app.settings.name
-    if app.out.json_wanted:
-        app.out.document({"name": name, "stopped": list(stopped), "volumes_deleted": volumes})
+    if app.out.as_json({"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes}):
         return
-    app.out.line(
-        f"lab {name}: stopped {', '.join(stopped)}" if stopped else f"lab {name}: nothing was running"
-    )
+    done = f"stopped {', '.join(stopped)}" if stopped else "nothing was running"
+    app.out.line(f"lab {lab.name}: {done}")
     if volumes:
         app.out.line("stored objects: deleted")
 
 
 def stored(lab: Lab) -> str:
-    """What --volumes would delete, and how much, as far as the object store can be asked."""
+    """Name what --volumes would delete, and how much, as far as the object store can be asked."""
     try:
         found = lab.checkpoints(None)
     except LabError:
         return "every stored object (how many cannot be said: the object store does not answer)"
-    amount = text.size(sum(c.size for c in found))
-    return f"{text.count(len(found), 'checkpoint')} ({amount}) and every other stored object"
+    amount = format.size(sum(c.size for c in found))
+    return f"{plural(len(found), 'checkpoint')} ({amount}) and every other stored object"
 
 
-def lessons_kept(name: str) -> int:
-    """Of how many lessons the folder of a lab holds results."""
-    return sum(1 for _ in (home() / name / "lessons").glob("lesson-*.json"))
-
-
-def asks() -> bool:
-    """Whether somebody is there to answer a question."""
-    return sys.stdin.isatty()
-
-
-def _confirm(app: App, what: str) -> None:
-    message = f"--volumes deletes, for good: {what} of lab {app.settings.name}"
-    if lessons := lessons_kept(app.settings.name):
-        results = f"the results of {text.count(lessons, 'lesson')}"
-        message += f", and {results}; hand them in first: labctl lesson report"
-    if app.out.json_wanted or not asks():
-        raise RefusedError(message, "say --yes to delete them; nothing was changed")
-    app.out.ask(message)
-    if not click.confirm("Delete?", default=False, err=True):
-        raise RefusedError("not confirmed; nothing was changed")
+def lessons_kept(name: str) -> str:
+    """Name the results of lessons in the folder of a lab, which --volumes would delete too; may be empty."""
+    kept = sum(1 for _ in (home() / name / "lessons").glob("lesson-*.json"))
+    results = f", and the results of {plural(kept, 'lesson')}; hand them in first: labctl lesson report"
+    return results if kept else ""
 
 
 @click.command(cls=LabCommand)
@@ -203,15 +190,16 @@ def _confirm(app: App, what: str) -> None:
 def status(app: App, check: bool) -> None:
     """Show services, nodes and running jobs.
 
-    Says also which object store serves. Exits with 0 whatever it finds, unless --check is given.
+    Also shows which object store is in use. Exits with 0 whatever it finds, unless --check is given.
     """
-    lab = app.open().lab
+    from lab.flows.recovery.heal import left_behind
+
+    lab = app.open()
     seen = lab.status()
     nodes, running, problems = cluster(lab, seen)
-    left = app.core.left_behind(lab) if seen.up else ()
     problems += tuple(
         f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
-        for entry in left
+        for entry in (left_behind(lab) if seen.up else ())
     )
     if app.out.json_wanted:
         app.out.document(documents.lab(seen, nodes, running, problems))
@@ -219,18 +207,15 @@ def status(app: App, check: bool) -> None:
         render.show_lab(app.out, seen, nodes, running, problems)
         if not seen.up:
             app.out.note("start it with: labctl up")
+    if check and not seen.up:
+        app.fail(LabDownError(f"lab {seen.name} is down", "start it with `labctl up`"))
     if check and not seen.healthy:
-        error: LabError = LabDownError(f"lab {seen.name} is down", "start it with `labctl up`")
-        if seen.up:
-            error = ServiceError(
-                render.headline(seen), "labctl logs SERVICE says more; labctl restart SERVICE"
-            )
-        app.out.complain(error, document=False)
-        raise click.exceptions.Exit(error.exit_code)
+        hint = "labctl logs SERVICE says more; labctl restart SERVICE"
+        app.fail(ServiceError(render.headline(seen), hint))
 
 
 def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...], tuple[str, ...]]:
-    """Nodes, running jobs, and what Ray could not be asked."""
+    """Ask Ray for nodes and running jobs; last come the problems with that."""
     if not seen.up:
         return (), (), ()
     try:
@@ -247,14 +232,13 @@ def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...
 def services(app: App, show_secrets: bool) -> None:
     """List the services with their addresses and secrets.
 
-    Says where each secret is kept, and prints it only with --show-secrets.
+    Shows where each secret is kept; prints it only with --show-secrets.
     """
-    lab = app.open().lab
+    lab = app.open()
     seen = lab.status()
     endpoints = lab.endpoints() if seen.up else None
     rows = [_service(s.service, s.state.value, s.url, endpoints, show_secrets) for s in seen.services]
-    if app.out.json_wanted:
-        app.out.document({"name": seen.name, "up": seen.up, "services": rows})
+    if app.out.as_json({"name": seen.name, "up": seen.up, "services": rows}):
         return
     if not rows:
         app.out.line(render.headline(seen))
@@ -275,7 +259,7 @@ def _service(name: str, state: str, url: str, endpoints: Endpoints | None, revea
     from lab.host.secrets import GRAFANA_FILE, JUPYTER_FILE, STORE_FILE
 
     what = "Ray node that trains" if is_worker(name) else WHAT.get(name, "")
-    row: dict[str, Any] = {"service": name, "state": state, "what": what, "url": text.without_secrets(url)}
+    row: dict[str, Any] = {"service": name, "state": state, "what": what, "url": format.without_secrets(url)}
     row["secret_file"] = ""
     if endpoints is None:
         return row
@@ -311,7 +295,7 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
     """Print what a service wrote. With --json and -f, a JSON document a line."""
     if follow and tail is None:
         tail = FOLLOW_TAIL
-    lines = app.open().lab.runtime.logs(service, follow=follow, tail=tail)
+    lines = app.open().logs(service, follow=follow, tail=tail)
     if app.out.json_wanted and not follow:
         app.out.document({"service": service, "lines": list(lines)})
         return
@@ -330,13 +314,13 @@ def restart(app: App, service: str) -> None:
     """Stop a service and start it again.
 
     Waits until it is healthy. Also brings back what a fault took away."""
-    lab = app.open().lab
+    lab = app.open()
     lab.restart(service, ProgressLines(app.out).progress)
     seen = lab.status().service(service)
     state = seen.state.value if seen else "absent"
     if app.out.json_wanted:
         app.out.document(
-            {"service": service, "state": state, "url": text.without_secrets(seen.url if seen else "")}
+            {"service": service, "state": state, "url": format.without_secrets(seen.url if seen else "")}
         )
     else:
         app.out.line(f"{service} is {state}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lab.cluster.allocation import Waiting
 
 LONGEST_WORD = 240
-"""Characters of a word, such as a value or a path, that an error shows; of a line; and of a message."""
+"""Most characters of a word, such as a path, that an error shows; of a line; of a message."""
 LONGEST_LINE, LONGEST_MESSAGE = 1_000, 6_000
 
 
@@ -51,29 +51,24 @@ def clock(moment: datetime | float | None) -> str:
 
 
 def resources(amounts: Mapping[str, float]) -> str:
-    """What a node offers: `8 CPU, 1 GPU`; memory and Ray's internal resources are left out."""
+    """Offers of a node: `8 CPU, 1 GPU`; memory and Ray's internal resources are left out."""
     return ", ".join(f"{amounts[name]:g} {name}" for name in ("CPU", "GPU") if amounts.get(name))
 
 
-def count(number: int, noun: str) -> str:
-    """`1 checkpoint`, `2 checkpoints`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def without_secrets(url: str) -> str:
-    """`url` without a token in its query."""
+    """Remove the token from the query of `url`."""
     return re.sub(r"[?&]token=[^&#]*", "", url)
 
 
 def shortened(message: str) -> str:
-    """A message in which nothing is longer than a person reads: what somebody gave may have any length."""
+    """Cut what is too long to read in a message: a value that was given may have any length."""
     words = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda found: _cut(found[0], LONGEST_WORD), message)
     lines = re.sub(rf".{{{LONGEST_LINE + 1},}}", lambda found: _cut(found[0], LONGEST_LINE), words)
     return _cut(lines, LONGEST_MESSAGE)
 
 
 def _cut(part: str, most: int) -> str:
-    """The part, or its beginning and end with their number of characters in between."""
+    """Keep beginning and end of a part that is too long, with its length in between."""
     if len(part) <= most:
         return part
     end = most // 4
@@ -83,7 +78,7 @@ def _cut(part: str, most: int) -> str:
 HOSTILE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What a terminal would obey, or turn around, instead of showing it; and halves of characters."""
+"""Control characters, also those that reverse text, and halves of characters."""
 
 
 COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -107,7 +102,7 @@ def first_line(message: str) -> str:
 
 
 def waits(item: Waiting) -> str:
-    """That a job, or a part of a running one, waits, and why."""
+    """Say that a job, or a part of a running one, waits, and why."""
     if item.what == "entrypoint":
         return f"job {item.job} waits: {item.text}"
     return f"job {item.job} runs, but its {item.what} wait{'' if item.what == 'ranks' else 's'}: {item.text}"

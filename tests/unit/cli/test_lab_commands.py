@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from lab.cli.commands import services as module
-from lab.errors import ClusterError, ServiceError, StateError, StoreError
+from lab.cli.commands import lab as module
+from lab.errors import ClusterError, RefusedError, ServiceError, StateError, StoreError
 from lab.flows.doctor import Check
-from lab.topology import GRAFANA, GpuPlan, LabSpec, State, Vendor
-from tests.unit.cli.fakes import DASHBOARD, SERVICES, FakeRuntime, Labctl, job
+from lab.topology import GRAFANA, Credentials, Endpoints, GpuPlan, LabSpec, Vendor
+from tests.unit.cli.fakes import PLAN, SERVICES, Labctl, job
 from tests.unit.cli.test_jobs import checkpoint
-
-SECRETS = ("hush-ray", "hush-access", "hush-secret", "hush-jupyter")
 
 
 def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:
-    labctl.ok("up", "--gpu", "none", "--workers", "3", "--cpus-per-worker", "4", "--port", "s3=9000")
-    plan = GpuPlan(Vendor.NONE, (), "no GPU here")
-    spec = LabSpec("raylab", plan, workers=3, cpus_per_worker=4, ports=(("s3", 9000),))
-    assert labctl.core.runtime.journal == [("up", spec)]
-    assert labctl.core.requests == [("none", (), False, 3)]
+    labctl.down().ok("up", "--gpu", "none", "--workers", "3", "--cpus-per-worker", "4", "--port", "s3=9000")
+    assert labctl.runtime.spec() == LabSpec(
+        "raylab", PLAN, workers=3, cpus_per_worker=4, ports=(("s3", 9000),)
+    )
+    labctl.gpu_plan.assert_called_once_with("none", 3, "fake", chosen=(), share=False)
 
 
 def test_up_starts_ray_as_it_is_when_asked(labctl: Labctl) -> None:
-    labctl.ok("up", "--stock-ray")
-    ((_, spec),) = labctl.core.runtime.journal
-    assert spec.stock_ray
+    labctl.down().ok("up", "--stock-ray")
+    assert labctl.runtime.spec().stock_ray
 
 
 FULL = LabSpec(
@@ -43,45 +41,66 @@ FULL = LabSpec(
 )
 
 
-@pytest.mark.parametrize("command", [["up"], ["up", "--dry-run"], ["demo"]])
-def test_what_is_not_said_stays_as_it_is_in_a_lab_that_is_up(
-    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    runtime = labctl.core.runtime
-    runtime.started = FULL
-    monkeypatch.setattr(runtime, "prepare", lambda spec: (runtime.up(spec), ())[1])
-    labctl.ok(*command)
-    assert runtime.journal == [("up", FULL)]
-    assert not [each for each in labctl.core.requests if isinstance(each, tuple)], "no GPU was looked for"
+@pytest.fixture
+def full(labctl: Labctl) -> Any:
+    """A lab that is up with settings of its own; records with which ones it is asked for."""
+    labctl.runtime.down()
+    labctl.runtime.up(FULL)
+    return labctl.stub("up", labctl.runtime.status())
+
+
+def test_a_bare_up_repairs_a_lab_with_settings_of_its_own(labctl: Labctl) -> None:
+    labctl.down()
+    labctl.ok("up", "--workers", "3", "--gcs-ft")
+    labctl.runtime.die("ray-worker-2")
+    assert labctl("status", "--check").exit_code == 8
+    assert "lab raylab is up and healthy" in labctl.ok("up")
+    assert labctl("up", "--workers", "2").exit_code == RefusedError.exit_code
+
+
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_what_is_not_said_stays_as_it_is_in_a_lab_that_is_up(labctl: Labctl, full: Any, command: str) -> None:
+    demo = labctl.stub("lab.flows.demo.run_demo", RefusedError("not here"))
+    labctl(command)
+    assert FULL in (full if command == "up" else demo).call_args.args
+    assert not labctl.gpu_plan.called
 
 
 @pytest.mark.parametrize(
     ("options", "changes"),
     [
-        (["--workers", "2"], {"workers": 2, "gpu": GpuPlan(Vendor.NONE, (), "no GPU here")}),
+        (["--workers", "2"], {"workers": 2, "gpu": PLAN}),
         (["--workers", "3", "--gpu", "simulated"], {}),
         (["--cpus-per-worker", "8"], {"cpus_per_worker": 8}),
-        (["--gpu", "none"], {"gpu": GpuPlan(Vendor.NONE, (), "no GPU here")}),
+        (["--gpu", "none"], {"gpu": PLAN}),
         (["--port", "s3=9000"], {"ports": (("s3", 9000),)}),
         (["--gcs-ft", "--stock-ray"], {}),
     ],
 )
 def test_what_is_said_is_asked_for_of_a_lab_that_is_up(
-    labctl: Labctl, options: list[str], changes: dict[str, Any]
+    labctl: Labctl, full: Any, options: list[str], changes: dict[str, Any]
 ) -> None:
-    labctl.core.runtime.started = FULL
     labctl.ok("up", *options)
-    assert labctl.core.runtime.journal == [("up", dataclasses.replace(FULL, **changes))]
+    assert full.call_args.args[0] == replace(FULL, **changes)
+
+
+def test_a_dry_run_prints_the_command_for_the_lab_as_it_is(
+    labctl: Labctl, full: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labctl.runtime, "prepare", lambda spec: ("compose", f"{spec.workers} up"))
+    assert shlex.split(labctl.ok("up", "--dry-run")) == ["compose", "3 up"]
+    assert labctl.json("up", "--dry-run") == {"name": "raylab", "command": ["compose", "3 up"]}
+    assert not full.called
 
 
 def test_up_shows_progress_on_stderr_and_the_lab_on_stdout(labctl: Labctl) -> None:
-    labctl.core.runtime.is_up = False
+    labctl.down()
     result = labctl("up")
-    assert "    1.2 s  ray-head        healthy\n" in result.stderr
+    assert "    0.0 s  ray-head        healthy\n" in result.stderr
     assert "GPU: none (no GPU here)" in result.stderr
     assert result.stdout.startswith("lab raylab is up and healthy (runtime fake, GPU: none)\n")
-    assert f"ray-head      healthy  {DASHBOARD}\n" in result.stdout
-    assert result.stdout.endswith("note: S3 server: moto\n")
+    assert f"ray-head      healthy  {labctl.lab.endpoints().dashboard}\n" in result.stdout
+    assert result.stdout.endswith("note: S3 server: a dictionary\n")
 
 
 def test_up_as_json_is_the_lab(labctl: Labctl) -> None:
@@ -89,13 +108,14 @@ def test_up_as_json_is_the_lab(labctl: Labctl) -> None:
     assert list(document) == [
         "name", "runtime", "up", "healthy", "gpu", "services", "nodes", "running_jobs", "notes", "problems",
     ]  # fmt: skip
-    assert document["gpu"] == {"vendor": "none", "reason": "asked for", "assignments": []}
+    assert document["gpu"] == {"vendor": "none", "reason": "no GPU here", "assignments": []}
 
 
 def test_up_warns_of_scarce_resources_and_goes_on(labctl: Labctl) -> None:
-    labctl.core.warnings = (Check("memory", "warning", "1.0 GB free, 4 GB needed", "close something"),)
+    scarce = Check("memory", "warning", "1.0 GB free, 4 GB needed", "close something")
+    labctl.stub("lab.flows.doctor.resource_warnings", (scarce,))
     assert "memory" not in labctl("up").stderr, "a lab that is up has its memory already"
-    labctl.core.runtime.is_up = False
+    labctl.down()
     result = labctl("up", "--quiet")
     assert result.exit_code == 0
     assert result.stderr == "warning: memory: 1.0 GB free, 4 GB needed\n  -> close something\n"
@@ -123,14 +143,13 @@ def test_up_refuses_what_makes_no_sense_before_anything_is_opened(
     labctl: Labctl, arguments: list[str]
 ) -> None:
     result = labctl("up", *arguments)
-    assert (result.exit_code, labctl.core.opened, labctl.core.runtime.journal) == (2, [], [])
+    assert (result.exit_code, labctl.opened) == (2, [])
     assert result.stderr.startswith("error: ")
 
 
 def test_down_says_what_it_stopped(labctl: Labctl) -> None:
-    assert labctl.ok("down") == f"lab raylab: stopped {', '.join(SERVICES)}\n"
+    assert labctl.ok("down") == f"lab raylab: stopped {', '.join(reversed(SERVICES))}\n"
     assert labctl.ok("down") == "lab raylab: nothing was running\n"
-    assert labctl.core.runtime.journal == [("down", False), ("down", False)]
 
 
 def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
@@ -140,7 +159,7 @@ def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
         raise StateError("state.json is damaged, but lab raylab runs: minio", "`labctl down` stops them")
 
     for name in ("status", "spec", "endpoints"):
-        monkeypatch.setattr(labctl.core.runtime, name, lost)
+        monkeypatch.setattr(labctl.runtime, name, lost)
     for command in ("status", "services", "up", "gpus", "demo"):
         result = labctl(command)
         assert result.exit_code == 20
@@ -148,22 +167,26 @@ def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
         assert "minio\n  -> `labctl down` stops them\n" in result.stderr
         assert "labctl up" not in result.stderr
     assert labctl.json("status", code=20)["error"]["code"] == "StateError"
-    assert labctl.core.runtime.journal == []
-    assert labctl.ok("down") == f"lab raylab: stopped {', '.join(SERVICES)}\n"
+    assert labctl.changes() == []
+    assert labctl.ok("down").startswith("lab raylab: stopped jupyter, ")
 
 
 def test_down_as_json(labctl: Labctl) -> None:
-    assert labctl.json("down") == {"name": "raylab", "stopped": list(SERVICES), "volumes_deleted": False}
+    assert labctl.json("down") == {
+        "name": "raylab",
+        "stopped": [*reversed(SERVICES)],
+        "volumes_deleted": False,
+    }
 
 
 @pytest.mark.parametrize("arguments", [["down", "--volumes"], ["down", "--volumes", "--json"]])
 def test_volumes_are_kept_where_nobody_can_be_asked(labctl: Labctl, arguments: list[str]) -> None:
-    labctl.core.lab.saved = (checkpoint(), checkpoint())
+    labctl.stub("checkpoints", (checkpoint(), checkpoint()))
     result = labctl(*arguments)
     assert result.exit_code == 11
     assert "2 checkpoints (2.0 MB) and every other stored object of lab raylab" in result.stderr
     assert "--yes" in result.stderr
-    assert labctl.core.runtime.journal == []
+    assert labctl.changes() == []
 
 
 @pytest.mark.parametrize(
@@ -175,66 +198,63 @@ def test_volumes_are_kept_where_nobody_can_be_asked(labctl: Labctl, arguments: l
     ],
 )
 def test_results_of_lessons_that_go_with_the_volumes_are_named(
-    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numbers: tuple[int, ...], said: str
+    labctl: Labctl, tmp_path: Path, numbers: tuple[int, ...], said: str
 ) -> None:
-    monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
-    (tmp_path / "raylab" / "lessons").mkdir(parents=True)
+    kept = tmp_path / "labs" / "raylab" / "lessons"
+    kept.mkdir(parents=True)
     for number in numbers:
-        (tmp_path / "raylab" / "lessons" / f"lesson-{number:02d}.json").write_text("{}")
+        (kept / f"lesson-{number:02d}.json").write_text("{}")
     result = labctl("down", "--volumes")
     assert result.exit_code == 11
     assert f"every other stored object of lab raylab{said}\n" in result.stderr
 
 
 def test_volumes_are_deleted_with_yes(labctl: Labctl) -> None:
+    labctl.runtime.objects["k"] = b"v"
     assert labctl.ok("down", "--volumes", "--yes").endswith("stored objects: deleted\n")
     assert labctl.json("down", "--volumes", "--yes")["volumes_deleted"] is True
-    assert labctl.core.runtime.journal == [("down", True), ("down", True)]
+    assert not labctl.runtime.kept()
 
 
-@pytest.mark.parametrize(
-    ("answer", "code", "journal"), [("y\n", 0, [("down", True)]), ("n\n", 11, []), ("\n", 11, [])]
-)
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 11), ("\n", 11)])
 def test_on_a_terminal_volumes_are_asked_about(
-    labctl: Labctl,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: str,
-    code: int,
-    journal: list[tuple[str, bool]],
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
-    monkeypatch.setattr(module, "asks", lambda: True)
-    labctl.core.lab.fail = StoreError("no answer")
+    monkeypatch.setattr("lab.cli.context.asks", lambda: True)
+    labctl.stub("checkpoints", StoreError("no answer"))
+    labctl.runtime.objects["k"] = b"v"
     result = labctl("down", "--volumes", input=answer)
-    assert (result.exit_code, labctl.core.runtime.journal) == (code, journal)
+    assert result.exit_code == code
+    assert bool(labctl.runtime.kept()) is bool(code)
     assert "every stored object (how many cannot be said" in result.stderr
 
 
 def test_status_shows_services_nodes_and_running_jobs(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"a": job("job-a", "RUNNING"), "b": job("job-b", "SUCCEEDED")}
+    labctl.jobs.put(job("job-a", "RUNNING"), job("job-b", "SUCCEEDED"))
     shown = labctl.ok("status")
-    assert "ray-worker-0  8 CPU   ray-worker-0" in shown
+    assert "ray-worker-0  8 CPU   0000" in shown
     assert "job-a  RUNNING" in shown
     assert "job-b" not in shown
-    assert "note: S3 server: moto" in shown
+    assert "note: S3 server: a dictionary" in shown
 
 
 def test_status_as_json(labctl: Labctl) -> None:
-    labctl.core.jobs.known = {"a": job("job-a", "RUNNING")}
+    labctl.jobs.put(job("job-a", "RUNNING"))
     document = labctl.json("status")
     assert {key: document[key] for key in ("name", "runtime", "up", "healthy", "notes", "problems")} == {
         "name": "raylab",
         "runtime": "fake",
         "up": True,
         "healthy": True,
-        "notes": ["S3 server: moto"],
+        "notes": ["S3 server: a dictionary"],
         "problems": [],
     }
-    assert document["services"][0] == {
+    assert document["services"][1] == {
         "service": "ray-head",
         "state": "healthy",
         "detail": "",
-        "url": DASHBOARD,
-        "pid": 100,
+        "url": labctl.lab.endpoints().dashboard,
+        "pid": labctl.lab.status().services[1].pid,
         "container": "",
     }
     assert set(document["nodes"][0]) == {
@@ -244,41 +264,49 @@ def test_status_as_json(labctl: Labctl) -> None:
 
 
 def test_status_survives_a_ray_that_does_not_answer(labctl: Labctl) -> None:
-    labctl.core.api.fail = ClusterError("Ray's dashboard does not answer")
+    labctl.api.fail = ClusterError("Ray's dashboard does not answer")
     assert "problem: Ray's dashboard does not answer" in labctl.ok("status")
     assert labctl.json("status")["problems"] == ["Ray's dashboard does not answer"]
 
 
-@pytest.mark.parametrize(
-    ("up", "state", "code"), [(True, "healthy", 0), (True, "exited", 8), (False, "healthy", 5)]
-)
-def test_only_with_check_is_an_unhealthy_lab_an_error(
-    labctl: Labctl, up: bool, state: str, code: int
-) -> None:
-    labctl.core.runtime.is_up = up
-    labctl.core.runtime.states["ray-worker-1"] = State(state)
+@pytest.mark.parametrize(("state", "code"), [("healthy", 0), ("ill", 8), ("down", 5)])
+def test_only_with_check_is_an_unhealthy_lab_an_error(labctl: Labctl, state: str, code: int) -> None:
+    if state == "ill":
+        labctl.runtime.die("ray-worker-1")
+    elif state == "down":
+        labctl.down()
     assert labctl("status").exit_code == 0
     assert labctl("status", "--check").exit_code == code
-    assert labctl.json("status", "--check", code=code)["up"] is up
+    assert labctl.json("status", "--check", code=code)["up"] is (state != "down")
 
 
 def test_status_names_what_is_not_healthy(labctl: Labctl) -> None:
-    labctl.core.runtime.states["ray-worker-1"] = State.EXITED
+    labctl.runtime.die("ray-worker-1", "signal 9")
     shown = labctl.ok("status")
     assert "up, but not healthy: ray-worker-1" in shown
     assert "signal 9" in shown
 
 
+ENDPOINTS = Endpoints(
+    "http://127.0.0.1:8265", "127.0.0.1:6379", "http://127.0.0.1:9000",
+    Credentials("hush-access", "hush-secret"), "hush-ray", "/home/x/.raylab/raylab/ray.token",
+    "http://127.0.0.1:8888/lab?token=hush-jupyter", grafana_password="hush-grafana",
+)  # fmt: skip
+SECRETS = ("hush-ray", "hush-access", "hush-secret", "hush-jupyter")
+
+
 def test_services_say_where_secrets_are_and_do_not_tell_them(labctl: Labctl) -> None:
+    labctl.stub("endpoints", ENDPOINTS)
     shown = labctl.ok("services")
     assert "ray-head: secret in /home/x/.raylab/raylab/ray.token" in shown
     assert "minio: secret in /home/x/.raylab/raylab/s3.json" in shown
     assert "object store (S3)" in shown
     everything = shown + json.dumps(labctl.json("services")) + labctl.ok("status") + labctl.ok("up", "--json")
-    assert not [secret for secret in SECRETS if secret in everything]
+    assert not [secret for secret in (*SECRETS, "jupyter-raylab") if secret in everything]
 
 
 def test_services_tell_secrets_when_asked(labctl: Labctl) -> None:
+    labctl.stub("endpoints", ENDPOINTS)
     shown = labctl.ok("services", "--show-secrets")
     assert not [secret for secret in SECRETS if secret not in shown]
     rows = {row["service"]: row for row in labctl.json("services", "--show-secrets")["services"]}
@@ -290,7 +318,7 @@ def test_services_tell_secrets_when_asked(labctl: Labctl) -> None:
     ("reveal", "secret"), [(True, {"user": "admin", "password": "hush-grafana"}), (False, None)]
 )
 def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[str, str] | None) -> None:
-    row = module._service(GRAFANA, "healthy", "", FakeRuntime().endpoints(), reveal)
+    row = module._service(GRAFANA, "healthy", "", ENDPOINTS, reveal)
     assert row["secret_file"] == "/home/x/.raylab/raylab/grafana.password"
     assert row.get("secret") == secret
 
@@ -298,7 +326,7 @@ def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[st
 def test_services_as_json(labctl: Labctl) -> None:
     document = labctl.json("services")
     assert list(document) == ["name", "up", "services"]
-    assert document["services"][1] == {
+    assert document["services"][2] == {
         "service": "ray-worker-0",
         "state": "healthy",
         "what": "Ray node that trains",
@@ -308,9 +336,14 @@ def test_services_as_json(labctl: Labctl) -> None:
 
 
 def test_services_of_a_lab_that_is_down(labctl: Labctl) -> None:
-    labctl.core.runtime.is_up = False
+    labctl.down()
     assert labctl.ok("services") == "lab raylab is down\n"
     assert labctl.json("services") == {"name": "raylab", "up": False, "services": []}
+
+
+def write(labctl: Labctl) -> None:
+    """Let the head have written three lines."""
+    labctl.runtime.host.logs["raylab", "ray-head"] = ["one", "two", "three"]
 
 
 @pytest.mark.parametrize(
@@ -324,10 +357,12 @@ def test_services_of_a_lab_that_is_down(labctl: Labctl) -> None:
     ],
 )
 def test_logs(labctl: Labctl, arguments: list[str], lines: list[str]) -> None:
+    write(labctl)
     assert labctl.ok("logs", "ray-head", *arguments).splitlines() == lines
 
 
 def test_logs_as_json_and_as_json_lines(labctl: Labctl) -> None:
+    write(labctl)
     assert labctl.json("logs", "ray-head") == {"service": "ray-head", "lines": ["one", "two", "three"]}
     lines = labctl.ok("logs", "ray-head", "-f", "--json").splitlines()
     assert [json.loads(line)["line"] for line in lines] == ["one", "two", "three"]
@@ -347,17 +382,17 @@ def test_an_absurd_tail_is_refused(labctl: Labctl, tail: str) -> None:
     "arguments", [["logs", "ray-head"], ["restart", "ray-head"], ["checkpoints"], ["job", "stop", "x"]]
 )
 def test_a_lab_that_is_down_is_an_error(labctl: Labctl, arguments: list[str]) -> None:
-    labctl.core.runtime.is_up = False
-    labctl.core.jobs.known = {}
-    assert labctl(*arguments).exit_code == (3 if arguments[0] == "job" else 5)
+    labctl.down()
+    assert labctl(*arguments).exit_code == 5
 
 
 def test_restart_stops_and_starts(labctl: Labctl) -> None:
     assert labctl.ok("restart", "ray-worker-0") == "ray-worker-0 is healthy\n"
-    assert labctl.core.runtime.journal == [("stop", "ray-worker-0"), ("start", "ray-worker-0")]
-    assert labctl.json("restart", "ray-head") == {"service": "ray-head", "state": "healthy", "url": DASHBOARD}
+    assert labctl.changes() == ["stop ray-worker-0", "start ray-worker-0"]
+    dashboard = labctl.lab.endpoints().dashboard
+    assert labctl.json("restart", "ray-head") == {"service": "ray-head", "state": "healthy", "url": dashboard}
 
 
 def test_up_that_fails_is_an_error(labctl: Labctl) -> None:
-    labctl.core.runtime.fail = ServiceError("ray-head died", "labctl logs ray-head")
+    labctl.down().runtime.fail_on_start("ray-head", ServiceError("ray-head died", "labctl logs ray-head"))
     assert labctl("up").exit_code == 8

@@ -1,0 +1,128 @@
+"""demo: the lab's whole story in one command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import receipt_panel, render, values
+from lab.cli.commands.faults import judge, warn_of_broken
+from lab.cli.commands.gpus import gpu_options
+from lab.cli.commands.lab import prepare
+from lab.cli.complete import fault_names
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.live import ProgressLines, Story
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from lab.flows.demo import DemoResult
+    from lab.lab import Lab
+    from lab.spec import Asked
+
+MAX_EPOCHS = 1000
+
+
+@click.command(cls=LabCommand)
+@gpu_options
+@click.option(
+    "--fault", "kind", type=values.Text(), default="kill", show_default=True, metavar="FAULT",
+    shell_complete=fault_names,
+    help="What happens; a fault of a node or a training process. See `labctl faults`.",
+)  # fmt: skip
+@click.option(
+    "--workers", type=values.WholeNumber(1, 2), default=1, show_default=True, metavar="N",
+    help="Ray Train workers (ranks) of the job: 1 or 2.",
+)  # fmt: skip
+@click.option("--epochs", type=values.WholeNumber(2, MAX_EPOCHS), metavar="N", help="Epochs to train.")
+@click.option("--down", is_flag=True, help="Stop the lab afterwards.")
+@click.option(
+    "--control/--no-control", default=True,
+    help="Train once more without a fault and compare the weights, or do not. [default: control]",
+)  # fmt: skip
+@pass_app
+def demo(
+    app: App,
+    asked: Asked,
+    kind: str,
+    workers: int,
+    epochs: int | None,
+    down: bool,
+    control: bool,
+) -> None:
+    """Start the lab, train, lose a node, and prove the recovery.
+
+    Exits with 0 only when the verdict is `recovered`. With --json, stdout has two documents, one a line: how
+    the demo went, and last the receipt.
+    """
+    from lab.faults import find_fault
+    from lab.flows.demo import DemoRequest, run_demo
+
+    find_fault(kind)
+    warn_of_broken(app)
+    lab, spec = prepare(app, asked)
+    chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
+    try:
+        with Story(app.out) as story:
+            result = run_demo(lab, spec, wanted, story.progress, story.moment)
+        _show(app, result, "" if down else dashboard(lab), down=down)
+    finally:
+        if down:
+            lab.down(on_progress=ProgressLines(app.out).progress)
+
+
+def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
+    """Print the result, and exit with the error of what it has not proven or not compared."""
+    document, comparison = result.receipt.to_json(), result.comparison
+    if app.out.json_wanted:
+        same = None if comparison is None else {"weights": comparison.weights, "detail": comparison.detail}
+        about = {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}
+        app.out.document({"demo": about}, compact=True)
+        app.out.document(document, compact=True)
+    else:
+        receipt_panel.show(app.out, document)
+        _show_more(app, result, address, down=down)
+    judge(app, result.receipt)
+    if result.problem is not None:
+        app.fail(result.problem)
+
+
+def _show_more(app: App, result: DemoResult, address: str, *, down: bool) -> None:
+    comparison = result.comparison
+    if comparison is not None:
+        app.out.line()
+        weights = receipt_panel.WEIGHTS.get(comparison.weights, comparison.weights)
+        app.out.line(f"weights, compared with an undisturbed run: {weights}")
+        if comparison.detail:
+            app.out.line(f"  {comparison.detail}")
+    if result.seconds:
+        app.out.line()
+        rows = [(name, f"{value:.1f} s") for name, value in result.seconds.items()]
+        app.out.show(render.table(("PHASE", "TOOK"), rows))
+    if down:
+        return
+    app.out.line()
+    job_id = result.receipt.submission_id
+    render.pairs(
+        app.out,
+        (
+            ("dashboard", address),
+            ("its token", "labctl services" if address else ""),
+            ("break it again", "labctl submit digits --detach, then labctl fault-inject ray-worker-0"),
+            ("the job's log", f"labctl job logs {job_id}"),
+            ("what was saved", f"labctl checkpoints {job_id}"),
+            ("stop the lab", "labctl down"),
+        ),
+    )
+
+
+def dashboard(lab: Lab) -> str:
+    """Address of Ray's dashboard, or empty when the lab is gone."""
+    try:
+        return lab.endpoints().dashboard
+    except LabError:
+        return ""
+
+
+COMMANDS = (demo,)

@@ -1,0 +1,145 @@
+"""demo: what it asks for, what it shows, how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lab.errors import INTERRUPTED, JobError, LabError, RefusedError
+from lab.evidence.receipt import Compared, Comparison
+from lab.flows.demo import DemoRequest, DemoResult
+from lab.flows.recovery import OnMoment
+from lab.lab import Lab
+from lab.runtime.base import OnProgress
+from lab.topology import LabSpec
+from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+
+COMPARED = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
+
+
+def ends_with(labctl: Labctl, verdict: str = "recovered", problem: LabError | None = None) -> Any:
+    """Let every demo end so; with a `problem` there is no control run."""
+
+    def run_demo(
+        lab: Lab, spec: LabSpec, request: DemoRequest, on_progress: OnProgress, on_moment: OnMoment
+    ) -> DemoResult:
+        lab.up(spec, on_progress)
+        for moment in MOMENTS:
+            on_moment(moment)
+        same = Comparison("equal", "equal", COMPARED)
+        compared = same if request.control and problem is None else None
+        seconds = {"up": 9.25, "train and recover": 60.0}
+        return DemoResult(
+            receipt(verdict), compared, "job-1", "job-2", "ray-worker-0", seconds, problem=problem
+        )
+
+    return labctl.stub("lab.flows.demo.run_demo", run_demo)
+
+
+@pytest.fixture
+def demo(labctl: Labctl) -> Any:
+    """A demo that ends well."""
+    return ends_with(labctl)
+
+
+@pytest.mark.usefixtures("demo")
+def test_demo_tells_the_whole_story(labctl: Labctl) -> None:
+    labctl.down()
+    result = labctl("demo", "--gpu", "none")
+    assert result.exit_code == 0
+    assert "runtime: fake (auto: no Docker Engine answers)" in result.stderr
+    assert "ray-head        healthy" in result.stderr
+    for line in (
+        "weights, compared with an undisturbed run: identical, bit for bit",
+        "train and recover  60.0 s",
+        f"dashboard       {labctl.runtime.endpoints().dashboard}",
+        "stop the lab    labctl down",
+    ):
+        assert line in result.stdout
+
+
+def test_demo_asks_for_what_was_typed(labctl: Labctl, demo: Any) -> None:
+    labctl.ok("demo", "--fault", "stop", "--workers", "2", "--epochs", "9", "--no-control")
+    labctl.ok("demo")
+    assert [each.args[2] for each in demo.call_args_list] == [
+        DemoRequest(fault="stop", workers=2, epochs=9, control=False),
+        DemoRequest(),
+    ]
+
+
+@pytest.mark.usefixtures("demo")
+def test_demo_as_json_ends_with_the_receipt(labctl: Labctl) -> None:
+    first, last = labctl.ok("demo", "--json").splitlines()
+    assert json.loads(last) == receipt().to_json()
+    assert json.loads(first) == {
+        "demo": {
+            "seconds": {"up": 9.25, "train and recover": 60.0},
+            "comparison": {"weights": "equal", "detail": "epoch 20, weights_sha256 3f3f"},
+            "dashboard": labctl.runtime.endpoints().dashboard,
+        }
+    }
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_a_demo_whose_control_run_fails_shows_its_receipt_and_exits_with_the_error(
+    labctl: Labctl, arguments: list[str]
+) -> None:
+    ends_with(labctl, problem=JobError("the undisturbed run job-2 ended FAILED", "labctl job logs job-2"))
+    result = labctl("demo", *arguments)
+    assert result.exit_code == JobError.exit_code
+    assert "recovered" in result.stdout.lower()
+    assert "error: the undisturbed run job-2 ended FAILED" in result.stderr
+
+
+@pytest.mark.usefixtures("demo")
+def test_demo_without_control_compares_nothing(labctl: Labctl) -> None:
+    assert "weights" not in labctl.ok("demo", "--no-control")
+    assert (
+        json.loads(labctl.ok("demo", "--no-control", "--json").splitlines()[0])["demo"]["comparison"] is None
+    )
+
+
+@pytest.mark.parametrize("fail", [None, RefusedError("no"), KeyboardInterrupt()])
+def test_demo_stops_the_lab_when_asked_whatever_happens(labctl: Labctl, fail: BaseException | None) -> None:
+    labctl.stub("lab.flows.demo.run_demo", fail) if fail else ends_with(labctl)
+    labctl("demo", "--down")
+    assert labctl.changes()[-1] == "down"
+
+
+@pytest.mark.usefixtures("demo")
+def test_demo_leaves_the_lab_up_by_default(labctl: Labctl) -> None:
+    labctl.ok("demo")
+    assert labctl.lab.status().up
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("as-expected", 0), ("failed", 10)])
+def test_only_what_should_happen_is_success(labctl: Labctl, verdict: str, code: int) -> None:
+    ends_with(labctl, verdict)
+    result = labctl("demo")
+    assert result.exit_code == code
+    assert "recovery receipt" in result.stdout
+
+
+def test_an_interrupt_is_130(labctl: Labctl) -> None:
+    labctl.stub("lab.flows.demo.run_demo", KeyboardInterrupt())
+    assert labctl("demo").exit_code == INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--fault", "meteor"], 3),
+        (["--workers", "3"], 2),
+        (["--workers", "0"], 2),
+        (["--epochs", "-1"], 2),
+        (["--epochs", "99999"], 2),
+        (["--gpu", "voodoo"], 2),
+    ],
+)
+def test_an_absurd_demo_is_refused_before_anything_is_opened(
+    labctl: Labctl, arguments: list[str], code: int
+) -> None:
+    assert labctl("demo", *arguments).exit_code == code
+    assert labctl.opened == []
