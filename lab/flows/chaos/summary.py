@@ -1,4 +1,4 @@
-"""The end of a chaos run: a receipt for each fault, and what has become of the checkpoints."""
+"""Sums a chaos run up: a receipt for each fault, and the checkpoints that were lost."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from lab.errors import StoreError
 from lab.evidence.ledger import Files, History
 from lab.flows.chaos.plan import Step
 from lab.flows.chaos.result import StepResult
-from lab.flows.recovery.collect_evidence import gather, keep
-from lab.flows.recovery.watch import Watch
-from lab.lab import Lab
+from lab.flows.recovery import Watch, gather, keep
 
 if TYPE_CHECKING:
     from lab.evidence.ledger import Run
     from lab.evidence.receipt import FaultRecord, Receipt
 
 Stored = dict[str, Files]
-"""Checkpoint URI -> what lies in the object store; empty where nothing does."""
+"""Checkpoint URI -> its files in the object store; empty where it has none."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,6 @@ class Done:
 
 
 def judge_steps(
-    lab: Lab,
     watch: Watch,
     done: Sequence[Done],
     stored: Stored,
@@ -43,8 +40,8 @@ def judge_steps(
 ) -> list[StepResult]:
     """Every step with the receipt of its fault, which is kept in the object store too.
 
-    `stored` takes up what was read of checkpoints, so that none is read once more for each fault. `control`
-    is what the ledger says of the job's control run, once there is one.
+    `stored` takes up the checkpoints that are read, so that none is read once more for each fault; `say` gets
+    a problem, or an empty text. `control` is the history of the job's control run, once there is one.
     """
     from lab.evidence.receipt import judge
 
@@ -55,11 +52,10 @@ def judge_steps(
             steps.append(StepResult(each.step, each.target, skipped=each.skipped))
             continue
         others = [record for record in records if record is not each.record]
-        evidence = gather(lab, watch, each.record, each.problems, others, stored, control=control)
-        receipt = judge(evidence)
-        problem = keep(lab, receipt)
-        if problem:
-            say(problem)
+        receipt = judge(
+            gather(watch, each.record, each.problems, others=others, read=stored, control=control)
+        )
+        say(keep(watch.lab, receipt))
         steps.append(StepResult(each.step, each.target, receipt, downtime=downtime(watch.run, receipt)))
     return steps
 
@@ -77,7 +73,7 @@ def downtime(run: Run | None, receipt: Receipt) -> float | None:
 
 
 def lost_checkpoints(
-    lab: Lab, watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
+    watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
 ) -> list[str]:
     """Committed checkpoints that are changed, or gone although an older one is kept, or the newest.
 
@@ -94,7 +90,7 @@ def lost_checkpoints(
             uri = checkpoint.uri
             if uri not in stored:
                 try:
-                    stored[uri] = stored_manifest(lab.store, uri)
+                    stored[uri] = stored_manifest(watch.lab.store, uri)
                 except StoreError as error:
                     say(f"{uri} could not be read back: {error.message}")
                     continue

@@ -1,34 +1,33 @@
-"""Undoes the faults that a labctl has left behind which died in the middle of them."""
+"""Reverts faults left active by a labctl process that died."""
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.errors import LabError, StoreError, UnsupportedError
+from lab.errors import LabError, UnsupportedError
 from lab.faults import Scene, find_fault
 from lab.faults.active import Entry, Journal
 from lab.faults.records import FaultLog, LoggedFault
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.runtime.base import OnProgress, ignore_progress
 
 
 @dataclass(frozen=True)
 class Healed:
-    """One fault that was left behind, and whether it could be undone. `at` is seconds since the epoch."""
+    """One fault that was left behind, and the outcome of its revert. `at` is seconds since the epoch."""
 
     kind: str
     target: str
     job: str
     at: float
     problem: str = ""
-    """Why it could not be undone; it can be tried again then."""
+    """Why it could not be reverted; a retry is possible then."""
 
 
 def left_behind(lab: Lab) -> tuple[Entry, ...]:
-    """The faults to heal, the oldest first; none where labctl keeps no notes."""
+    """The faults to revert, the oldest first; none where labctl keeps no journal."""
     try:
         return Journal(lab.runtime.folder()).left()
     except UnsupportedError:
@@ -40,13 +39,13 @@ def heal(
     on_begin: Callable[[Entry], None] = lambda _: None,
     on_progress: OnProgress = ignore_progress,
     *,
-    clock: Callable[[], float] = time.time,
+    clock: Clock = WALL,
 ) -> tuple[Healed, ...]:
-    """Undo every fault that was left behind, the newest first. Faults of a living labctl are left alone,
-    unless it has given up undoing them.
+    """Revert every fault that was left behind, the newest first. Faults of a living labctl are left alone,
+    unless it has given up reverting them.
 
-    In a lab that is down nothing is left to undo but damage to stored objects: that has to wait until it is
-    up. Raises nothing that one fault's revert raises: it is told.
+    In a lab that is down nothing is left to revert but damage to stored objects: that has to wait until it is
+    up. Raises nothing that the revert of one fault raises: it is a problem of that one.
     """
     journal = Journal(lab.runtime.folder())
     up = lab.status().up
@@ -58,27 +57,22 @@ def heal(
         problem = f"lab {lab.name} is down, start it first: `labctl up`"
         if up:
             on_begin(entry)
-            problem = _mend(lab, journal, entry, on_progress, clock)
+            try:
+                _revert(lab, entry, on_progress)
+                journal.drop(entry)
+                problem = ""
+            except LabError as error:
+                problem = error.message
+            else:
+                FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at)).record(
+                    clock()
+                )
         done.append(Healed(entry.kind, entry.target, entry.job, entry.at, problem))
     return tuple(done)
 
 
-def _mend(
-    lab: Lab, journal: Journal, entry: Entry, on_progress: OnProgress, clock: Callable[[], float]
-) -> str:
-    """Undo one fault; returns why it could not be undone, or nothing."""
-    try:
-        _undo(lab, entry, on_progress)
-        journal.drop(entry)
-        _record(lab, entry, clock())
-    except LabError as error:
-        return error.message
-    return ""
-
-
-def _undo(lab: Lab, entry: Entry, on_progress: OnProgress) -> None:
-    fault = find_fault(entry.kind)
-    fault.revert(
+def _revert(lab: Lab, entry: Entry, on_progress: OnProgress) -> None:
+    find_fault(entry.kind).revert(
         Scene(
             runtime=lab.runtime,
             target=entry.target,
@@ -89,10 +83,3 @@ def _undo(lab: Lab, entry: Entry, on_progress: OnProgress) -> None:
             on_progress=on_progress,
         )
     )
-
-
-def _record(lab: Lab, entry: Entry, at: float) -> None:
-    """In the object store too, for the charts; that it could not be does not matter here."""
-    with contextlib.suppress(StoreError):
-        log = FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at))
-        log.record(at)

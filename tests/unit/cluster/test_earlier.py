@@ -10,7 +10,7 @@ from lab.cluster.earlier import MOST, earlier_job, earlier_jobs
 from lab.errors import NotFoundError
 from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
-from tests.unit.flows.recovery.world import World
+from tests.unit.flows.world import World
 
 
 def put(

@@ -13,7 +13,7 @@ from lab.flows.demo import BREAK_AFTER_EPOCH, DemoRequest, DemoResult, run_demo
 from lab.lab import Lab, Submitted
 from lab.runtime.base import ignore_progress
 from lab.topology import LabSpec
-from tests.unit.flows.recovery.world import W0, W1, FakeJobs, Training, World
+from tests.unit.flows.world import W0, W1, FakeJobs, Training, World
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
 
@@ -57,7 +57,6 @@ def run(world: World, request: DemoRequest, spec: LabSpec = SPEC) -> DemoResult:
         ignore_progress,
         world.moments.append,
         clock=world.clock,
-        sleep=world.sleep,
     )
 
 

@@ -10,6 +10,7 @@ from lab.evidence.ledger import CommittedCheckpoint, Run, RunAttempt
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Beside, Evidence, Lesson, failed, job_prefix, passed
 from lab.flows.recovery import FaultRequest, inject
+from lab.host.clock import WALL
 from lab.lab import Lab
 
 PART = "break"
@@ -146,6 +147,21 @@ def receipt_agrees(evidence: Evidence) -> Check:
     return passed(name, "there is none; the ledger decides")
 
 
+@dataclass(frozen=True)
+class BesideClock:
+    """The wall clock of what runs beside a notebook: its waits end with the notebook."""
+
+    beside: Beside
+
+    def __call__(self) -> float:
+        """The time in seconds since the epoch."""
+        return WALL()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Raises NotebookOverError as soon as the notebook is over."""
+        self.beside.sleep(seconds)
+
+
 def break_a_node(lab: Lab, beside: Beside) -> None:
     """What the class does by hand: kill the node on which the lesson's job trains.
 
@@ -155,7 +171,7 @@ def break_a_node(lab: Lab, beside: Beside) -> None:
     job, target = _wait_for_training(lab, beside, before)
     request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH)
     beside(f"labctl fault-inject {target} --job {job}")
-    outcome = inject(lab, request, lambda moment: beside(moment.text), sleep=beside.sleep)
+    outcome = inject(lab, request, lambda moment: beside(moment.text), clock=BesideClock(beside))
     if outcome.receipt is not None:
         beside(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
 

@@ -30,7 +30,7 @@ from lab.flows.recovery import RECEIPTS_PREFIX, Moment
 from lab.flows.recovery.control import Control
 from lab.flows.recovery.heal import left_behind
 from lab.topology import LabSpec
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 LONG = 60
 
@@ -41,7 +41,6 @@ def chaos(world: World, plan: Plan, **options: Any) -> ChaosResult:
         plan,
         options.pop("on_moment", world.moments.append),
         clock=world.clock,
-        sleep=world.sleep,
         **options,
     )
 

@@ -14,7 +14,7 @@ from lab.evidence.receipt import Verdict
 from lab.flows.recovery import RECEIPTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
 from lab.topology import HEAD
-from tests.unit.flows.recovery.world import JOB, FakeJobs, Training, World
+from tests.unit.flows.world import JOB, FakeJobs, Training, World
 
 ORIGINAL = "digits-20261121"
 Submitted = list[tuple[str, Mapping[str, str], Path | None]]
@@ -45,7 +45,7 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
 
 
 def control(world: World, job: str = ORIGINAL, **other: Any) -> Control:
-    return run_control(world.lab, job, world.moments.append, clock=world.clock, sleep=world.sleep, **other)
+    return run_control(world.lab, job, world.moments.append, clock=world.clock, **other)
 
 
 def test_the_same_job_is_trained_again_and_compared(
@@ -171,7 +171,7 @@ def test_an_interrupt_stops_the_control_run(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(world, "sleep", interrupt)
+    monkeypatch.setattr(world.clock, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         control(world)
     assert world.jobs.get("control-1").status == "STOPPED"

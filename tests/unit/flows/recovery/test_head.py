@@ -14,7 +14,7 @@ from lab.faults import FAULTS
 from lab.faults.head_kill import HeadKill
 from lab.flows.recovery.resubmit import RESUME_VARIABLE, RESUMES
 from lab.topology import HEAD, LabSpec
-from tests.unit.flows.recovery.world import JOB, RUN, W0, Training, World
+from tests.unit.flows.world import JOB, RUN, W0, Training, World
 
 AGAIN = "j2"
 

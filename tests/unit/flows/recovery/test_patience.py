@@ -12,7 +12,7 @@ from lab.faults import FAULTS
 from lab.flows.recovery import patience
 from lab.flows.recovery.patience import EPOCH_SECONDS, START_SECONDS, Patience
 from lab.flows.recovery.watch import Watch
-from tests.unit.flows.recovery.world import JOB, W0, Training, World
+from tests.unit.flows.world import JOB, W0, Training, World
 
 STEP = 2.0
 """Seconds between two looks."""
@@ -39,13 +39,13 @@ class Slow(Training):
 def waited(world: World, limit: float | None = None, until: float = 1e5) -> tuple[float, Patience]:
     """Wait for the job in vain; seconds that it took."""
     watch = Watch(world.lab, JOB, world.clock)
-    found = Patience(watch, world.clock, limit)
+    found = Patience(watch, limit)
     while True:
         watch.poll()
-        found.look()
+        found.observe()
         if found.over or found.waited >= until:
             return found.waited, found
-        world.sleep(STEP)
+        world.clock.sleep(STEP)
 
 
 @pytest.fixture

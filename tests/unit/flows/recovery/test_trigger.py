@@ -19,7 +19,7 @@ from lab.faults import find_fault
 from lab.flows.recovery import check_target
 from lab.topology import HEAD, JUPYTER, STORE, worker
 from tests.unit.data.failures import FAILED, LOGS
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 
 def fault_at(world: World) -> float:
@@ -111,7 +111,7 @@ def test_an_epoch_is_waited_for(world: World) -> None:
 
 def test_an_epoch_that_has_passed_already_is_no_reason_to_wait(world: World) -> None:
     Training(world)
-    world.sleep(6.0)
+    world.clock.sleep(6.0)
 
     world.inject(after_epoch=2)
 

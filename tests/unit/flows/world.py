@@ -1,13 +1,12 @@
-"""A world for the recovery flow: a fake lab, a job that trains on it, time that passes only in `sleep`."""
+"""A world for the flows: a fake lab, a job that trains on it, time that passes only in `sleep`."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job, Jobs
@@ -40,8 +39,8 @@ class FakeApi(RayApi):
 class FakeJobs(Jobs):
     """Jobs as a test sets them."""
 
-    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock, sleep=sleep)
+    def __init__(self) -> None:
+        super().__init__(RayApi("http://127.0.0.1:1", ""))
         self.jobs: dict[str, Job] = {}
         self.output: dict[str, str] = {}
         """Job -> what its entrypoint wrote."""
@@ -84,22 +83,12 @@ class World:
         self.clock.sleep(5)
         self.begin = self.clock()
         self.host.journal.clear()
-        self.api, self.jobs, self.store = (
-            FakeApi(self.runtime),
-            FakeJobs(self.clock, self.sleep),
-            FakeObjectStore(clock=self.clock),
-        )
+        self.api, self.jobs = FakeApi(self.runtime), FakeJobs()
+        self.store = FakeObjectStore(clock=self.clock)
         self.lab = Lab(self.runtime)
-        self.lab.__dict__.update(api=self.api, jobs=self.jobs, store=self.store)
+        self.lab.api, self.lab.jobs, self.lab.store = self.api, self.jobs, cast("Any", self.store)
         self.moments: list[Moment] = []
         self._written = 0
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass, after whatever a revert is doing at this moment."""
-        for thread in threading.enumerate():
-            if thread.name == "raylab-revert" and thread is not threading.current_thread():
-                thread.join(timeout=10)
-        self.clock.sleep(seconds)
 
     def node_id(self, service: str) -> str:
         nodes = self.host.labs["raylab"].node_list()
@@ -129,7 +118,6 @@ class World:
             wait=wait,
             control=control,
             clock=self.clock,
-            sleep=self.sleep,
         )
 
     def calls(self) -> list[tuple[str, float]]:
