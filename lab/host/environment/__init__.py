@@ -34,6 +34,7 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
 MODULES: dict[str, dict[str, str]] = {
     "cli": {
         "click": "click",
+        "jsonschema": "jsonschema",
         "minio": "minio",
         "pynvml": "nvidia-ml-py",
         "psutil": "psutil",
@@ -58,7 +59,6 @@ MODULES: dict[str, dict[str, str]] = {
         "matplotlib": "matplotlib",
     },
     "test": {
-        "jsonschema": "jsonschema",
         "mypy": "mypy",
         "pytest": "pytest",
         "ruff": "ruff",
