@@ -39,7 +39,7 @@ class DemoRequest:
     workers: int = 1
     epochs: int = 20
     control: bool = True
-    """Whether to train once more undisturbed and compare curves and final weights."""
+    """Train once more undisturbed, and compare curves and final weights."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class DemoResult:
     seconds: Mapping[str, float]
     curves: Curves | None = None
     problem: LabError | None = None
-    """Why there is no control run although one was asked for: the receipt is there all the same."""
+    """Reason why a requested control run is missing: the receipt is there all the same."""
 
 
 def run_demo(

@@ -31,7 +31,7 @@ Call = Callable[[Sequence[str], Mapping[str, str]], int]
 
 
 TEARDOWN_SECONDS = 120.0
-"""How long interrupted tests have to take their labs down: stopping one takes up to 10 s."""
+"""Time for interrupted tests to take their labs down: stopping one takes up to 10 s."""
 
 
 def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False) -> int:
@@ -55,16 +55,16 @@ def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False
 
 @dataclass(frozen=True)
 class Selection:
-    """What of the tests to run."""
+    """Tests to run."""
 
     lint: bool
     parts: tuple[str, ...]
     expression: str = ""
-    """pytest's -k: which tests, by name."""
+    """pytest's -k: an expression over the names of tests."""
     long: bool = False
-    """Whether the long tests run too."""
+    """Run the long tests too."""
     no_skips: bool = False
-    """Whether a skipped test counts as failed."""
+    """Count a skipped test as failed."""
     arguments: tuple[str, ...] = ()
     """Passed on to pytest."""
 

@@ -22,7 +22,7 @@ CHAOS_PREFIX = ".raylab/chaos"
 """Folder of the results in the bucket."""
 
 SUBMIT = "labctl submit digits -p epochs=200 -p max-failures=-1 --detach"
-"""A job that lasts, and that outlives any number of faults."""
+"""Submits a job that lasts, and that outlives any number of faults."""
 
 END_SECONDS = 10.0
 """A job that will have ended after so long gets no more faults: one needs some time to take effect."""
@@ -117,7 +117,7 @@ class Chaos:
                 self._tell("left out", f"{number}. {step.kind}: {error.message}")
 
     def _last_over(self) -> float:
-        """When the fault before was undone; 0 before the first one."""
+        """Time at which the fault before was reverted; 0 before the first one."""
         records = [done.record for done in self._done if done.record is not None]
         return (records[-1].reverted_at or records[-1].at) if records else 0.0
 
@@ -150,7 +150,7 @@ class Chaos:
             injection.check_bug()
 
     def _undo(self, injection: Injection) -> None:
-        """Where the revert failed, try again: on a busy machine a node may not start at once."""
+        """Retry a revert that failed: on a busy machine a node may not start at once."""
         for _ in range(UNDO_TRIES):
             if not injection.undone:
                 self._tell("undone again", injection.problems[-1].splitlines()[0])
@@ -190,9 +190,9 @@ class Chaos:
         )
 
     def _compared(self, result: ChaosResult) -> ChaosResult:
-        """With the control run, by which each fault is judged again.
+        """The result with the control run, by which each fault is judged again.
 
-        What keeps it from being done is a problem: the rest is kept all the same.
+        A control run that fails is a problem: the rest is kept all the same.
         """
         try:
             compared = run_control(self._lab, result.job, self._on_moment, clock=self._clock)

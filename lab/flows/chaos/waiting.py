@@ -84,7 +84,7 @@ class Waiting:
             )
 
     def _untrained(self, after: float) -> str:
-        """Why training has not gone on after `after`; empty when it has."""
+        """Reason to think that training has not gone on after `after`; empty when it has."""
         run, attempt = self._watch.run, self._watch.live_attempt
         if self._watch.problems:
             return self._watch.problems[0]

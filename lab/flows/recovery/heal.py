@@ -23,7 +23,7 @@ class Healed:
     job: str
     at: float
     problem: str = ""
-    """Why it could not be reverted; a retry is possible then."""
+    """Reason why it could not be reverted; a retry is possible then."""
 
 
 def left_behind(lab: Lab) -> tuple[Entry, ...]:

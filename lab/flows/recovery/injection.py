@@ -64,11 +64,11 @@ class Injection:
         self.target = aim.target
         """The service."""
         self.at = watch.clock()
-        """When the fault began, in seconds since the epoch."""
+        """Time at which the fault began, in seconds since the epoch."""
         self.happened = False
-        """Whether the fault was done, as far as anybody knows."""
+        """True once the fault was done, as far as anybody knows."""
         self.missed: LabError | None = None
-        """Why it was not, or perhaps not."""
+        """The error of an injection that did nothing, or perhaps nothing."""
         self.timeline = Timeline(watch, on_moment, aim, self.at)
         self._journal = Journal(watch.lab.runtime.folder())
         self._entry = Entry(fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters)
@@ -129,7 +129,7 @@ class Injection:
 
     @property
     def undone(self) -> bool:
-        """Whether the revert has succeeded."""
+        """True once the revert has succeeded."""
         return self._revert.done_at is not None
 
     def check(self) -> None:
@@ -191,7 +191,7 @@ class Injection:
             raise
 
     def _took(self) -> bool:
-        """Whether it was done, as far as the runtime can say: one that does not answer leaves it open."""
+        """True if it was done, as far as the runtime can say; one that does not answer leaves it open."""
 
         def ask() -> bool | None:
             with contextlib.suppress(LabError):
@@ -201,7 +201,7 @@ class Injection:
         return settle(ask, lambda took: took is True, timeout=TOOK_SECONDS, clock=self._clock) is not False
 
     def _fired(self) -> float:
-        """When the fault that was armed has acted, by the ledger. Raises WaitTimeoutError."""
+        """Wait until the fault that was armed has acted; the time, by the ledger. Raises WaitTimeoutError."""
         patience, why = Patience(self._watch, self._timeout), ""
         for _ in patience.polls():
             self._look()
@@ -217,7 +217,7 @@ class Injection:
         )
 
     def _gone_by(self) -> str:
-        """That the job has passed the epoch at which the fault was to act; empty while it has not."""
+        """A sentence once the job has passed the epoch at which the fault was to act; empty before."""
         run, epoch = self._watch.run, self._scene.parameters.get("epoch")
         last = run.last if run else None
         if run is None or last is None or last.progress is None or epoch is None:
@@ -262,7 +262,7 @@ class Injection:
             revert.wait(POLL_SECONDS)
 
     def _too_late(self, now: float, patience: Patience) -> bool:
-        """Whether the wait for the job to go on, or to end, is given up."""
+        """True when the wait for the job to go on, or to end, is to be given up."""
         if self._timeout is None:
             if patience.over:
                 self.timeline.emit("note patience", now, f"{patience.over}: {patience.phase.text}")
@@ -271,7 +271,7 @@ class Injection:
         return now >= self.at + (self._duration or 0.0) + self._timeout + more
 
     def _goes_on(self) -> bool:
-        """Whether training has gone on: in a new attempt, or in the one that was hit once all was undone."""
+        """True once training has gone on: in a new attempt, or after the revert in the one that was hit."""
         if "first_report" in self.timeline.emitted:
             return True
         last = self.timeline.run.last if self.timeline.run else None
@@ -297,7 +297,7 @@ class Injection:
         return lost and not self._rest_can_hold()
 
     def _rest_can_hold(self) -> bool:
-        """Whether the other nodes could run as many ranks as the run needs at least, were they free."""
+        """True if the other nodes, were they free, could run as many ranks as the run needs at least."""
         run, hit = self.timeline.run, self.timeline.hit
         plan = run.plan if run else None
         ranks = (plan.min_workers if plan else None) or (len(hit.nodes) if hit else 1)

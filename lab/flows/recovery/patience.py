@@ -105,7 +105,7 @@ class Patience:
 
     @property
     def over(self) -> str:
-        """Why there is nothing more to wait for; empty as long as there is."""
+        """Reason to wait no longer; empty as long as there is none."""
         if self._limit is not None:
             return f"{self._limit:g} s have passed" if self.waited >= self._limit else ""
         still, same = self._clock() - self._moved, self._clock() - self._further
@@ -119,7 +119,7 @@ class Patience:
         return phase(self._watch)
 
     def describe(self) -> str:
-        """Why it is over, the job's phase, and the end of its output: for the message of whoever gives up."""
+        """Reason, phase of the job, and end of its output: for the message of whoever gives up."""
         lines = last_lines(self._output(), LINES)
         return f"{self.over}: {self.phase.text}. {listing(lines)}"
 

@@ -66,5 +66,5 @@ def joined(first: Watch, second: Watch) -> tuple[Event, ...]:
 
 
 def died(watch: Watch) -> bool:
-    """Whether the job ended without success."""
+    """True if the job ended without success."""
     return watch.job is not None and watch.job.final and watch.job.status != "SUCCEEDED"

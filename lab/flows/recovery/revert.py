@@ -21,12 +21,12 @@ class Revert:
 
     @property
     def begun(self) -> bool:
-        """Whether it was started."""
+        """True once it was started."""
         return self._thread is not None
 
     @property
     def ended(self) -> bool:
-        """Whether it has succeeded or failed."""
+        """True once it has succeeded or failed."""
         return self.done_at is not None or self.error is not None
 
     @property

@@ -42,13 +42,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples by time, and why there are none or fewer, if so."""
+    """Samples by time, and the reason if there are none or fewer."""
 
     samples: tuple[Sample, ...] = ()
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept beside a receipt."""
+        """The document that is kept beside a receipt."""
         return {"schema": SCHEMA, "samples": [asdict(sample) for sample in self.samples]}
 
     def keep(self, store: Store, receipt: str) -> str:
@@ -64,7 +64,7 @@ def key_of(receipt: str) -> str:
 
 
 def read_samples(data: bytes) -> Samples:
-    """Samples as they were kept; what is none of them is left out and named in `problem`."""
+    """Samples from a kept document; one in another form has none, and a `problem`."""
     try:
         document = parse_json(data)
     except ValueError:

@@ -82,7 +82,7 @@ class Watch:
         self._problems.pop("ray", None)
 
     def _driver_lost(self, job: Job) -> bool:
-        """Whether the job's entrypoint ran on a node that is dead, although Ray says that it goes on.
+        """True if the job's entrypoint ran on a node that is dead, although Ray says that it goes on.
 
         So it is (ray 2.60) when a head comes back with its state: its jobs stay RUNNING for ever.
         """
@@ -104,7 +104,7 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended."""
+        """True once the job has ended."""
         return self.job is not None and self.job.final
 
     @property
@@ -153,7 +153,7 @@ class Watch:
         return self.lab.jobs.logs(self.submission_id)
 
     def why_failed(self) -> Explanation | None:
-        """Why the job failed; None where it did not, or for a reason that is not known."""
+        """Reason of the job's failure; None where it did not fail, or for a reason that is not known."""
         return self.lab.why_failed(self.job) if self.job is not None else None
 
     def node_of(self, service: str) -> Node | None:
