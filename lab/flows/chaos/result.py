@@ -10,7 +10,7 @@ from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Receipt
+    from lab.evidence.receipt import FaultRecord, Receipt
 
 SCHEMA = "chaos/1"
 """Version of the JSON that `ChaosResult.to_json` gives."""
@@ -26,6 +26,9 @@ class StepResult:
     skipped: str = ""
     downtime: float | None = None
     """Seconds from the fault to the next report of progress; None where none came."""
+    record: FaultRecord | None = None
+    """The fault as it was; its receipt comes when the job has ended."""
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,20 @@ from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
 from lab.faults import Fault, Scene, Scope, find_fault
 from lab.flows.chaos.pick_target import next_epoch, pick_target
 from lab.flows.chaos.plan import Plan, Step, with_epoch
-from lab.flows.chaos.result import ChaosResult
-from lab.flows.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
+from lab.flows.chaos.result import ChaosResult, StepResult
+from lab.flows.chaos.summary import Stored, judge_steps, lost_checkpoints
 from lab.flows.chaos.waiting import Waiting
-from lab.flows.recovery import Aim, Injection, Moment, OnMoment, Watch, check_target, ended, run_control
+from lab.flows.recovery import (
+    Aim,
+    Injection,
+    Moment,
+    OnMoment,
+    Watch,
+    check_target,
+    ended,
+    live_job,
+    run_control,
+)
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.topology import State, is_worker
@@ -41,7 +51,7 @@ class Chaos:
         self._watch, self._lab, self._clock = watch, watch.lab, watch.clock
         self._plan, self._on_moment = plan, on_moment
         self._waiting = Waiting(watch)
-        self._done: list[Done] = []
+        self._done: list[StepResult] = []
         self._stored: Stored = {}
         self._problems: list[str] = []
 
@@ -74,8 +84,7 @@ class Chaos:
         why = self._waiting.steady(0.0)
         job = self._watch.job
         if self._watch.over and job is not None:
-            what = f"job {job.submission_id} has ended ({job.status}) before any fault"
-            raise ended(what, SUBMIT, self._watch.why_failed())
+            raise ended(self._lab, job, SUBMIT, "any fault")
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
@@ -113,7 +122,7 @@ class Chaos:
                 self._watch.poll()
                 if self._watch.over:
                     return
-                self._done.append(Done(step, step.target, skipped=error.message))
+                self._done.append(StepResult(step, step.target, skipped=error.message))
                 self._tell("left out", f"{number}. {step.kind}: {error.message}")
 
     def _last_over(self) -> float:
@@ -138,16 +147,19 @@ class Chaos:
         except BaseException as error:
             if not injection.happened:
                 raise
-            why = (f"chaos was disturbed in the middle of it: {error!r}",)
-            self._done.append(Done(step, aim.target, injection.record(), (*injection.problems, *why)))
+            self._add(step, injection, f"chaos was disturbed in the middle of it: {error!r}")
             if not isinstance(error, LabError):
                 raise
         else:
             self._undo(injection)
             if injection.missed is not None and injection.undone:
                 raise injection.missed
-            self._done.append(Done(step, aim.target, injection.record(), injection.problems))
+            self._add(step, injection)
             injection.check_bug()
+
+    def _add(self, step: Step, injection: Injection, *problems: str) -> None:
+        problems = (*injection.problems, *problems)
+        self._done.append(StepResult(step, injection.target, record=injection.record(), problems=problems))
 
     def _undo(self, injection: Injection) -> None:
         """Retry a revert that failed: on a busy machine a node may not start at once."""
@@ -241,10 +253,7 @@ def run_chaos(
     running = [found for found in lab.jobs.list() if not found.final]
     if not running and not job:
         raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
-    found = lab.jobs.get(job) if job else lab.running_job()
-    if found.final:
-        what = f"job {found.submission_id} has ended ({found.status})"
-        raise ended(what, f"another one: {SUBMIT}", lab.why_failed(found))
+    found = live_job(lab, job, f"another one: {SUBMIT}")
     return Chaos(Watch(lab, found.submission_id, clock), plan, on_moment).run(control)
 
 

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.errors import StoreError
 from lab.evidence.ledger import Files, History
-from lab.flows.chaos.plan import Step
 from lab.flows.chaos.result import StepResult
 from lab.flows.recovery import Watch, gather, keep
 
 if TYPE_CHECKING:
     from lab.evidence.ledger import Run
-    from lab.evidence.receipt import FaultRecord, Receipt
+    from lab.evidence.receipt import Receipt
 
 Stored = dict[str, Files]
 """Checkpoint URI -> its files in the object store; empty where it has none."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """A step that was carried out, before it is judged: that is possible when the job has ended."""
-
-    step: Step
-    target: str
-    record: FaultRecord | None = None
-    problems: tuple[str, ...] = ()
-    skipped: str = ""
-
-
 def judge_steps(
     watch: Watch,
-    done: Sequence[Done],
+    done: Sequence[StepResult],
     stored: Stored,
     say: Callable[[str], None],
     control: History | None = None,
@@ -49,14 +37,14 @@ def judge_steps(
     steps = []
     for each in done:
         if each.record is None:
-            steps.append(StepResult(each.step, each.target, skipped=each.skipped))
+            steps.append(each)
             continue
         others = [record for record in records if record is not each.record]
         receipt = judge(
             gather(watch, each.record, each.problems, others=others, read=stored, control=control)
         )
         say(keep(watch.lab, receipt))
-        steps.append(StepResult(each.step, each.target, receipt, downtime=downtime(watch.run, receipt)))
+        steps.append(replace(each, receipt=receipt, downtime=downtime(watch.run, receipt)))
     return steps
 
 
@@ -73,7 +61,7 @@ def downtime(run: Run | None, receipt: Receipt) -> float | None:
 
 
 def lost_checkpoints(
-    watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
+    watch: Watch, done: Sequence[StepResult], stored: Stored, say: Callable[[str], None]
 ) -> list[str]:
     """Committed checkpoints that are changed, or gone although an older one is kept, or the newest.
 

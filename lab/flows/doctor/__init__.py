@@ -12,30 +12,13 @@ from lab.errors import EngineError, LabError
 from lab.flows.doctor.containers import container_checks
 from lab.flows.doctor.facts import gather_containers, gather_facts, gather_lab, gather_tools
 from lab.flows.doctor.machine import machine_checks, resource_warnings
-from lab.flows.doctor.model import Answer, Check, Containers, Facts, Listener, RunningLab, Tools
+from lab.flows.doctor.model import Check, Containers, Facts, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.lab import open_runtime
 from lab.runtime.base import Runtime
 from lab.topology import DEFAULT_LAB, LabStatus
 
-__all__ = [
-    "Answer",
-    "Check",
-    "Containers",
-    "Facts",
-    "Listener",
-    "RunningLab",
-    "Tools",
-    "container_checks",
-    "gather_containers",
-    "gather_facts",
-    "gather_lab",
-    "gather_tools",
-    "machine_checks",
-    "resource_warnings",
-    "run_checks",
-    "running_checks",
-]
+__all__ = ["Check", "gather_facts", "gather_lab", "resource_warnings", "run_checks", "running_checks"]
 
 DEFAULT_WORKERS = 2
 

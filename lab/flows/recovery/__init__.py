@@ -20,7 +20,7 @@ from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.flows.recovery.resubmit import died, resubmit
-from lab.flows.recovery.trigger import Aim, check_target, ended, take_aim, wait_for_trigger
+from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
 from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import POLL_SECONDS, Watch
 from lab.host.clock import WALL, Clock
@@ -61,10 +61,7 @@ def inject(
         )
     target = check_target(lab, request.target, fault.kind)
     fault.refuse(Scene(lab.runtime, target, parameters=parameters))
-    job = lab.jobs.get(request.job) if request.job else lab.running_job()
-    if job.final:
-        what = f"job {job.submission_id} has ended ({job.status})"
-        raise ended(what, "submit another one", lab.why_failed(job))
+    job = live_job(lab, request.job, "submit another one")
     if control:
         refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock)
@@ -154,6 +151,7 @@ __all__ = [
     "gather",
     "inject",
     "keep",
+    "live_job",
     "run_control",
     "take_aim",
 ]

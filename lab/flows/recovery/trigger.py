@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.cluster.api import Node, infeasible
+from lab.cluster.jobs import Job
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
@@ -13,9 +13,6 @@ from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab, Placement, place
 from lab.topology import HEAD, STORE, is_worker
-
-if TYPE_CHECKING:
-    from lab.cluster.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -96,11 +93,7 @@ def _refuse_lost(watch: Watch, wanted: str) -> None:
     if job is None:
         return
     if job.final:
-        raise ended(
-            f"job {job.submission_id} ended ({job.status}) before {wanted}",
-            "inject earlier, or train longer: submit digits -p epochs=60",
-            watch.why_failed(),
-        )
+        raise ended(watch.lab, job, "inject earlier, or train longer: submit digits -p epochs=60", wanted)
     why = infeasible(job.demand, watch.nodes) if job.status == "PENDING" and watch.nodes else ""
     if why:
         raise RefusedError(
@@ -108,11 +101,24 @@ def _refuse_lost(watch: Watch, wanted: str) -> None:
         )
 
 
-def ended(what: str, hint: str, why: Explanation | None) -> RefusedError:
+def ended(lab: Lab, job: Job, hint: str, before: str = "") -> RefusedError:
     """The error for a job that cannot be broken any more, with the reason of its failure if known."""
-    if why is None:
-        return RefusedError(what, hint)
-    return RefusedError(f"{what}: {why.told}", why.advice)
+    what = f"job {job.submission_id} has ended ({job.status})"
+    if before:
+        what = f"job {job.submission_id} ended ({job.status}) before {before}"
+    why = lab.why_failed(job)
+    return RefusedError(what, hint) if why is None else RefusedError(f"{what}: {why.told}", why.advice)
+
+
+def live_job(lab: Lab, submission_id: str, hint: str) -> Job:
+    """The job of this id, which must not have ended; without an id the one that runs.
+
+    Raises NotFoundError, UsageError, RefusedError.
+    """
+    job = lab.jobs.get(submission_id) if submission_id else lab.running_job()
+    if job.final:
+        raise ended(lab, job, hint)
+    return job
 
 
 def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
@@ -13,9 +12,6 @@ from lab.evidence.ledger import Event, History, Number, Run, RunAttempt, epochs_
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.topology import HEAD
-
-if TYPE_CHECKING:
-    from lab.cluster.explain import Explanation
 
 POLL_SECONDS = 0.25
 """Between two polls of the ledger: the timeline of a recovery is as fine as this."""
@@ -151,10 +147,6 @@ class Watch:
     def log(self) -> str:
         """All that the job's entrypoint has written so far. Raises NotFoundError, ClusterError."""
         return self.lab.jobs.logs(self.submission_id)
-
-    def why_failed(self) -> Explanation | None:
-        """Reason of the job's failure; None where it did not fail, or for a reason that is not known."""
-        return self.lab.why_failed(self.job) if self.job is not None else None
 
     def node_of(self, service: str) -> Node | None:
         """The living node of a service."""

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from lab.errors import EngineError
-from lab.flows.doctor import Containers, container_checks, gather_containers, run_checks
-from lab.flows.doctor.containers import compose, gpu_access
+from lab.flows.doctor import run_checks
+from lab.flows.doctor.containers import compose, container_checks, gpu_access
+from lab.flows.doctor.facts import gather_containers
+from lab.flows.doctor.model import Containers
 from lab.host.gpus import Detection, Gpu
 from lab.host.gpus.docker import HOOK, GpuHost
 from lab.runtime.base import Runtime

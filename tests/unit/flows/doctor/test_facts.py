@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 
 from lab.errors import EngineError, StoreError
-from lab.flows.doctor import gather_facts, gather_tools
-from lab.flows.doctor.facts import _round_trip, cgroup_memory, listeners, published
+from lab.flows.doctor.facts import (
+    _round_trip,
+    cgroup_memory,
+    gather_facts,
+    gather_tools,
+    listeners,
+    published,
+)
 from lab.flows.doctor.model import Listener
 from lab.host.gpus import Detection
 from lab.store import FakeObjectStore

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.flows.doctor import Check, Facts, Tools, machine_checks, resource_warnings
 from lab.flows.doctor import machine as checks
+from lab.flows.doctor.machine import machine_checks, resource_warnings
+from lab.flows.doctor.model import Check, Facts, Tools
 from lab.host.gpus import Detection, Gpu
 from lab.topology import Vendor
 
