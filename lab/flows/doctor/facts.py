@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import lab
 from lab.cluster.api import Node, RayApi
 from lab.errors import EngineError, LabError, StoreError
+from lab.flows.doctor.machine import PROGRAMS
 from lab.flows.doctor.model import Answer, Containers, Facts, Listener, RunningLab, Tools
 from lab.host.descent import descendants
 from lab.host.files import home
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 SHM = Path("/dev/shm")
 CGROUP = Path("/sys/fs/cgroup")
-PROGRAMS = ("minio", "prometheus")
 HTTP_SECONDS = 3.0
 DOCTOR_PREFIX = ".raylab/doctor"
 """Folder in the bucket in which the check writes its object."""
@@ -92,10 +92,10 @@ def gather_containers(
     return Containers(version, gpus=gpus())
 
 
-def gather_lab(
-    runtime: Runtime, status: LabStatus, *, store: Callable[[Endpoints], Store] | None = None
-) -> RunningLab:
+def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
     """Answers of a lab that is up. Raises LabError when its endpoints cannot be known."""
+    from lab.store import ObjectStore
+
     endpoints = runtime.endpoints()
     api = RayApi(endpoints.dashboard, endpoints.ray_token)
     version = f"{endpoints.dashboard.rstrip('/')}/api/version"
@@ -105,7 +105,7 @@ def gather_lab(
         nodes = api.nodes()
     except LabError as error:
         nodes_error = error.message
-    server, store_error = _round_trip((store or _open_store)(endpoints))
+    server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
     return RunningLab(
         status=status,
         dashboard=ask(version, endpoints.ray_token),
@@ -201,12 +201,6 @@ def _version(package: str) -> str:
 
 
 # The lab
-
-
-def _open_store(endpoints: Endpoints) -> Store:
-    from lab.store import ObjectStore
-
-    return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
 
 
 def _round_trip(store: Store) -> tuple[str, str]:

@@ -39,6 +39,12 @@ OPEN_FILES = 8192
 CLOCK_SLACK_SECONDS = 86_400
 """A clock may differ from that of the machine where labctl's files were written by their time zones."""
 
+PROGRAMS = {
+    "minio": "not on PATH: moto's S3 server stands in, with its objects on disk",
+    "prometheus": "not on PATH: left out; Ray's dashboard then has no charts over time",
+}
+"""Program that the local runtime uses -> the consequence where it is not installed."""
+
 
 def memory_needed(workers: int) -> int:
     """Bytes for a head, `workers` workers and one job with a rank on each."""
@@ -162,22 +168,10 @@ def local_runtime(facts: Facts) -> Check:
     return Check("local runtime", "passed", f"Ray {facts.ray} is installed")
 
 
-def minio(tools: Tools) -> Check:
-    """Names the S3 server that the local runtime will use."""
-    path = tools.binaries.get("minio")
-    if path:
-        return Check("minio", "passed", path)
-    return Check("minio", "skipped", "not on PATH: moto's S3 server stands in, with its objects on disk")
-
-
-def prometheus(tools: Tools) -> Check:
-    """Checks that the local runtime will have metrics over time."""
-    path = tools.binaries.get("prometheus")
-    if path:
-        return Check("prometheus", "passed", path)
-    return Check(
-        "prometheus", "skipped", "not on PATH: left out; Ray's dashboard then has no charts over time"
-    )
+def program(tools: Tools, name: str) -> Check:
+    """Checks that one of the programs that the local runtime can do without is there."""
+    path = tools.binaries.get(name)
+    return Check(name, "passed", path) if path else Check(name, "skipped", PROGRAMS[name])
 
 
 def docker(tools: Tools, kind: str) -> Check:
@@ -215,7 +209,9 @@ def machine_checks(
     facts: Facts, tools: Tools, workers: int, kind: str, *, running: bool
 ) -> tuple[Check, ...]:
     """Every check of this machine, for a lab of this `kind` of runtime, which runs already or not."""
-    of_processes = (local_runtime(facts), minio(tools), prometheus(tools)) if kind != "compose" else ()
+    of_processes = (
+        (local_runtime(facts), *(program(tools, name) for name in PROGRAMS)) if kind != "compose" else ()
+    )
     return (
         python(facts),
         platform(facts),
@@ -224,7 +220,7 @@ def machine_checks(
         disk(facts),
         open_files(facts),
         clock(facts),
-        *of_processes,
+        *(of_processes if kind != "compose" else ()),
         docker(tools, kind),
         gpu(tools),
     )

@@ -54,22 +54,12 @@ class Control:
         }
 
 
-def run_control(
-    lab: Lab,
-    job_id: str,
-    on_moment: OnMoment,
-    *,
-    tolerance: float = 0.0,
-    timeout: float | None = None,
-    clock: Clock = WALL,
-) -> Control:
+def run_control(lab: Lab, job_id: str, on_moment: OnMoment, *, clock: Clock = WALL) -> Control:
     """Submit an ended job again, as it was, wait for its end, and compare both runs.
 
-    `tolerance` is the greatest relative difference of a metric that counts as equal; see `compare_curves`.
     The control run is stopped when this is interrupted. Raises NotFoundError; RefusedError where the job
     still runs, its files are gone, or its run has a fixed name: it would resume what has ended instead
-    of training; JobError when the control run fails; WaitTimeoutError after `timeout` seconds, or without one
-    when the run makes no progress; StoreError.
+    of training; JobError when the control run fails; WaitTimeoutError when it makes no progress; StoreError.
     """
     job, history = lab.jobs.get(job_id), lab.history(job_id)
     if not job.final:
@@ -80,7 +70,7 @@ def run_control(
     control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, recipe_folder(job.recipe))
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
-        ended = _follow(Watch(lab, control, clock), job_id, history, on_moment, timeout)
+        ended = _follow(Watch(lab, control, clock), job_id, history, on_moment)
     except BaseException:
         with contextlib.suppress(LabError):
             lab.jobs.stop(control)
@@ -93,7 +83,7 @@ def run_control(
     from lab.evidence.receipt import compare_curves, compare_runs
 
     repeated = lab.history(control)
-    comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated, tolerance)
+    comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated)
     result = Control(job_id, control, comparison, curves, clock() - begin, repeated)
     on_moment(Moment("compared", None, f"{comparison.weights} weights; {curves.detail}"))
     return result
@@ -105,7 +95,7 @@ def control_of(jobs: tuple[Job, ...], job_id: str) -> Job | None:
     return next(found, None)
 
 
-def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment, timeout: float | None) -> Job:
+def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment) -> Job:
     """The control run once it has ended, its epochs emitted. Raises WaitTimeoutError, RefusedError."""
     shown: float | None = None
 
@@ -117,7 +107,7 @@ def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment, t
             shown = last.progress
             on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {shown}"))
 
-    patience = Patience(watch, timeout)
+    patience = Patience(watch)
     ended = patience.wait_for_end(look)
     if ended is None:
         raise WaitTimeoutError(

@@ -115,8 +115,19 @@ class Patience:
 
     @property
     def phase(self) -> Phase:
-        """The phase that the job is in."""
-        return phase(self._watch)
+        """The phase of the job, by Ray and its ledger."""
+        job, run = self._watch.job, self._watch.run
+        if job is None:
+            return Phase("Ray has not said how it stands", START_SECONDS)
+        if job.status == "PENDING":
+            return Phase("its entrypoint has not started", START_SECONDS)
+        if run is None:
+            return Phase("its entrypoint runs, and Ray Train has not begun", START_SECONDS)
+        if run.finished_at is not None:
+            return Phase("its training is over, and its entrypoint goes on", START_SECONDS)
+        if not run.attempts:
+            return Phase("Ray Train runs, and has begun no attempt", START_SECONDS)
+        return _attempt(run, run.attempts[-1])
 
     def describe(self) -> str:
         """Reason, phase of the job, and end of its output: for the message of whoever gives up."""
@@ -127,22 +138,6 @@ class Patience:
         with contextlib.suppress(LabError):
             return self._watch.log()
         return ""
-
-
-def phase(watch: Watch) -> Phase:
-    """The phase of a watched job, by Ray and its ledger."""
-    job, run = watch.job, watch.run
-    if job is None:
-        return Phase("Ray has not said how it stands", START_SECONDS)
-    if job.status == "PENDING":
-        return Phase("its entrypoint has not started", START_SECONDS)
-    if run is None:
-        return Phase("its entrypoint runs, and Ray Train has not begun", START_SECONDS)
-    if run.finished_at is not None:
-        return Phase("its training is over, and its entrypoint goes on", START_SECONDS)
-    if not run.attempts:
-        return Phase("Ray Train runs, and has begun no attempt", START_SECONDS)
-    return _attempt(run, run.attempts[-1])
 
 
 def _attempt(run: Run, attempt: RunAttempt) -> Phase:

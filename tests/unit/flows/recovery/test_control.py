@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,8 +43,8 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
     return calls
 
 
-def control(world: World, job: str = ORIGINAL, **other: Any) -> Control:
-    return run_control(world.lab, job, world.moments.append, clock=world.clock, **other)
+def control(world: World, job: str = ORIGINAL) -> Control:
+    return run_control(world.lab, job, world.moments.append, clock=world.clock)
 
 
 def test_the_same_job_is_trained_again_and_compared(
@@ -158,10 +157,11 @@ def test_a_job_that_dies_with_its_head_has_no_control_run(world: World, original
 
 
 def test_a_control_run_that_takes_too_long_is_stopped(
-    world: World, original: Training, submitted: Submitted
+    world: World, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Training, "begin", lambda self: None)
     with pytest.raises(WaitTimeoutError, match="has not ended in time; it is RUNNING"):
-        control(world, timeout=2.0)
+        control(world)
     assert world.jobs.get("control-1").status == "STOPPED"
 
 
