@@ -75,7 +75,7 @@ def test_a_job_that_nobody_knows_has_no_ledger(store: FakeObjectStore) -> None:
 def test_a_lab_knows_its_earlier_jobs_and_their_checkpoints() -> None:
     world = World()
     world.write("run_started", "old")
-    world.jobs.put("RUNNING", "new")
+    world.jobs.become("RUNNING", "new")
 
     assert world.lab.job("old").earlier
     assert not world.lab.job("new").earlier

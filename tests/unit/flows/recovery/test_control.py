@@ -39,7 +39,6 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
         return "control-1"
 
     monkeypatch.setattr(FakeJobs, "submit_again", again)
-    monkeypatch.setattr(FakeJobs, "stop", lambda self, job: self.put("STOPPED", job) or self.get(job))
     return calls
 
 
@@ -112,7 +111,7 @@ def test_a_control_run_that_resumes_is_stopped_and_refused(
 
 
 def test_a_control_run_that_fails_is_an_error(world: World, original: Training, submitted: Submitted) -> None:
-    world.clock.after(2.0, lambda: world.jobs.put("FAILED", "control-1", at=world.clock()))
+    world.clock.after(2.0, lambda: world.jobs.become("FAILED", "control-1", at=world.clock()))
     with pytest.raises(JobError, match="the undisturbed run control-1 ended FAILED"):
         control(world)
 
@@ -180,7 +179,7 @@ def test_an_interrupt_stops_the_control_run(
 def test_the_newest_control_run_that_succeeded_is_found(world: World) -> None:
     jobs = []
     for name, status, of in (("c", "FAILED", "a"), ("b", "SUCCEEDED", "a"), ("d", "SUCCEEDED", "x")):
-        world.jobs.put(status, name)
+        world.jobs.become(status, name)
         found = world.jobs.get(name)
         jobs.append(type(found)(**{**found.__dict__, "metadata": {CONTROL_OF: of}}))
     found_control = control_of(tuple(jobs), "a")

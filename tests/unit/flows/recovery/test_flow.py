@@ -203,7 +203,7 @@ def test_a_stopped_node_comes_back(world: World) -> None:
 
 def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(world: World) -> None:
     Training(world, takeover=1000.0)
-    world.clock.after(8.0, lambda: world.jobs.put("FAILED", at=world.clock()))
+    world.clock.after(8.0, lambda: world.jobs.become("FAILED", at=world.clock()))
 
     receipt = world.inject(after_epoch=2).receipt
 
