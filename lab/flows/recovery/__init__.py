@@ -22,7 +22,7 @@ from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.flows.recovery.resubmit import died, resubmit
 from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
 from lab.flows.recovery.usage_samples import Sampler
-from lab.flows.recovery.watch import POLL_SECONDS, Watch
+from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 
@@ -135,7 +135,6 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
 
 
 __all__ = [
-    "POLL_SECONDS",
     "RECEIPTS_PREFIX",
     "Aim",
     "Control",

@@ -12,7 +12,7 @@ import pytest
 from lab.errors import WaitTimeoutError
 from lab.evidence.ledger import History, Run, RunAttempt, parse_events
 from lab.flows.lessons.catalogue import lesson_07
-from lab.flows.lessons.catalogue.lesson_07 import LESSON, START_SECONDS, break_a_node
+from lab.flows.lessons.catalogue.lesson_07 import LESSON, START_SECONDS, BesideClock, break_a_node
 from lab.flows.lessons.model import Evidence
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
@@ -207,3 +207,12 @@ def test_a_job_that_never_trains_is_not_waited_for_for_ever(
         break_a_node(lab, beside)
     assert beside.slept == START_SECONDS
     assert asked == []
+
+
+def test_the_waits_of_the_fault_end_with_the_notebook() -> None:
+    beside = Beside()
+    clock = BesideClock(beside)
+    before = clock()
+    clock.sleep(3600.0)
+    assert beside.slept == 3600.0
+    assert 0 <= clock() - before < 3600.0
