@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lab.host.quantities import format_duration
+
 if TYPE_CHECKING:
     from lab.cluster.allocation import Waiting
 
@@ -18,15 +20,7 @@ LONGEST_LINE, LONGEST_MESSAGE = 1_000, 6_000
 
 def seconds(value: float | None) -> str:
     """A duration: `0.7 s`, `12.3 s`, `2 min 5 s`, `3 h 2 min`; empty for None."""
-    if value is None:
-        return ""
-    if value < 59.95:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return "" if value is None else format_duration(value)
 
 
 def size(count: int | float) -> str:

@@ -85,11 +85,10 @@ class Duration(click.ParamType[float]):
         """Seconds. Raises UsageError."""
         if isinstance(value, (int, float)):
             return float(value)
-        seconds = parse_duration(str(value).strip().lower())
-        if seconds is None:
-            raise UsageError(
-                f"{_named(param)} {value}: not a duration", "write 500ms, 10s, 2m, or a number of seconds"
-            )
+        try:
+            seconds = parse_duration(str(value).strip().lower())
+        except UsageError as error:
+            raise UsageError(f"{_named(param)} {value}: not a duration", error.hint) from None
         if seconds < 0 or (seconds == 0 and not self.zero):
             least = "zero or more" if self.zero else "more than zero"
             raise UsageError(f"{_named(param)} {value}: must be {least}")

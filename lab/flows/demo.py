@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.errors import JobError, LabError, UsageError, WaitTimeoutError
 from lab.faults import find_fault
 from lab.faults.base import check_runtime
-from lab.flows.recovery import FaultRequest, Moment, OnMoment, inject
-from lab.flows.recovery.patience import Patience
-from lab.flows.recovery.watch import Watch
+from lab.flows.recovery import (
+    Control,
+    FaultRequest,
+    Moment,
+    OnMoment,
+    Patience,
+    Watch,
+    inject,
+    run_control,
+)
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Comparison, Curves, Receipt
-    from lab.flows.recovery.control import Control
 
 RECIPE = "digits"
-POLL_SECONDS = 0.5
 BREAK_AFTER_EPOCH = 5
 
 
 @dataclass(frozen=True)
 class DemoRequest:
-    """What the demo breaks, and what it trains."""
+    """The fault of the demo, and its training."""
 
     fault: str = "kill"
     workers: int = 1
     epochs: int = 20
     control: bool = True
-    """Whether to train once more undisturbed and compare curves and final weights."""
+    """Train once more undisturbed, and compare curves and final weights."""
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo showed. `seconds` has a duration per phase."""
+    """The outcome of the demo. `seconds` has a duration per phase."""
 
     receipt: Receipt
     comparison: Comparison | None
@@ -49,7 +54,7 @@ class DemoResult:
     seconds: Mapping[str, float]
     curves: Curves | None = None
     problem: LabError | None = None
-    """Why there is no control run although one was asked for: the receipt is there all the same."""
+    """Reason why a requested control run is missing: the receipt is there all the same."""
 
 
 def run_demo(
@@ -59,8 +64,7 @@ def run_demo(
     on_progress: OnProgress,
     on_moment: OnMoment,
     *,
-    clock: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = WALL,
 ) -> DemoResult:
     """Boot the lab, train, break the node that trains, judge the recovery, compare with an undisturbed run.
 
@@ -97,10 +101,10 @@ def run_demo(
     on_moment(
         Moment("submitted", None, f"job {job}: {RECIPE}, {request.epochs} epochs, {_ranks(request.workers)}")
     )
-    target = _where(lab, job, clock, sleep)
+    target = _place_of_rank_0(Watch(lab, job, clock))
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
     fault = FaultRequest(target, request.fault, job, after_epoch=BREAK_AFTER_EPOCH)
-    receipt = inject(lab, fault, on_moment, clock=clock, sleep=sleep).receipt
+    receipt = inject(lab, fault, on_moment, clock=clock).receipt
     assert receipt is not None
     seconds["train and recover"] = clock() - begin
 
@@ -108,7 +112,7 @@ def run_demo(
     if request.control:
         begin = clock()
         try:
-            control = _control(lab, job, on_moment, clock, sleep)
+            control = _control(lab, job, on_moment, clock)
         except LabError as error:
             problem = error
             on_moment(Moment("problem", None, f"no control run: {error.message}"))
@@ -125,47 +129,31 @@ def run_demo(
     )
 
 
-def _control(
-    lab: Lab,
-    job: str,
-    on_moment: OnMoment,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> Control | None:
-    """The control run; none where the job has not ended, since what became of it is the result then."""
-    from lab.flows.recovery.control import run_control
-
+def _control(lab: Lab, job: str, on_moment: OnMoment, clock: Clock) -> Control | None:
+    """The control run; none where the job has not ended, since the result is then just that."""
     state = lab.jobs.get(job)
     if not state.final:
         on_moment(Moment("control", None, f"no control run: job {job} is still {state.status}"))
         return None
-    return run_control(lab, job, on_moment, clock=clock, sleep=sleep)
+    return run_control(lab, job, on_moment, clock=clock)
 
 
-def _where(lab: Lab, job: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:
-    """The service that rank 0 of the job runs on, once it has one."""
-    watch = Watch(lab, job, clock)
-    patience = Patience(watch, clock)
-    while True:
-        watch.poll()
-        patience.look()
-        placement = lab.placement(job)
+def _place_of_rank_0(watch: Watch) -> str:
+    """The service that rank 0 of the job runs on, once it has one. Raises JobError, WaitTimeoutError."""
+    patience, job = Patience(watch), watch.submission_id
+    for _ in patience.polls():
+        placement = watch.lab.placement(job)
         if placement.workers:
             return placement.workers[0][1]
-        state = lab.jobs.get(job)
-        if state.final:
+        if watch.job is not None and watch.over:
             raise JobError(
-                f"job {job} ended ({state.status}) before it trained: {state.message}",
+                f"job {job} ended ({watch.status}) before it trained: {watch.job.message}",
                 f"labctl job logs {job}",
             )
-        why = patience.over
-        if why:
-            raise WaitTimeoutError(
-                f"job {job} has no worker after {patience.waited:.0f} s; it is {state.status}; "
-                f"{why}: {patience.told()}",
-                f"labctl job logs {job}; labctl status",
-            )
-        sleep(POLL_SECONDS)
+    raise WaitTimeoutError(
+        f"job {job} has no worker after {patience.waited:.0f} s; it is {watch.status}; {patience.describe()}",
+        f"labctl job logs {job}; labctl status",
+    )
 
 
 def _ranks(workers: int) -> str:

@@ -11,12 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.errors import UsageError
 from lab.host import command, environment
+from lab.host.clock import MONOTONIC, Clock
 
 PARTS = ("unit", "contract", "e2e")
 """The folders of tests/, in the order in which they run: what fails fast comes first."""
@@ -34,7 +34,7 @@ UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 """Variables that the tests run without. Without bytecode every labctl that they call would compile itself."""
 
 TEARDOWN_SECONDS = 120.0
-"""How long interrupted tests have to take their labs down: stopping one takes up to 10 s."""
+"""Time for interrupted tests to take their labs down: stopping one takes up to 10 s."""
 
 
 def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False) -> int:
@@ -58,16 +58,16 @@ def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False
 
 @dataclass(frozen=True)
 class Selection:
-    """What of the tests to run."""
+    """Tests to run."""
 
     lint: bool
     parts: tuple[str, ...]
     expression: str = ""
-    """pytest's -k: which tests, by name."""
+    """pytest's -k: an expression over the names of tests."""
     long: bool = False
-    """Whether the long tests run too."""
+    """Run the long tests too."""
     no_skips: bool = False
-    """Whether a skipped test counts as failed."""
+    """Count a skipped test as failed."""
     arguments: tuple[str, ...] = ()
     """Passed on to pytest."""
 
@@ -109,7 +109,7 @@ def run_tests(
     run: Call = call,
     say: Callable[[str], None] = print,
     environ: Mapping[str, str] | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Clock = MONOTONIC,
 ) -> int:
     """Run the tests that `arguments` select; 0 when all of them passed.
 
@@ -120,13 +120,13 @@ def run_tests(
     selection = Selection.parse(arguments, environ)
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
-    done: list[tuple[str, bool, float]] = []
+    parts, linted = [], True
     for name, argv in LINTERS.items() if selection.lint else ():
         say(f"== {name}")
         start = clock()
-        done.append((name, run([sys.executable, "-m", *argv], env) == 0, clock() - start))
-    parts = [f"{name}: {'passed' if ok else 'FAILED'} in {seconds:.1f} s" for name, ok, seconds in done]
-    linted = all(ok for _, ok, _ in done)
+        passed = run([sys.executable, "-m", *argv], env) == 0
+        linted = linted and passed
+        parts.append(f"{name}: {'passed' if passed else 'FAILED'} in {clock() - start:.1f} s")
     if not selection.parts:
         for part in parts:
             say(part)

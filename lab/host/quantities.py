@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import re
 
+from lab.errors import UsageError
+
 UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def parse_duration(text: str) -> float | None:
-    """Seconds of `500ms`, `10s`, `2m`, `1h` or a plain number; None for any other text. May be negative."""
+def parse_duration(text: str) -> float:
+    """Seconds of `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds; it may be negative.
+
+    Raises UsageError for any other text.
+    """
     match = re.fullmatch(r"(-?(?:\d+(?:\.\d*)?|\.\d+))(ms|s|m|h|)", text)
-    return None if match is None else float(match[1]) * UNITS[match[2]]
+    if match is None:
+        raise UsageError(f"{text!r} is not a duration", "write 500ms, 10s, 2m, or a number of seconds")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def format_duration(seconds: float) -> str:
+    """`0.7 s`, `12.3 s`, `2 min 5 s`, `3 h 2 min`."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
 def plural(number: float, noun: str) -> str:

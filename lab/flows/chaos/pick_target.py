@@ -1,4 +1,4 @@
-"""What a step of a plan hits, and when: which rank, and for an armed fault at which epoch."""
+"""Picks what a step of a plan hits: the rank, and for an armed fault the epoch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from lab.errors import RefusedError
 from lab.evidence.ledger import Number, Run
 from lab.faults import FaultKind
 from lab.flows.chaos.plan import Step
-from lab.flows.recovery.trigger import Aim, check_target, take_aim
-from lab.flows.recovery.watch import Watch
-from lab.lab import Lab
+from lab.flows.recovery import Aim, Watch, check_target, take_aim
 
 AHEAD_REPORTS = 4
 AHEAD_SECONDS = 8.0
-"""A fault that has an epoch comes so far after the last one reported: the rank must hear of it first."""
+"""Distance of a fault's epoch from the last one reported, in reports and at least in seconds: the rank must
+hear of it first."""
 
 
-def take_aim_at(lab: Lab, watch: Watch, kind: FaultKind, step: Step) -> tuple[Aim, dict[str, float]]:
-    """What the step hits, and what its fault is given.
+def pick_target(watch: Watch, kind: FaultKind, step: Step) -> tuple[Aim, dict[str, float]]:
+    """The aim of a step, and the parameters that its fault is given.
 
-    That is the target it names; else the rank that its share falls on, or the node of that rank. Raises
+    It hits the target that it names; else the rank that its share falls on, or the node of that rank. Raises
     RefusedError, NotFoundError.
     """
-    target, given = check_target(lab, step.target, kind), dict(step.parameters)
+    target, given = check_target(watch.lab, step.target, kind), dict(step.parameters)
     attempt = watch.live_attempt
     drawn = None
     if not target and attempt is not None and attempt.nodes:
@@ -41,7 +40,7 @@ def take_aim_at(lab: Lab, watch: Watch, kind: FaultKind, step: Step) -> tuple[Ai
 
 
 def next_epoch(run: Run | None, pace: float | None) -> float:
-    """One that a rank can still be told of, in the run's own count. `pace`: seconds from report to report."""
+    """The first epoch that a rank can still be told of, as the run counts. `pace`: seconds per report."""
     ahead = max(AHEAD_REPORTS, math.ceil(AHEAD_SECONDS / pace) if pace else 0)
     return float(math.ceil(_reached(run) + ahead * (run.stride if run else 1)))
 

@@ -1,4 +1,4 @@
-"""When which fault hits what: a plan, made of a seed or written down, is the same every time."""
+"""The plan of a chaos run, drawn from a seed or written down: the same every time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Step:
     target: str = ""
     """The service; empty: `share` decides."""
     share: float = 0.0
-    """From 0 to 1: which of the job's ranks is hit, where the fault is one of a node or a rank."""
+    """Rank that is hit, from 0 (the first) to 1 (the last), where the fault is one of a node or a rank."""
     parameters: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A chaos run as it is asked for."""
+    """A chaos run as requested."""
 
     kinds: tuple[str, ...] = ()
     """Faults to draw from; not used where `written` holds steps."""
@@ -36,14 +36,14 @@ class Plan:
     """Seconds from one fault to the next."""
     seed: int = 0
     limit: int | None = None
-    """How many faults at most; None: until the job ends."""
+    """Most faults; None: until the job ends."""
     seconds: float | None = None
-    """How long to go on injecting; None: until the job ends."""
+    """Seconds after which nothing is injected; None: until the job ends."""
     parameters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Fault -> what it is given."""
+    """Fault -> its parameters."""
     written: tuple[Step, ...] = ()
     below_one: bool = False
-    """Whether a fault may take the last healthy worker."""
+    """Lets a fault take the last healthy worker."""
 
     def steps(self) -> Iterator[Step]:
         """The steps, in order."""
@@ -103,7 +103,7 @@ def check_step(step: Step) -> None:
 
 
 def with_epoch(kind: FaultKind, given: Mapping[str, float], epoch: float | None = None) -> dict[str, float]:
-    """What is given, and the epoch (None: any) of a fault that needs one: a chaos run names it itself."""
+    """The given parameters, with the epoch (None: any) that a chaos run adds for a fault that needs one."""
     needed = next((p for p in kind.parameters if p.name == "epoch" and p.required), None)
     if needed is None:
         return dict(given)

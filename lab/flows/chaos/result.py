@@ -1,4 +1,4 @@
-"""What came of a chaos run: a receipt for each fault, and the sum."""
+"""The result of a chaos run: a receipt for each fault, and the sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Receipt
+    from lab.evidence.receipt import FaultRecord, Receipt
 
 SCHEMA = "chaos/1"
 """Version of the JSON that `ChaosResult.to_json` gives."""
@@ -18,7 +18,7 @@ SCHEMA = "chaos/1"
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step of the plan: its receipt, or why it was left out."""
+    """One step of the plan: its receipt, or the reason why it was left out."""
 
     step: Step
     target: str
@@ -26,6 +26,9 @@ class StepResult:
     skipped: str = ""
     downtime: float | None = None
     """Seconds from the fault to the next report of progress; None where none came."""
+    record: FaultRecord | None = None
+    """The fault as it was; its receipt comes when the job has ended."""
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ class ChaosResult:
     ended: float
     steps: tuple[StepResult, ...]
     checkpoints: int
-    """How many the run committed."""
+    """Number of those that the run committed."""
     lost: tuple[str, ...]
     """URIs of checkpoints that are gone or changed, those not counted that training itself deleted."""
     control: Mapping[str, Any] | None = None
     problems: tuple[str, ...] = ()
-    """What went wrong beside the faults: something could not be read, kept, or compared."""
+    """Errors beside the faults: something could not be read, kept, or compared."""
     interrupt: KeyboardInterrupt | None = None
-    """What ended the chaos before the job did. Its receipts cannot be final then."""
+    """The interrupt that ended the chaos before the job did. The receipts cannot be final then."""
 
     @property
     def injected(self) -> tuple[StepResult, ...]:
@@ -55,7 +58,7 @@ class ChaosResult:
 
     @property
     def survived(self) -> int:
-        """Faults after which happened what should."""
+        """Number of faults with the outcome that they should have."""
         return sum(step.receipt.survived for step in self.injected if step.receipt)
 
     @property
@@ -70,12 +73,12 @@ class ChaosResult:
 
     @property
     def weights(self) -> str | None:
-        """Whether the final weights are those of the control run; None without one."""
+        """The final weights compared with those of the control run; None without one."""
         return None if self.control is None else str(self.control.get("weights"))
 
     @property
     def good(self) -> bool:
-        """Whether the job finished, every fault was survived, nothing was lost and the control run agrees."""
+        """True if the job finished, every fault was survived, nothing was lost and the control run agrees."""
         whole = self.status == "SUCCEEDED" and not self.lost and self.weights in (None, "equal")
         whole = whole and not self.problems and self.interrupt is None
         return whole and self.survived == len(self.injected) > 0

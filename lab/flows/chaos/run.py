@@ -3,60 +3,56 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
 from lab.errors import LabError, RefusedError, StoreError, WaitTimeoutError
 from lab.faults import Fault, Scene, Scope, find_fault
-from lab.flows.chaos.pick_target import next_epoch, take_aim_at
+from lab.flows.chaos.pick_target import next_epoch, pick_target
 from lab.flows.chaos.plan import Plan, Step, with_epoch
-from lab.flows.chaos.result import ChaosResult
-from lab.flows.chaos.summary import Done, Stored, judge_steps, lost_checkpoints
+from lab.flows.chaos.result import ChaosResult, StepResult
+from lab.flows.chaos.summary import Stored, judge_steps, lost_checkpoints
 from lab.flows.chaos.waiting import Waiting
-from lab.flows.recovery.control import run_control
-from lab.flows.recovery.injection import Injection
-from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
-from lab.flows.recovery.trigger import Aim, check_target, ended
-from lab.flows.recovery.watch import Watch
+from lab.flows.recovery import (
+    Aim,
+    Injection,
+    Moment,
+    OnMoment,
+    Watch,
+    check_target,
+    ended,
+    live_job,
+    run_control,
+)
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.topology import State, is_worker
 
 CHAOS_PREFIX = ".raylab/chaos"
-"""Where in the bucket results are kept."""
+"""Folder of the results in the bucket."""
 
 SUBMIT = "labctl submit digits -p epochs=200 -p max-failures=-1 --detach"
-"""A job that lasts, and that outlives any number of faults."""
+"""Submits a job that lasts, and that outlives any number of faults."""
 
 END_SECONDS = 10.0
-"""A job that will have ended after so long is left in peace: a fault needs some time to be felt."""
+"""A job that will have ended after so long gets no more faults: one needs some time to take effect."""
 
 UNDO_TRIES = 2
-"""A revert that failed is tried so many times more: with a service down nothing else could follow."""
+"""Retries of a revert that failed: with a service down nothing else could follow."""
 
 COUNTED = 1000
-"""Steps of a plan that are counted to compare them with what a job survives."""
+"""Upper bound when counting the planned faults."""
 
 
 class Chaos:
     """One chaos run."""
 
-    def __init__(
-        self,
-        lab: Lab,
-        plan: Plan,
-        job: str,
-        on_moment: OnMoment,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-    ) -> None:
-        self._lab, self._plan, self._on_moment = lab, plan, on_moment
-        self._clock, self._sleep = clock, sleep
-        self._watch = Watch(lab, job, clock)
-        self._waiting = Waiting(lab, self._watch, clock, sleep)
-        self._done: list[Done] = []
-        self._stored = Stored()
+    def __init__(self, watch: Watch, plan: Plan, on_moment: OnMoment) -> None:
+        self._watch, self._lab, self._clock = watch, watch.lab, watch.clock
+        self._plan, self._on_moment = plan, on_moment
+        self._waiting = Waiting(watch)
+        self._done: list[StepResult] = []
+        self._stored: Stored = {}
         self._problems: list[str] = []
 
     def run(self, control: bool) -> ChaosResult:
@@ -88,8 +84,7 @@ class Chaos:
         why = self._waiting.steady(0.0)
         job = self._watch.job
         if self._watch.over and job is not None:
-            what = f"job {job.submission_id} has ended ({job.status}) before any fault"
-            raise ended(what, SUBMIT, self._watch.why_failed())
+            raise ended(self._lab, job, SUBMIT, "any fault")
         if why:
             state = f"it is {job.status}" if job else "Ray does not say how it stands"
             raise WaitTimeoutError(
@@ -127,11 +122,11 @@ class Chaos:
                 self._watch.poll()
                 if self._watch.over:
                     return
-                self._done.append(Done(step, step.target, skipped=error.message))
+                self._done.append(StepResult(step, step.target, skipped=error.message))
                 self._tell("left out", f"{number}. {step.kind}: {error.message}")
 
     def _last_over(self) -> float:
-        """When the fault before was undone; 0 before the first one."""
+        """Time at which the fault before was reverted; 0 before the first one."""
         records = [done.record for done in self._done if done.record is not None]
         return (records[-1].reverted_at or records[-1].at) if records else 0.0
 
@@ -139,35 +134,35 @@ class Chaos:
         """Raises LabError when nothing was done; an interrupt after the fault has been undone and noted."""
         fault = find_fault(step.kind)
         run, pace = self._watch.run, self._waiting.pace()
-        aim, given = take_aim_at(self._lab, self._watch, fault.kind, step)
+        aim, given = pick_target(self._watch, fault.kind, step)
         parameters = fault.kind.settle(with_epoch(fault.kind, given, next_epoch(run, pace)))
         fault.refuse(Scene(self._lab.runtime, aim.target, self._watch.submission_id, parameters))
         self._refuse_the_last(fault, aim)
         self._refuse_the_end()
         self._watch.target = aim.target if is_worker(aim.target) else ""
         self._tell("step", f"{number}. {step.kind} {aim.target}")
-        request = FaultRequest(aim.target, step.kind, self._watch.submission_id)
-        injection = Injection(
-            self._lab, fault, request, parameters, self._watch, aim, self._on_moment, self._clock, self._sleep
-        )
+        injection = Injection(self._watch, fault, aim, parameters, self._on_moment)
         try:
             injection.run(to_the_end=False)
         except BaseException as error:
             if not injection.happened:
                 raise
-            why = (f"chaos was disturbed in the middle of it: {error!r}",)
-            self._done.append(Done(step, aim.target, injection.record(), (*injection.problems, *why)))
+            self._add(step, injection, f"chaos was disturbed in the middle of it: {error!r}")
             if not isinstance(error, LabError):
                 raise
         else:
             self._undo(injection)
             if injection.missed is not None and injection.undone:
                 raise injection.missed
-            self._done.append(Done(step, aim.target, injection.record(), injection.problems))
+            self._add(step, injection)
             injection.check_bug()
 
+    def _add(self, step: Step, injection: Injection, *problems: str) -> None:
+        problems = (*injection.problems, *problems)
+        self._done.append(StepResult(step, injection.target, record=injection.record(), problems=problems))
+
     def _undo(self, injection: Injection) -> None:
-        """Where the revert failed, try again: on a busy machine a node may not start at once."""
+        """Retry a revert that failed: on a busy machine a node may not start at once."""
         for _ in range(UNDO_TRIES):
             if not injection.undone:
                 self._tell("undone again", injection.problems[-1].splitlines()[0])
@@ -194,7 +189,7 @@ class Chaos:
     def _sum_up(self, began: float) -> ChaosResult:
         watch, stored = self._watch, self._stored
         self._tell("judging", f"{sum(done.record is not None for done in self._done)} faults are judged")
-        steps = judge_steps(self._lab, watch, self._done, stored, self._problem)
+        steps = judge_steps(watch, self._done, stored, self._problem)
         return ChaosResult(
             job=watch.submission_id,
             status=watch.job.status if watch.job else "",
@@ -203,24 +198,22 @@ class Chaos:
             ended=self._clock(),
             steps=tuple(steps),
             checkpoints=sum(len(run.checkpoints) for run in watch.history.runs),
-            lost=tuple(lost_checkpoints(self._lab, watch, self._done, stored, self._problem)),
+            lost=tuple(lost_checkpoints(watch, self._done, stored, self._problem)),
         )
 
     def _compared(self, result: ChaosResult) -> ChaosResult:
-        """With the control run, by which each fault is judged again.
+        """The result with the control run, by which each fault is judged again.
 
-        What keeps it from being done is a problem: the rest is kept all the same.
+        A control run that fails is a problem: the rest is kept all the same.
         """
         try:
-            compared = run_control(
-                self._lab, result.job, self._on_moment, clock=self._clock, sleep=self._sleep
-            )
+            compared = run_control(self._lab, result.job, self._on_moment, clock=self._clock)
         except LabError as error:
             self._problem(f"there is no control run to compare with: {error.message}")
             return result
         except KeyboardInterrupt as error:
             return replace(result, interrupt=error)
-        steps = judge_steps(self._lab, self._watch, self._done, self._stored, self._problem, compared.history)
+        steps = judge_steps(self._watch, self._done, self._stored, self._problem, compared.history)
         return replace(result, control=compared.to_json(), steps=tuple(steps))
 
     def _keep(self, result: ChaosResult) -> None:
@@ -247,8 +240,7 @@ def run_chaos(
     *,
     job: str = "",
     control: bool = False,
-    clock: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = WALL,
 ) -> ChaosResult:
     """Inject the plan's faults one after another while `job` trains (empty: the one that runs), to its end.
 
@@ -261,11 +253,8 @@ def run_chaos(
     running = [found for found in lab.jobs.list() if not found.final]
     if not running and not job:
         raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
-    found = lab.jobs.get(job) if job else lab.running_job()
-    if found.final:
-        what = f"job {found.submission_id} has ended ({found.status})"
-        raise ended(what, f"another one: {SUBMIT}", lab.why_failed(found))
-    return Chaos(lab, plan, found.submission_id, on_moment, clock, sleep).run(control)
+    found = live_job(lab, job, f"another one: {SUBMIT}")
+    return Chaos(Watch(lab, found.submission_id, clock), plan, on_moment).run(control)
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.flows.chaos.plan import Plan, Step, check_step
 from lab.host.quantities import parse_duration
-from lab.host.reading import SMALL, TooLargeError, read_text
+from lab.host.reading import SMALL, TooLargeError, read_json, read_text
 
 if TYPE_CHECKING:
+    from jsonschema import ValidationError
     from yaml.nodes import Node
 
+SCHEMA = Path(__file__).with_name("schema.json")
+FORM = "the form of a schedule: docs/chaos.md"
+
+FORMATS: dict[str, Callable[[Any], bool]] = {
+    "duration": lambda text: 0 <= parse_duration(text) <= MAX_SECONDS,
+    "period": lambda text: 0 < parse_duration(text) <= MAX_SECONDS,
+    "share": lambda text: 0 <= float(text) <= 1,
+}
+"""Formats that the schema names; each check raises ValueError or UsageError, or returns False."""
+
 MAX_SECONDS = 24 * 3600.0
+MAX_NODES = 100_000
+"""Limit of a document's size with its aliases spelled out: a few lines can be made of billions."""
+
+Place = tuple[str | int, ...]
+"""Way to a node of a document: keys and positions, from its root."""
 
 
 def read_schedule(path: Path) -> Plan:
@@ -36,6 +53,9 @@ def parse_schedule(text: str, where: str) -> Plan:
 
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is None:
+            raise UsageError(f"{where}: the file is empty", "name faults, or steps")
+        return _plan(_Document(where, root))
     except RecursionError as error:
         raise UsageError(f"{where}, line 1: not a schedule: it is nested too deeply") from error
     except yaml.reader.ReaderError as error:
@@ -46,147 +66,113 @@ def parse_schedule(text: str, where: str) -> Plan:
         line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise UsageError(f"{where}, line {line}: not YAML: {problem}") from error
-    return _Reader(where).plan(root)
 
 
-class _Reader:
-    """Reads nodes of a YAML document, which know their lines."""
+def _plan(document: _Document) -> Plan:
+    document.validate()
+    fields = document.data
+    shared: dict[str, Any] = {
+        "limit": int(fields["limit"]) if "limit" in fields else None,
+        "seconds": parse_duration(fields["until"]) if "until" in fields else None,
+        "below_one": fields.get("below-one-worker", "").lower() == "true",
+    }
+    if "steps" in fields:
+        written = tuple(_step(step) for step in fields["steps"])
+        for number, step in enumerate(written):
+            document.check(step, ("steps", number, "fault"))
+        if list(written) != sorted(written, key=lambda step: step.at):
+            raise document.wrong("the steps must come in the order of their times", ("steps",))
+        return Plan(written=written, **shared)
+    kinds = tuple(fields["faults"])
+    parameters = {kind: _numbers(given) for kind, given in fields.get("parameters", {}).items()}
+    for kind in parameters:
+        if kind not in kinds:
+            what = f"`parameters` of {kind}, which is not among `faults`"
+            raise document.wrong(what, ("parameters", kind))
+    for number, kind in enumerate(kinds):
+        document.check(Step(0.0, kind, parameters=parameters.get(kind, {})), ("faults", number))
+    every = parse_duration(fields["every"]) if "every" in fields else Plan.every
+    return Plan(kinds, every, int(fields.get("seed", Plan.seed)), parameters=parameters, **shared)
 
-    def __init__(self, where: str) -> None:
+
+def _step(fields: dict[str, Any]) -> Step:
+    return Step(
+        at=parse_duration(fields["at"]),
+        kind=fields["fault"],
+        target=fields.get("target", ""),
+        share=float(fields.get("share", 0)),
+        parameters=_numbers(fields.get("with", {})),
+    )
+
+
+def _numbers(fields: dict[str, str]) -> dict[str, float]:
+    return {name: float(value) for name, value in fields.items()}
+
+
+class _Document:
+    """A YAML document as plain data, in which every scalar is text, and the line of each place in it."""
+
+    def __init__(self, where: str, root: Node) -> None:
         self._where = where
+        self._lines: dict[Place, int] = {}
+        self._key_lines: dict[Place, int] = {}
+        self.data: Any = self._plain(root, ())
 
-    def plan(self, root: Node | None) -> Plan:
-        if root is None:
-            raise UsageError(f"{self._where}: the file is empty", "name faults, or steps")
-        fields = self._mapping(root, "a schedule", KEYS)
-        if ("steps" in fields) == ("faults" in fields):
-            raise self._wrong(root, "name either `faults`, to draw from, or `steps`, to follow")
-        if "steps" in fields:
-            for name in ("every", "seed", "parameters"):
-                if name in fields:
-                    raise self._wrong(fields[name], f"`{name}` is for `faults`; steps say it themselves")
-            written = tuple(self._step(node) for node in self._list(fields["steps"], "steps"))
-            if list(written) != sorted(written, key=lambda step: step.at):
-                raise self._wrong(fields["steps"], "the steps must come in the order of their times")
-            return Plan(written=written, **self._shared(fields))
-        kinds = []
-        for node in self._list(fields["faults"], "faults"):
-            kinds.append(self._text(node, "a fault"))
-        parameters = self._parameters(fields.get("parameters"), kinds)
-        for kind, node in zip(kinds, self._list(fields["faults"], "faults"), strict=True):
-            self._checked(node, Step(0.0, kind, parameters=parameters.get(kind, {})))
-        every = self._seconds(fields["every"], "every") if "every" in fields else Plan.every
-        if every <= 0:
-            raise self._wrong(fields["every"], "`every` must be more than zero")
-        seed = self._whole(fields["seed"], "seed", 0) if "seed" in fields else 0
-        return Plan(tuple(kinds), every, seed, parameters=parameters, **self._shared(fields))
-
-    def _shared(self, fields: dict[str, Node]) -> dict[str, Any]:
-        below = fields.get("below-one-worker")
-        return {
-            "limit": self._whole(fields["limit"], "limit", 1) if "limit" in fields else None,
-            "seconds": self._seconds(fields["until"], "until") if "until" in fields else None,
-            "below_one": self._flag(below) if below is not None else False,
-        }
-
-    def _step(self, node: Node) -> Step:
-        fields = self._mapping(node, "a step", STEP_KEYS)
-        for name in ("at", "fault"):
-            if name not in fields:
-                raise self._wrong(node, f"a step needs `{name}`")
-        with_ = fields.get("with")
-        given = self._mapping(with_, "`with`") if with_ is not None else {}
-        target = self._text(fields["target"], "target") if "target" in fields else ""
-        rank = self._number(fields["share"], "share") if "share" in fields else 0.0
-        if not 0 <= rank <= 1:
-            raise self._wrong(fields["share"], "`share` must be between 0 and 1")
-        step = Step(
-            at=self._seconds(fields["at"], "at"),
-            kind=self._text(fields["fault"], "fault"),
-            target=target,
-            share=rank,
-            parameters={name: self._number(value, name) for name, value in given.items()},
-        )
-        self._checked(fields["fault"], step)
-        return step
-
-    def _parameters(self, node: Node | None, kinds: list[str]) -> dict[str, dict[str, float]]:
-        found = {}
-        for kind, values in (self._mapping(node, "`parameters`") if node is not None else {}).items():
-            if kind not in kinds:
-                raise self._wrong(values, f"`parameters` of {kind}, which is not among `faults`")
-            pairs = self._mapping(values, f"parameters of {kind}")
-            found[kind] = {name: self._number(value, name) for name, value in pairs.items()}
+    def _plain(self, node: Any, place: Place) -> Any:
+        self._lines[place] = node.start_mark.line + 1
+        if len(self._lines) > MAX_NODES:
+            raise self.wrong("not a schedule: it is too large", place)
+        if node.id == "scalar":
+            return str(node.value).strip()
+        if node.id == "sequence":
+            return [self._plain(child, (*place, number)) for number, child in enumerate(node.value)]
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            name = str(key.value)
+            inner = (*place, name)
+            self._key_lines[inner] = key.start_mark.line + 1
+            if name in found:
+                raise self.wrong(f"`{name}` is given twice", place, line=self._key_lines[inner])
+            found[name] = self._plain(value, inner)
         return found
 
-    def _checked(self, node: Node, step: Step) -> None:
+    def validate(self) -> None:
+        """Raises UsageError for what does not fit the schema; of several errors for the first."""
+        from jsonschema import Draft202012Validator, FormatChecker
+
+        checker = FormatChecker(formats=())
+        for name, check in FORMATS.items():
+            checker.checks(name, raises=(TypeError, ValueError, UsageError))(check)
+        validator = Draft202012Validator(read_json(SCHEMA), format_checker=checker)
+        errors = sorted(validator.iter_errors(self.data), key=lambda error: len(error.absolute_path))
+        if errors:
+            raise self._misfit(min(errors, key=lambda error: self._lines[tuple(error.absolute_path)]))
+
+    def _misfit(self, error: ValidationError) -> UsageError:
+        place: Place = tuple(error.absolute_path)
+        value: Any = error.instance
+        schema: Any = error.schema
+        what = schema.get("title") or f"`{place[-1]}`"
+        if error.validator == "required":
+            missing = next(name for name in schema["required"] if name not in value)
+            return self.wrong(f"{what} needs `{missing}`", place)
+        if error.validator == "additionalProperties":
+            known = list(schema["properties"])
+            name = next(name for name in value if name not in known)
+            unknown = (*place, name)
+            guess = "".join(f" (did you mean `{close}`?)" for close in get_close_matches(name, known, 1))
+            why = f"{what} has no `{name}`{guess}; it has {', '.join(known)}"
+            return self.wrong(why, place, line=self._key_lines[unknown])
+        found = f", not {value!r}" if isinstance(value, str) and error.validator != "not" else ""
+        return self.wrong(f"{what} {schema['description']}{found}", place)
+
+    def check(self, step: Step, place: Place) -> None:
+        """Raises UsageError where the fault of this step makes no sense in a chaos run."""
         try:
             check_step(step)
         except LabError as error:
-            raise UsageError(f"{self._at(node)}: {error.message}", error.hint) from error
+            raise self.wrong(error.message, place, error.hint) from error
 
-    def _mapping(self, node: Node, what: str, known: tuple[str, ...] = ()) -> dict[str, Node]:
-        from yaml.nodes import MappingNode
-
-        if not isinstance(node, MappingNode):
-            raise self._wrong(node, f"{what} must be a mapping, `name: value`")
-        found: dict[str, Node] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            if known and name not in known:
-                raise self._wrong(key, f"{what} has no `{name}`; it has {', '.join(known)}")
-            if name in found:
-                raise self._wrong(key, f"`{name}` is given twice")
-            found[name] = value
-        return found
-
-    def _list(self, node: Node, what: str) -> list[Node]:
-        from yaml.nodes import SequenceNode
-
-        if not isinstance(node, SequenceNode) or not node.value:
-            raise self._wrong(node, f"`{what}` must be a list that is not empty")
-        return list(node.value)
-
-    def _text(self, node: Node, what: str) -> str:
-        from yaml.nodes import ScalarNode
-
-        if not isinstance(node, ScalarNode) or not str(node.value).strip():
-            raise self._wrong(node, f"`{what}` must be a word")
-        return str(node.value).strip()
-
-    def _number(self, node: Node, what: str) -> float:
-        text = self._text(node, what)
-        if not re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", text, re.IGNORECASE):
-            raise self._wrong(node, f"`{what}` must be a number, not {text!r}")
-        return float(text)
-
-    def _whole(self, node: Node, what: str, least: int) -> int:
-        text = self._text(node, what)
-        if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
-            raise self._wrong(node, f"`{what}` must be a whole number from {least}, not {text!r}")
-        return int(text)
-
-    def _seconds(self, node: Node, what: str) -> float:
-        text = self._text(node, what)
-        seconds = parse_duration(text)
-        if seconds is None or text.startswith("-"):
-            raise self._wrong(node, f"`{what}` must be a duration such as 30s or 2m, not {text!r}")
-        if seconds > MAX_SECONDS:
-            raise self._wrong(node, f"`{what}` must be at most 24 hours")
-        return seconds
-
-    def _flag(self, node: Node) -> bool:
-        text = self._text(node, "below-one-worker").lower()
-        if text not in ("true", "false"):
-            raise self._wrong(node, f"`below-one-worker` must be true or false, not {text!r}")
-        return text == "true"
-
-    def _at(self, node: Node) -> str:
-        return f"{self._where}, line {node.start_mark.line + 1}"
-
-    def _wrong(self, node: Node, why: str) -> UsageError:
-        return UsageError(f"{self._at(node)}: {why}", "the form of a schedule: docs/chaos.md")
-
-
-KEYS = ("faults", "steps", "every", "seed", "limit", "until", "parameters", "below-one-worker")
-STEP_KEYS = ("at", "fault", "target", "share", "with")
+    def wrong(self, why: str, place: Place, hint: str = FORM, line: int | None = None) -> UsageError:
+        """The error for the value at this place, or for a line of its own."""
+        return UsageError(f"{self._where}, line {line or self._lines[place]}: {why}", hint)

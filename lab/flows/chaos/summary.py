@@ -1,50 +1,35 @@
-"""The end of a chaos run: a receipt for each fault, and what has become of the checkpoints."""
+"""Sums a chaos run up: a receipt for each fault, and the checkpoints that were lost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.errors import StoreError
 from lab.evidence.ledger import Files, History
-from lab.flows.chaos.plan import Step
 from lab.flows.chaos.result import StepResult
-from lab.flows.recovery.collect_evidence import gather, keep
-from lab.flows.recovery.watch import Watch
-from lab.lab import Lab
+from lab.flows.recovery import Watch, gather, keep
 
 if TYPE_CHECKING:
     from lab.evidence.ledger import Run
-    from lab.evidence.receipt import FaultRecord, Receipt
+    from lab.evidence.receipt import Receipt
 
 Stored = dict[str, Files]
-"""Checkpoint URI -> what lies in the object store; empty where nothing does."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """A step that was carried out, before it is judged: that is possible when the job has ended."""
-
-    step: Step
-    target: str
-    record: FaultRecord | None = None
-    problems: tuple[str, ...] = ()
-    skipped: str = ""
+"""Checkpoint URI -> its files in the object store; empty where it has none."""
 
 
 def judge_steps(
-    lab: Lab,
     watch: Watch,
-    done: Sequence[Done],
+    done: Sequence[StepResult],
     stored: Stored,
     say: Callable[[str], None],
     control: History | None = None,
 ) -> list[StepResult]:
     """Every step with the receipt of its fault, which is kept in the object store too.
 
-    `stored` takes up what was read of checkpoints, so that none is read once more for each fault. `control`
-    is what the ledger says of the job's control run, once there is one.
+    `stored` takes up the checkpoints that are read, so that none is read once more for each fault; `say` gets
+    a problem, or an empty text. `control` is the history of the job's control run, once there is one.
     """
     from lab.evidence.receipt import judge
 
@@ -52,15 +37,14 @@ def judge_steps(
     steps = []
     for each in done:
         if each.record is None:
-            steps.append(StepResult(each.step, each.target, skipped=each.skipped))
+            steps.append(each)
             continue
         others = [record for record in records if record is not each.record]
-        evidence = gather(lab, watch, each.record, each.problems, others, stored, control=control)
-        receipt = judge(evidence)
-        problem = keep(lab, receipt)
-        if problem:
-            say(problem)
-        steps.append(StepResult(each.step, each.target, receipt, downtime=downtime(watch.run, receipt)))
+        receipt = judge(
+            gather(watch, each.record, each.problems, others=others, read=stored, control=control)
+        )
+        say(keep(watch.lab, receipt))
+        steps.append(replace(each, receipt=receipt, downtime=downtime(watch.run, receipt)))
     return steps
 
 
@@ -77,7 +61,7 @@ def downtime(run: Run | None, receipt: Receipt) -> float | None:
 
 
 def lost_checkpoints(
-    lab: Lab, watch: Watch, done: Sequence[Done], stored: Stored, say: Callable[[str], None]
+    watch: Watch, done: Sequence[StepResult], stored: Stored, say: Callable[[str], None]
 ) -> list[str]:
     """Committed checkpoints that are changed, or gone although an older one is kept, or the newest.
 
@@ -94,7 +78,7 @@ def lost_checkpoints(
             uri = checkpoint.uri
             if uri not in stored:
                 try:
-                    stored[uri] = stored_manifest(lab.store, uri)
+                    stored[uri] = stored_manifest(watch.lab.store, uri)
                 except StoreError as error:
                     say(f"{uri} could not be read back: {error.message}")
                     continue

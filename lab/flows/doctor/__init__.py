@@ -1,4 +1,4 @@
-"""The checks of `doctor`: questions about this machine and, when it is up, about the lab.
+"""Checks of `doctor`: questions about this machine and, when it is up, about the lab.
 
 `facts` gathers, `machine` and `running` judge. To add a check: a function there, its place in the list at the
 end of that module, its cases in the tests, and the fact that it needs.
@@ -6,49 +6,26 @@ end of that module, its cases in the tests, and the fact that it needs.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 
 from lab.errors import EngineError, LabError
 from lab.flows.doctor.containers import container_checks
 from lab.flows.doctor.facts import gather_containers, gather_facts, gather_lab, gather_tools
 from lab.flows.doctor.machine import machine_checks, resource_warnings
-from lab.flows.doctor.model import Answer, Check, Containers, Facts, Listener, RunningLab, Tools
+from lab.flows.doctor.model import Check, Containers, Facts, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
+from lab.lab import Lab
 from lab.runtime.base import Runtime
 from lab.topology import DEFAULT_LAB, LabStatus
 
-__all__ = [
-    "Answer",
-    "Check",
-    "Containers",
-    "Facts",
-    "Listener",
-    "RunningLab",
-    "Tools",
-    "container_checks",
-    "gather_containers",
-    "gather_facts",
-    "gather_lab",
-    "gather_tools",
-    "machine_checks",
-    "resource_warnings",
-    "run_checks",
-    "running_checks",
-]
+__all__ = ["Check", "gather_facts", "gather_lab", "resource_warnings", "run_checks", "running_checks"]
 
 DEFAULT_WORKERS = 2
 
 
-def open_runtime(kind: str, lab: str) -> Runtime | None:
-    """The runtime that this machine would use for the lab, or None while nothing for it is installed.
-
-    Raises UsageError, UnsupportedError. Nothing is installed by asking.
-    """
-    from lab.lab import Lab
-
-    runtime = Lab(kind, name=lab).runtime
-    return None if runtime.kind == "local" and importlib.util.find_spec("ray") is None else runtime
+def open_runtime(kind: str, lab: str) -> Runtime:
+    """The runtime that this machine would use for the lab. Raises what `Lab()` raises."""
+    return Lab(kind, name=lab).runtime
 
 
 def run_checks(
@@ -58,7 +35,7 @@ def run_checks(
     workers: int = DEFAULT_WORKERS,
     facts: Callable[[], Facts] = gather_facts,
     tools: Callable[[], Tools] = gather_tools,
-    opener: Callable[[str, str], Runtime | None] = open_runtime,
+    opener: Callable[[str, str], Runtime] = open_runtime,
     observe: Callable[[Runtime, LabStatus], RunningLab] = gather_lab,
     containers: Callable[[], Containers] = gather_containers,
 ) -> tuple[Check, ...]:
@@ -67,28 +44,23 @@ def run_checks(
     `workers` is the number that memory is judged for; a lab that is up has its own. What cannot be found out
     is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
     """
-    opened: Runtime | None = None
-    unusable: LabError | None = None
+    about_lab: tuple[Check, ...] = ()
+    kind, running = "compose", False
     try:
         opened = opener(runtime, lab)
+        kind = opened.kind
     except EngineError as error:  # the checks of Docker say more
-        unusable = error
-    seen: RunningLab | None = None
-    about_lab: tuple[Check, ...] = ()
-    try:
-        if unusable is not None:
-            raise unusable
-        status = opened.status() if opened else None
-        if opened and status and status.up:
-            workers = opened.spec().workers
-            seen = observe(opened, status)
-            about_lab = running_checks(seen)
-        else:
-            about_lab = (Check("lab", "skipped", f"lab {lab} is not up", "`labctl up` starts it"),)
-    except LabError as error:
         about_lab = (Check("lab", "failed", error.message, error.hint),)
-    kind = opened.kind if opened else "local" if unusable is None else "compose"
+    else:
+        try:
+            status = opened.status()
+            about_lab = (Check("lab", "skipped", f"lab {lab} is not up", "`labctl up` starts it"),)
+            if status.up:
+                workers = opened.spec().workers
+                about_lab, running = running_checks(observe(opened, status)), True
+        except LabError as error:
+            about_lab = (Check("lab", "failed", error.message, error.hint),)
     found = tools()
-    machine = machine_checks(facts(), found, workers, kind, running=seen is not None)
+    machine = machine_checks(facts(), found, workers, kind, running=running)
     about_containers = container_checks(containers(), found) if kind == "compose" else ()
     return (*machine, *about_containers, *about_lab)

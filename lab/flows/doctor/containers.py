@@ -1,4 +1,4 @@
-"""The checks of what a lab of containers needs beyond an engine that answers. Pure functions of facts."""
+"""Checks for a lab of containers, beyond an engine that answers. Pure functions of facts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from lab.topology import Vendor
 
 
 def compose(found: Containers) -> Check:
-    """Whether Compose is there and new enough."""
+    """Checks that Compose is installed and new enough."""
     if found.error:
         return Check("compose", "failed", found.error, found.hint)
     return Check("compose", "passed", f"Compose {found.compose}")
 
 
 def gpu_access(found: Containers, tools: Tools) -> Check:
-    """Whether containers can get the GPUs that this machine has."""
+    """Checks that containers can get the GPUs of this machine."""
     name = "GPUs in containers"
     seen = {Vendor.NVIDIA: tools.nvidia, Vendor.AMD: tools.amd}
     vendors = [vendor for vendor, detection in seen.items() if detection.gpus]
@@ -32,5 +32,5 @@ def gpu_access(found: Containers, tools: Tools) -> Check:
 
 
 def container_checks(found: Containers, tools: Tools) -> tuple[Check, ...]:
-    """Every check of what the compose runtime needs beyond an engine."""
+    """Every check for the compose runtime beyond an engine."""
     return (compose(found), gpu_access(found, tools))

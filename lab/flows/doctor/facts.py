@@ -1,4 +1,4 @@
-"""Gathers what the checks are about; all their input and output is here. What fails becomes a fact."""
+"""Gathers the facts that the checks judge; all their input and output is here. A failure is a fact, too."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import os
 import platform
 import secrets
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +18,10 @@ from urllib.parse import urlsplit
 
 import lab
 from lab.cluster.api import Node, RayApi
-from lab.errors import LabError, StoreError
+from lab.errors import EngineError, LabError, StoreError
+from lab.flows.doctor.machine import PROGRAMS
 from lab.flows.doctor.model import Answer, Containers, Facts, Listener, RunningLab, Tools
-from lab.host import command, http
+from lab.host import http
 from lab.host.descent import descendants
 from lab.host.files import home
 from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
@@ -36,17 +35,13 @@ if TYPE_CHECKING:
 
 SHM = Path("/dev/shm")
 CGROUP = Path("/sys/fs/cgroup")
-PROGRAMS = ("minio", "prometheus", "docker")
-DOCKER_SECONDS = 5.0
 HTTP_SECONDS = 3.0
 DOCTOR_PREFIX = ".raylab/doctor"
-"""Where in the bucket the check writes its object."""
-
-Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+"""Folder in the bucket in which the check writes its object."""
 
 
 def gather_facts(folder: Path | None = None) -> Facts:
-    """What this machine is and has. `folder` is where labs are kept, by default lab.host.files.home()."""
+    """Facts of this machine. `folder` is where labs are kept, by default lab.host.files.home()."""
     place = folder or home()
     existing = next(p for p in (place, *place.parents) if p.exists())
     free, total = _disk(existing)
@@ -71,20 +66,24 @@ def gather_facts(folder: Path | None = None) -> Facts:
 def gather_tools(
     *,
     which: Callable[[str], str | None] = shutil.which,
-    run: Run | None = None,
+    engine: Engine | None = None,
     nvidia: Detector = nvidia_gpus,
     amd: Detector = amd_gpus,
 ) -> Tools:
-    """Which programs and GPUs are there."""
+    """Programs and GPUs of this machine."""
+    version = error = ""
+    try:
+        version = (engine or Engine()).ask("version", "--format", "{{.Server.Version}}").strip()
+    except EngineError as no_answer:
+        error = no_answer.message
     binaries = {name: path for name in PROGRAMS if (path := which(name))}
-    version, error = _docker(binaries, run or partial(command.run, timeout=DOCKER_SECONDS))
     return Tools(binaries, version, error, nvidia(), amd())
 
 
 def gather_containers(
     engine: Engine | None = None, gpus: Callable[[], GpuHost] = docker.gather
 ) -> Containers:
-    """What Docker offers beyond an engine that answers."""
+    """Facts of Docker beyond an engine that answers."""
     try:
         asked = engine or Engine()
         asked.check()
@@ -94,10 +93,10 @@ def gather_containers(
     return Containers(version, gpus=gpus())
 
 
-def gather_lab(
-    runtime: Runtime, status: LabStatus, *, store: Callable[[Endpoints], Store] | None = None
-) -> RunningLab:
-    """What a lab that is up answers. Raises LabError when its endpoints cannot be known."""
+def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
+    """Answers of a lab that is up. Raises LabError when its endpoints cannot be known."""
+    from lab.store import ObjectStore
+
     endpoints = runtime.endpoints()
     api = RayApi(endpoints.dashboard, endpoints.ray_token)
     version = f"{endpoints.dashboard.rstrip('/')}/api/version"
@@ -107,7 +106,7 @@ def gather_lab(
         nodes = api.nodes()
     except LabError as error:
         nodes_error = error.message
-    server, store_error = _round_trip((store or _open_store)(endpoints))
+    server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
     return RunningLab(
         status=status,
         dashboard=ask(version, endpoints.ray_token),
@@ -198,34 +197,11 @@ def _version(package: str) -> str:
         return "of unknown version"
 
 
-def _docker(binaries: Mapping[str, str], run: Run) -> tuple[str, str]:
-    """(version of the engine, why there is none)."""
-    if "docker" not in binaries:
-        return "", "the command `docker` is not on PATH"
-    try:
-        result = run((binaries["docker"], "version", "--format", "{{.Server.Version}}"))
-    except subprocess.TimeoutExpired:
-        return "", f"no answer within {DOCKER_SECONDS:g} s"
-    except OSError as error:
-        return "", f"{binaries['docker']}: {error.strerror}"
-    version = result.stdout.strip()
-    if result.returncode == 0 and version:
-        return version, ""
-    lines = result.stderr.strip().splitlines() or [f"`docker version` ended with {result.returncode}"]
-    return "", lines[-1]
-
-
 # The lab
 
 
-def _open_store(endpoints: Endpoints) -> Store:
-    from lab.store import ObjectStore
-
-    return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
-
-
 def _round_trip(store: Store) -> tuple[str, str]:
-    """(what the store says it is, what went wrong): write an object, read it, delete it."""
+    """Write an object, read it, delete it: (the store's own name, what went wrong)."""
     key, content = f"{DOCTOR_PREFIX}/{secrets.token_hex(8)}", secrets.token_bytes(64)
     try:
         server = store.ping()
@@ -242,7 +218,7 @@ def _round_trip(store: Store) -> tuple[str, str]:
 
 
 def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] | None:
-    """Where the services' processes listen, and whoever serves the endpoints' ports."""
+    """Ports on which the services' processes listen, and those of the endpoints, whoever serves them."""
     import psutil
 
     try:
@@ -262,7 +238,7 @@ def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] 
 
 
 def published(endpoints: Endpoints) -> dict[int, str]:
-    """Port of this machine -> which endpoint it is, for every one that the lab tells people about."""
+    """Port of this machine -> name of the endpoint, for every one that the lab tells people about."""
     urls = {
         "dashboard": endpoints.dashboard,
         "gcs": f"tcp://{endpoints.gcs}",

@@ -1,4 +1,4 @@
-"""The checks of this machine. Pure functions of facts."""
+"""Checks of this machine. Pure functions of facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.host.gpus import Detection
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 13)
-"""What the pinned requirements are made and tested for."""
+"""Versions that the pinned requirements are made and tested for."""
 
 RAY_SERIES = "2.60"
 """The probe works on Ray's inner parts, which differ from one series to the next."""
@@ -31,13 +31,19 @@ DISK_BYTES = 2 * 10**9
 """Room for checkpoints and logs of a session; those of the recipes here are a few MB each."""
 
 DISK_FULL_SHARE = 0.95
-"""Where Ray calls a disk full and stops spilling to it (its setting `local_fs_capacity_threshold`)."""
+"""Share from which Ray calls a disk full and stops spilling to it (`local_fs_capacity_threshold`)."""
 
 OPEN_FILES = 8192
-"""What Ray recommends when it warns of a low limit (`ray/_private/worker.py`); it raises the limit itself."""
+"""Limit that Ray recommends when it warns (`ray/_private/worker.py`); it raises the limit itself."""
 
 CLOCK_SLACK_SECONDS = 86_400
 """A clock may differ from that of the machine where labctl's files were written by their time zones."""
+
+PROGRAMS = {
+    "minio": "not on PATH: moto's S3 server stands in, with its objects on disk",
+    "prometheus": "not on PATH: left out; Ray's dashboard then has no charts over time",
+}
+"""Program that the local runtime uses -> the consequence where it is not installed."""
 
 
 def memory_needed(workers: int) -> int:
@@ -51,7 +57,7 @@ def shm_needed(workers: int) -> int:
 
 
 def python(facts: Facts) -> Check:
-    """Whether labctl's requirements can be installed for this Python."""
+    """Checks that labctl's requirements can be installed for this Python."""
     version = ".".join(map(str, facts.python))
     if OLDEST_PYTHON <= facts.python[:2] <= NEWEST_PYTHON:
         return Check("python", "passed", version)
@@ -59,7 +65,7 @@ def python(facts: Facts) -> Check:
 
 
 def platform(facts: Facts) -> Check:
-    """Whether Ray runs nodes on this system."""
+    """Checks that Ray runs nodes on this system."""
     detail = " ".join(filter(None, (facts.system, facts.machine, facts.libc)))
     hint = "use Linux on x86-64 or ARM64 (WSL2 is one), or macOS on ARM64"
     if facts.system == "Windows":
@@ -80,7 +86,7 @@ def platform(facts: Facts) -> Check:
 
 
 def memory(facts: Facts, workers: int, *, running: bool = False) -> Check:
-    """Whether a lab with so many workers, and training on it, fits. A running lab has its own already."""
+    """Checks that there is memory for a lab and training on it. A running lab has its own already."""
     if facts.memory_available is None:
         return Check("memory", "skipped", "this system does not say how much is available")
     needed = memory_needed(workers) - (0 if not running else (workers + 1) * NODE_BYTES)
@@ -92,7 +98,7 @@ def memory(facts: Facts, workers: int, *, running: bool = False) -> Check:
 
 
 def shared_memory(facts: Facts, workers: int, *, running: bool = False) -> Check:
-    """Whether /dev/shm holds the object stores of all nodes. Those of a running lab lie in it already."""
+    """Checks that /dev/shm holds the object stores of all nodes. Those of a running lab lie in it already."""
     if facts.shm_free is None:
         return Check("shared memory", "skipped", "there is no /dev/shm; Ray uses files instead")
     if running:
@@ -112,7 +118,7 @@ def shared_memory(facts: Facts, workers: int, *, running: bool = False) -> Check
 
 
 def disk(facts: Facts) -> Check:
-    """Whether labs can be kept in their folder, and it has room."""
+    """Checks that labs can be kept in their folder, and that it has room."""
     other = f"choose another folder: export {HOME_VARIABLE}=/some/where"
     if facts.home_error:
         return Check("disk", "failed", f"{facts.home} cannot be written: {facts.home_error}", other)
@@ -130,7 +136,7 @@ def disk(facts: Facts) -> Check:
 
 
 def open_files(facts: Facts) -> Check:
-    """Whether Ray may open as many files as it wants to."""
+    """Checks that Ray may open as many files as it wants to."""
     if facts.open_files is None:
         return Check("open files", "skipped", "this system has no such limit")
     if facts.open_files < OPEN_FILES:
@@ -142,7 +148,7 @@ def open_files(facts: Facts) -> Check:
 
 
 def clock(facts: Facts) -> Check:
-    """Whether the clock is set: one that is behind labctl's own files is not."""
+    """Checks that the clock is set: one that is behind labctl's own files is not."""
     behind = facts.newest_file - facts.now
     if behind > CLOCK_SLACK_SECONDS:
         detail = f"the clock is {behind / 86_400:.0f} days behind labctl's own files"
@@ -151,7 +157,7 @@ def clock(facts: Facts) -> Check:
 
 
 def local_runtime(facts: Facts) -> Check:
-    """Whether what the local runtime needs is installed, in the version that the probe knows."""
+    """Checks that Ray is installed, in the version that the probe knows."""
     if not facts.ray:
         return Check(
             "local runtime", "skipped", "Ray is not installed yet; labctl does that at the first `up`"
@@ -162,26 +168,14 @@ def local_runtime(facts: Facts) -> Check:
     return Check("local runtime", "passed", f"Ray {facts.ray} is installed")
 
 
-def minio(tools: Tools) -> Check:
-    """Which S3 server the local runtime will use."""
-    path = tools.binaries.get("minio")
-    if path:
-        return Check("minio", "passed", path)
-    return Check("minio", "skipped", "not on PATH: moto's S3 server stands in, with its objects on disk")
-
-
-def prometheus(tools: Tools) -> Check:
-    """Whether the local runtime will have metrics over time."""
-    path = tools.binaries.get("prometheus")
-    if path:
-        return Check("prometheus", "passed", path)
-    return Check(
-        "prometheus", "skipped", "not on PATH: left out; Ray's dashboard then has no charts over time"
-    )
+def program(tools: Tools, name: str) -> Check:
+    """Checks that one of the programs that the local runtime can do without is there."""
+    path = tools.binaries.get(name)
+    return Check(name, "passed", path) if path else Check(name, "skipped", PROGRAMS[name])
 
 
 def docker(tools: Tools, kind: str) -> Check:
-    """Whether a Docker Engine answers, which only the compose runtime needs."""
+    """Checks that a Docker Engine answers, which only the compose runtime needs."""
     answer = f"Docker Engine {tools.docker} answers" if tools.docker else f"no answer: {tools.docker_error}"
     if kind != "compose":
         return Check("docker", "skipped", f"not used by the {kind} runtime ({answer})")
@@ -191,7 +185,7 @@ def docker(tools: Tools, kind: str) -> Check:
 
 
 def gpu(tools: Tools) -> Check:
-    """Which GPUs workers can be pinned to."""
+    """Names the GPUs that workers can be pinned to."""
     found = (*tools.nvidia.gpus, *tools.amd.gpus)
     if not found:
         reasons = "; ".join(filter(None, (tools.nvidia.problem, tools.amd.problem)))
@@ -206,7 +200,7 @@ def gpu(tools: Tools) -> Check:
 
 
 def resource_warnings(facts: Facts, workers: int) -> tuple[Check, ...]:
-    """What of memory, shared memory and disk is short for a lab with so many workers that is not up yet."""
+    """Warnings of too little memory, shared memory or disk for a lab with so many workers."""
     checks = (memory(facts, workers), shared_memory(facts, workers), disk(facts))
     return tuple(check for check in checks if check.outcome in ("warning", "failed"))
 
@@ -215,7 +209,9 @@ def machine_checks(
     facts: Facts, tools: Tools, workers: int, kind: str, *, running: bool
 ) -> tuple[Check, ...]:
     """Every check of this machine, for a lab of this `kind` of runtime, which runs already or not."""
-    of_processes = (local_runtime(facts), minio(tools), prometheus(tools)) if kind != "compose" else ()
+    of_processes = (
+        (local_runtime(facts), *(program(tools, name) for name in PROGRAMS)) if kind != "compose" else ()
+    )
     return (
         python(facts),
         platform(facts),
@@ -224,7 +220,7 @@ def machine_checks(
         disk(facts),
         open_files(facts),
         clock(facts),
-        *of_processes,
+        *(of_processes if kind != "compose" else ()),
         docker(tools, kind),
         gpu(tools),
     )

@@ -1,4 +1,4 @@
-"""What the checks are about: facts, gathered beforehand, and the answer each check gives."""
+"""Facts, gathered beforehand, and the answer that each check gives."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class Facts:
     libc: str
     """On Linux `glibc` and its version; empty for any other C library."""
     memory_available: int | None
-    """What programs may still take, also within the limits of a container."""
+    """Bytes that programs may still take, also within the limits of a container."""
     shm_free: int | None
     """Room in /dev/shm; None where there is none, as on macOS."""
     home: Path
     """The folder of all labs."""
     home_error: str
-    """Why `home` cannot be written, or empty."""
+    """Reason why `home` cannot be written, or empty."""
     disk_free: int | None
     disk_total: int | None
     open_files: int | None
-    """What the limit can be raised to without privileges."""
+    """Number that the limit can be raised to without privileges."""
     now: float
     newest_file: float
-    """When the newest file of labctl was written."""
+    """Time at which the newest file of labctl was written."""
     ray: str
     """The installed version, or empty."""
 
@@ -64,19 +64,19 @@ class Tools:
     docker: str
     """The engine's version, or empty."""
     docker_error: str
-    """Why no engine answers, or empty."""
+    """Reason why no engine answers, or empty."""
     nvidia: Detection
     amd: Detection
 
 
 @dataclass(frozen=True)
 class Containers:
-    """What Docker offers beyond an engine that answers. Empty is what could not be found out."""
+    """Facts of Docker beyond an engine that answers. Empty is what could not be found out."""
 
     compose: str = ""
     """Version of the Compose plugin."""
     error: str = ""
-    """Why a lab of containers cannot be started, or empty."""
+    """Reason why a lab of containers cannot be started, or empty."""
     hint: str = ""
     gpus: GpuHost = field(default_factory=GpuHost)
 
@@ -92,7 +92,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a GET brought: an HTTP status and the server's clock, or an error."""
+    """Answer to a GET: an HTTP status and the server's clock, or an error."""
 
     status: int | None = None
     error: str = ""
@@ -113,8 +113,8 @@ class RunningLab:
     nodes: tuple[Node, ...] = ()
     nodes_error: str = ""
     store_error: str = ""
-    """What went wrong in writing, reading and deleting an object; empty when all of it worked."""
+    """Error of writing, reading and deleting an object; empty when all of it worked."""
     store_server: str = ""
-    """What the object store says it is."""
+    """The object store's own name."""
     listeners: tuple[Listener, ...] | None = field(default=())
     """None when this user may not see them."""

@@ -1,4 +1,4 @@
-"""What each worker of a running lab really sees, and whether that is what it is pinned to."""
+"""Compares the GPU that each worker of a running lab really sees with the one it is pinned to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.runtime.base import Runtime
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
 ASK_SECONDS = 30.0
-"""How long a worker may take to answer. CUDA's driver starts in a second, on a large machine in ten."""
+"""Deadline for a worker's answer. CUDA's driver starts in a second, on a large machine in ten."""
 
 GPU = "GPU"
 """Ray's name of the resource."""
@@ -28,7 +28,7 @@ class SeenGpu:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker said when it was asked: its GPUs, or why there are none."""
+    """Answer of a worker: its GPUs, or the reason why there are none."""
 
     gpus: tuple[SeenGpu, ...] = ()
     problem: str = ""
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class WorkerView:
-    """One worker: what is planned, what it sees, what Ray counts, and what is wrong with that."""
+    """One worker: the GPU planned for it, the GPUs it sees, those that Ray counts, and the error in that."""
 
     service: str
     planned: GpuAssignment | None
@@ -107,7 +107,7 @@ def _last(output: str) -> str:
 
 
 def _devices(view: WorkerView, answer: Answer, plan: GpuPlan, others: Iterable[WorkerView]) -> str:
-    """What is wrong with the devices of a worker; empty when nothing is, or there are none to see."""
+    """Error in the devices of a worker; empty when there is none, or there are no devices to see."""
     if plan.vendor not in (Vendor.NVIDIA, Vendor.AMD) or view.planned is None:
         return ""
     names = [gpu.gpu for gpu in view.seen]
@@ -133,7 +133,7 @@ def identity(planned: GpuAssignment, vendor: Vendor) -> str:
 
 
 def _ray(view: WorkerView) -> str:
-    """What is wrong with Ray's count."""
+    """Error in Ray's count of a worker's GPUs, or empty."""
     if view.ray_gpus is None:
         return "has no living node in Ray"
     planned = 1.0 if view.planned else 0.0

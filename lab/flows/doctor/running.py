@@ -1,4 +1,4 @@
-"""The checks of a lab that is up. Pure functions of what was seen."""
+"""Checks of a lab that is up. Pure functions of what was seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SKEW_LIMIT_SECONDS = 900.0
 
 
 def services(lab: RunningLab) -> Check:
-    """Whether every service is healthy."""
+    """Checks that every service is healthy."""
     ill = [s for s in lab.status.services if s.state is not State.HEALTHY]
     if not ill:
         return Check("services", "passed", f"{len(lab.status.services)} services are healthy")
@@ -28,7 +28,7 @@ def services(lab: RunningLab) -> Check:
 
 
 def dashboard(lab: RunningLab) -> Check:
-    """Whether Ray's dashboard serves with the token, and only then."""
+    """Checks that Ray's dashboard serves with the token, and only then."""
     if lab.dashboard.status != 200:
         detail = f"with the token: {_answer(lab.dashboard)}"
         return Check(
@@ -41,7 +41,7 @@ def dashboard(lab: RunningLab) -> Check:
 
 
 def nodes(lab: RunningLab) -> Check:
-    """Whether every node service has a living node in Ray."""
+    """Checks that every node service has a living node in Ray."""
     if lab.nodes_error:
         return Check("nodes", "failed", lab.nodes_error, "look at `labctl logs ray-head`")
     wanted = [s.service for s in lab.status.services if is_node(s.service)]
@@ -54,7 +54,7 @@ def nodes(lab: RunningLab) -> Check:
 
 
 def store(lab: RunningLab) -> Check:
-    """Whether the object store keeps what is written to it."""
+    """Checks that the object store keeps what is written to it."""
     if lab.store_error:
         return Check("object store", "failed", lab.store_error, "look at `labctl logs minio`")
     server = f" ({lab.store_server})" if lab.store_server else ""
@@ -64,7 +64,7 @@ def store(lab: RunningLab) -> Check:
 
 
 def loopback(lab: RunningLab) -> Check:
-    """Whether the lab can be reached from this machine only."""
+    """Checks that the lab can be reached from this machine only."""
     if lab.listeners is None:
         return Check("ports", "skipped", "this user may not see which ports are open")
     exposed = [port for port in lab.listeners if not _is_loopback(port.address)]
@@ -75,7 +75,7 @@ def loopback(lab: RunningLab) -> Check:
 
 
 def lab_clock(lab: RunningLab) -> Check:
-    """Whether the lab has the same time as this machine; in a virtual machine that slept it may not."""
+    """Checks that the lab has this machine's time; in a virtual machine that slept it may not."""
     answer = lab.dashboard if lab.dashboard.date is not None else lab.anonymous
     if answer.date is None:
         return Check("lab's clock", "skipped", "the dashboard does not say what time it is")

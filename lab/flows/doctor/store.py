@@ -67,11 +67,10 @@ def store_checks(
 
 
 def endpoints_of(lab: str, runtime: str) -> Endpoints | None:
-    """Where the lab of that name is, or None while it is down or cannot be asked."""
+    """Addresses of the lab of that name, or None while it is down or does not answer."""
     from lab.flows.doctor import open_runtime
 
     try:
-        opened = open_runtime(runtime, lab)
-        return opened.endpoints() if opened is not None else None
+        return open_runtime(runtime, lab).endpoints()
     except LabError:
         return None

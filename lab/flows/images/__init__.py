@@ -1,16 +1,13 @@
-"""What `labctl images` does: the images of a lab of containers are listed, fetched, built, saved and loaded.
+"""The images flow: lists, fetches, builds, saves and loads the images of a lab of containers.
 
-Which there are, and how `up` gets them, is in lab/runtime/compose/images; here are only files of images.
+The list of images, and the way `up` gets them, is in lab/runtime/compose/images; here are files of them.
 """
 
-from lab.flows.images.archive import Archive, load, read, save
+from lab.flows.images.archive import Archive, load, save
 from lab.runtime.compose.images import (
     Built,
-    ImageEngine,
     ImageNeed,
-    ResolvedImages,
     build,
-    ensure,
     missing,
     needs,
     pull,
@@ -22,16 +19,12 @@ from lab.runtime.compose.images import (
 __all__ = [
     "Archive",
     "Built",
-    "ImageEngine",
     "ImageNeed",
-    "ResolvedImages",
     "build",
-    "ensure",
     "load",
     "missing",
     "needs",
     "pull",
-    "read",
     "resolve",
     "save",
     "to_save",

@@ -1,14 +1,13 @@
 """The recovery flow: wait for a moment worth breaking, inject a fault, follow the recovery, revert, judge.
 
 Everything a person sees live (`Moment`) and everything the receipt is judged on comes from the same three
-sources: the ledger in the object store, Ray's node list, Ray's Jobs API.
+sources: the ledger in the object store, Ray's node list, Ray's Jobs API. Other flows use the names that this
+module exports.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,15 @@ from lab.errors import LabError, UsageError
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, Scope, find_fault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX, gather, keep, keep_samples
-from lab.flows.recovery.control import refuse_fixed_names, run_control
+from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
 from lab.flows.recovery.injection import Injection
+from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.flows.recovery.resubmit import died, resubmit
-from lab.flows.recovery.trigger import check_target, ended, wait_for_the_moment
+from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
 from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def inject(
     *,
     wait: bool = True,
     control: bool = False,
-    clock: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = WALL,
 ) -> Outcome:
     """Inject a fault into a running job and, with `wait`, follow the job to its end and judge the recovery.
 
@@ -48,7 +48,7 @@ def inject(
 
     Raises NotFoundError, UsageError, RefusedError, UnsupportedError, LabDownError, WaitTimeoutError (the
     moment to inject never came; nothing was changed), and without `wait` what injection and revert raise. A
-    control run that fails is told as a problem: the receipt is there.
+    control run that fails is a moment of its own, a problem: the receipt is there.
     """
     from lab.evidence.receipt import judge
 
@@ -61,39 +61,35 @@ def inject(
         )
     target = check_target(lab, request.target, fault.kind)
     fault.refuse(Scene(lab.runtime, target, parameters=parameters))
-    job = lab.jobs.get(request.job) if request.job else lab.running_job()
-    if job.final:
-        what = f"job {job.submission_id} has ended ({job.status})"
-        raise ended(what, "submit another one", lab.why_failed(job))
+    job = live_job(lab, request.job, "submit another one")
     if control:
         refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock)
-    request = replace(request, target=target)
-    sampler = Sampler(lab)
+    sampler = Sampler(lab, clock)
     if wait:
         sampler.start()
     try:
-        aim = wait_for_the_moment(watch, request, fault.kind, on_moment, clock, sleep)
-        injection = Injection(lab, fault, request, parameters, watch, aim, on_moment, clock, sleep)
+        aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
+        injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout)
         try:
             injection.run(to_the_end=wait)
-            _tell_left(injection)
+            _emit_left(injection)
             if not wait:
                 injection.check()
                 return Outcome(injection.record(), None)
-            evidence = _evidence(lab, watch, injection, on_moment, clock, sleep)
+            evidence = _evidence(watch, injection, on_moment)
             receipt = judge(evidence)
             problems = [keep(lab, receipt)]
         except BaseException as error:
             if wait and injection.happened:
-                _keep_what_is_known(lab, watch, injection, error)
+                _keep_what_is_known(watch, injection, error)
             raise
     finally:
         samples = sampler.stop()
     problems.append(keep_samples(lab, receipt, samples))
     if control:
         try:
-            compared = run_control(lab, job.submission_id, on_moment, clock=clock, sleep=sleep)
+            compared = run_control(lab, job.submission_id, on_moment, clock=clock)
         except LabError as error:
             problems.append(f"no control run: {error.message}")
         else:
@@ -101,56 +97,60 @@ def inject(
             receipt = replace(receipt, control=compared.to_json())
             problems.append(keep(lab, receipt))
     for number, problem in enumerate(filter(None, problems)):
-        injection.timeline.tell(f"problem {number}", None, problem)
+        injection.timeline.emit(f"problem {number}", None, problem)
     injection.check_bug()
     return Outcome(receipt.fault, receipt)
 
 
-def _tell_left(injection: Injection) -> None:
+def _emit_left(injection: Injection) -> None:
     if not injection.undone:
         left = f"{injection.target} is still under the fault: labctl heal undoes it"
-        injection.timeline.tell("problem heal", None, left)
+        injection.timeline.emit("problem heal", None, left)
 
 
-def _keep_what_is_known(lab: Lab, watch: Watch, injection: Injection, error: BaseException) -> None:
+def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException) -> None:
     """Judge and keep what is known of a fault whose watching an interrupt, or a bug, has ended."""
     from lab.evidence.receipt import judge
 
     why = "it was interrupted" if isinstance(error, KeyboardInterrupt) else repr(error)
     problem = f"the recovery was not followed to its end: {why}"
-    receipt = judge(gather(lab, watch, injection.record(), (*injection.problems, problem)))
-    unkept = keep(lab, receipt)
+    receipt = judge(gather(watch, injection.record(), (*injection.problems, problem)))
+    unkept = keep(watch.lab, receipt)
     with contextlib.suppress(Exception):
-        _tell_left(injection)
+        _emit_left(injection)
         kept = unkept or f"the receipt has what is known: labctl report {watch.submission_id}"
-        injection.timeline.tell("note receipt", None, kept)
+        injection.timeline.emit("note receipt", None, kept)
 
 
-def _evidence(
-    lab: Lab,
-    watch: Watch,
-    injection: Injection,
-    on_moment: OnMoment,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> Evidence:
+def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Evidence:
     """All that is known once the job has ended; one that died with its head is submitted again before."""
     second, found = None, list(injection.problems)
     head_lost = injection.record().expected is Expected.HEAD_LOST
-    if head_lost and not found and died(watch) and lab.runtime.spec().gcs_ft:
+    if head_lost and not found and died(watch) and watch.lab.runtime.spec().gcs_ft:
         try:
-            second = resubmit(lab, watch, on_moment, clock, sleep)
+            second = resubmit(watch, on_moment)
         except LabError as error:
             found.append(f"the job could not be submitted again: {error.message}")
-    return gather(lab, watch, injection.record(), found, second=second)
+    return gather(watch, injection.record(), found, second=second)
 
 
 __all__ = [
     "RECEIPTS_PREFIX",
+    "Aim",
+    "Control",
     "FaultRequest",
+    "Injection",
     "Moment",
     "OnMoment",
     "Outcome",
+    "Patience",
+    "Watch",
     "check_target",
+    "ended",
+    "gather",
     "inject",
+    "keep",
+    "live_job",
+    "run_control",
+    "take_aim",
 ]

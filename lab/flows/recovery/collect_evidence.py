@@ -1,4 +1,4 @@
-"""From a fault to its receipt: the evidence is collected, judged, and kept in the object store."""
+"""Collects the evidence on a fault, and keeps its receipt in the object store."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from lab.flows.recovery.resubmit import joined
 from lab.flows.recovery.usage_samples import Samples
 from lab.flows.recovery.watch import Watch
 from lab.lab import Lab
+from lab.store.base import Store
 from lab.topology import ServiceStatus
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Evidence, FaultRecord, Receipt
 
 RECEIPTS_PREFIX = ".raylab/receipts"
-"""Where in the bucket the receipts are kept."""
+"""Folder of the receipts in the bucket."""
 
 
 def receipt_name(record: FaultRecord, job: str) -> str:
@@ -27,10 +28,10 @@ def receipt_name(record: FaultRecord, job: str) -> str:
 
 
 def gather(
-    lab: Lab,
     watch: Watch,
     record: FaultRecord,
     problems: Sequence[str] = (),
+    *,
     others: Sequence[FaultRecord] = (),
     read: dict[str, Files] | None = None,
     second: Watch | None = None,
@@ -38,16 +39,16 @@ def gather(
 ) -> Evidence:
     """The evidence on a fault that a watched job went through; what cannot be learned is a problem of it.
 
-    `others` are further faults of that job. `read` holds what has just been read of checkpoints, and takes up
-    what is read now; see `_stored`. `second` is what is known of the job that went on in place of the watched
-    one, if there is such, `control` that of the same job undisturbed.
+    `others` are further faults of that job. `read` holds the checkpoints that were just read, and takes up
+    what is read now; see `_stored`. `second` is the watch on the job that went on in place of the watched
+    one, if there is such, `control` the history of the same job undisturbed.
     """
     from lab.evidence.receipt import Evidence, NodeRecord
 
-    last = second or watch
+    lab, last = watch.lab, second or watch
     events = joined(watch, second) if second else tuple(watch.events)
     found = [*last.problems, *problems]
-    stored = _stored(lab, History.of(events), record, found, {} if read is None else read)
+    stored = _stored(lab.store, History.of(events), record, found, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
     try:
         services = lab.status().services
@@ -73,7 +74,7 @@ def gather(
 
 
 def keep(lab: Lab, receipt: Receipt) -> str:
-    """Keep a receipt in the object store; why it could not be, if so."""
+    """Keep a receipt in the object store; returns why it could not be kept, or nothing."""
     name = f"{receipt_name(receipt.fault, receipt.submission_id)}.json"
     try:
         lab.store.put(name, json.dumps(receipt.to_json(), indent=1).encode())
@@ -83,7 +84,7 @@ def keep(lab: Lab, receipt: Receipt) -> str:
 
 
 def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
-    """Keep what services used beside the receipt; why it could not be, if so."""
+    """Keep the samples of resource use beside the receipt; returns why they could not be kept, or nothing."""
     try:
         samples.keep(lab.store, f"{receipt_name(receipt.fault, receipt.submission_id)}.json")
     except LabError as error:
@@ -92,11 +93,11 @@ def keep_samples(lab: Lab, receipt: Receipt, samples: Samples) -> str:
 
 
 def _stored(
-    lab: Lab, history: History, record: FaultRecord, problems: list[str], read: dict[str, Files]
+    store: Store, history: History, record: FaultRecord, problems: list[str], read: dict[str, Files]
 ) -> dict[str, Files]:
-    """What lies in the object store now: URI -> path -> SHA-256. `read` has what needs no second look.
+    """Files in the object store now (URI -> path -> SHA-256) of checkpoints that the receipt is judged by.
 
-    Of every checkpoint that was loaded, and of those that were committed before the fault.
+    Those are the ones that were loaded, and those committed before the fault. `read` holds earlier reads.
     """
     from lab.evidence.checkpoints import stored_manifest
 
@@ -107,7 +108,7 @@ def _stored(
         if uri in read:
             continue
         try:
-            read[uri] = stored_manifest(lab.store, uri)
+            read[uri] = stored_manifest(store, uri)
         except LabError as error:
             problems.append(f"{uri} could not be read back: {error.message}")
     return {uri: read[uri] for uri in uris if read.get(uri)}

@@ -1,11 +1,9 @@
-"""The control run: the very same job once more, undisturbed, and how far both ended the same."""
+"""The control run: repeats a job undisturbed, and compares the results of both."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,8 @@ from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment
-from lab.flows.recovery.watch import Watch, follow_to_end, progress_name
+from lab.flows.recovery.watch import Watch, progress_name
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 
 if TYPE_CHECKING:
@@ -25,24 +24,24 @@ CONTROL_OF = "raylab_control_of"
 """Metadata of a control run: the submission id of the job that it repeats."""
 
 CHANGES = re.compile(r"\d{6,}|\d{4}-\d\d-\d\d|[0-9a-f]{8,}")
-"""In a run's name: a date, a count of seconds, a random id. Ray's own names have a date."""
+"""Parts of a run's name that change: a date, a count of seconds, a random id. Ray's own names have a date."""
 
 OWN_NAME = "leave RunConfig(name=...) out, or make the name another one for every job"
 
 
 @dataclass(frozen=True)
 class Control:
-    """A job, its control run, and what the comparison says. `seconds` is how long the control run took."""
+    """A job, its control run, and the comparison of both. `seconds` is the duration of the control run."""
 
     job: str
     submission_id: str
     comparison: Comparison
-    """Of the last reports: progress, metrics, SHA-256 of the weights."""
+    """The last reports compared: progress, metrics, SHA-256 of the weights."""
     curves: Curves
-    """Of every epoch; `a` is the job, `b` the control run."""
+    """All epochs compared; `a` is the job, `b` the control run."""
     seconds: float
     history: History
-    """Of the control run."""
+    """The control run's own."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for `json.dumps`."""
@@ -55,23 +54,12 @@ class Control:
         }
 
 
-def run_control(
-    lab: Lab,
-    job_id: str,
-    on_moment: OnMoment,
-    *,
-    tolerance: float = 0.0,
-    timeout: float | None = None,
-    clock: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Control:
+def run_control(lab: Lab, job_id: str, on_moment: OnMoment, *, clock: Clock = WALL) -> Control:
     """Submit an ended job again, as it was, wait for its end, and compare both runs.
 
-    `tolerance` is the greatest relative difference of a metric that counts as equal; see `compare_curves`.
     The control run is stopped when this is interrupted. Raises NotFoundError; RefusedError where the job
     still runs, its files are gone, or its run has a fixed name: it would resume what has ended instead
-    of training; JobError when the control run fails; WaitTimeoutError after `timeout` seconds, or without one
-    when the run does not get on; StoreError.
+    of training; JobError when the control run fails; WaitTimeoutError when it makes no progress; StoreError.
     """
     job, history = lab.jobs.get(job_id), lab.history(job_id)
     if not job.final:
@@ -82,7 +70,7 @@ def run_control(
     control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, recipe_folder(job.recipe))
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
-        ended = _follow(lab, control, job_id, history, on_moment, timeout, clock, sleep)
+        ended = _follow(Watch(lab, control, clock), job_id, history, on_moment)
     except BaseException:
         with contextlib.suppress(LabError):
             lab.jobs.stop(control)
@@ -95,7 +83,7 @@ def run_control(
     from lab.evidence.receipt import compare_curves, compare_runs
 
     repeated = lab.history(control)
-    comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated, tolerance)
+    comparison, curves = compare_runs(history, repeated), compare_curves(history, repeated)
     result = Control(job_id, control, comparison, curves, clock() - begin, repeated)
     on_moment(Moment("compared", None, f"{comparison.weights} weights; {curves.detail}"))
     return result
@@ -107,39 +95,27 @@ def control_of(jobs: tuple[Job, ...], job_id: str) -> Job | None:
     return next(found, None)
 
 
-def _follow(
-    lab: Lab,
-    control: str,
-    job_id: str,
-    original: History,
-    on_moment: OnMoment,
-    timeout: float | None,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> Job:
-    """The control run once it has ended; its epochs are told. Raises WaitTimeoutError, RefusedError."""
-    watch = Watch(lab, control, clock)
-    patience = Patience(watch, clock, timeout)
-    told: float | None = None
+def _follow(watch: Watch, job_id: str, original: History, on_moment: OnMoment) -> Job:
+    """The control run once it has ended, its epochs emitted. Raises WaitTimeoutError, RefusedError."""
+    shown: float | None = None
 
     def look() -> None:
-        nonlocal told
+        nonlocal shown
         _refuse_resumed(job_id, original, watch.history)
         last = watch.run.last if watch.run else None
-        if last is not None and last.progress is not None and last.progress != told:
-            told = last.progress
-            on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {told}"))
-        patience.look()
-        why = patience.over
-        if why:
-            status = watch.job.status if watch.job else "unknown"
-            raise WaitTimeoutError(
-                f"the undisturbed run {control} has not ended in time; it is {status}; {why}: "
-                f"{patience.told()}",
-                f"labctl job logs {control}",
-            )
+        if last is not None and last.progress is not None and last.progress != shown:
+            shown = last.progress
+            on_moment(Moment("progress", None, f"control run: {progress_name(watch.run)} {shown}"))
 
-    return follow_to_end(watch, sleep, look)
+    patience = Patience(watch)
+    ended = patience.wait_for_end(look)
+    if ended is None:
+        raise WaitTimeoutError(
+            f"the undisturbed run {watch.submission_id} has not ended in time; it is {watch.status}; "
+            f"{patience.describe()}",
+            f"labctl job logs {watch.submission_id}",
+        )
+    return ended
 
 
 def refuse_fixed_names(job_id: str, history: History) -> None:

@@ -1,31 +1,30 @@
-"""Undoes the faults that a labctl has left behind which died in the middle of them."""
+"""Reverts faults left active by a labctl process that died."""
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
+from lab.errors import LabError, NotFoundError, UnsupportedError
 from lab.faults import Fault, Scene, find_fault
 from lab.faults.active import ActiveFault, ActiveFaults
 from lab.faults.records import FaultLog, LoggedFault
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.runtime.base import OnProgress, ignore_progress
 
 
 @dataclass(frozen=True)
 class Healed:
-    """One fault that was left behind, and whether it could be undone. `at` is seconds since the epoch."""
+    """One fault that was left behind, and the outcome of its revert. `at` is seconds since the epoch."""
 
     kind: str
     target: str
     job: str
     at: float
     problem: str = ""
-    """Why it could not be undone; it can be tried again then."""
+    """Reason why it could not be reverted; a retry is possible then."""
 
 
 def left_behind(lab: Lab) -> tuple[ActiveFault, ...]:
@@ -41,13 +40,13 @@ def heal(
     on_begin: Callable[[ActiveFault], None] = lambda _: None,
     on_progress: OnProgress = ignore_progress,
     *,
-    clock: Callable[[], float] = time.time,
+    clock: Clock = WALL,
 ) -> tuple[Healed, ...]:
-    """Undo every fault that was left behind, the newest first. Faults of a living labctl are left alone,
-    unless it has given up undoing them.
+    """Revert every fault that was left behind, the newest first. Faults of a living labctl are left alone,
+    unless it has given up reverting them.
 
-    In a lab that is down nothing is left to undo but damage to stored objects: that has to wait until it is
-    up. Raises nothing that one fault's revert raises: it is told.
+    In a lab that is down nothing is left to revert but damage to stored objects: that has to wait until it is
+    up. Raises nothing that the revert of one fault raises: it is a problem of that one.
     """
     journal = ActiveFaults(lab.runtime.folder())
     up = lab.status().up
@@ -59,27 +58,22 @@ def heal(
         problem = f"lab {lab.name} is down, start it first: `labctl up`"
         if up:
             on_begin(entry)
-            problem = _mend(lab, journal, entry, on_progress, clock)
+            try:
+                _revert(lab, entry, on_progress)
+                journal.drop(entry)
+                problem = ""
+            except LabError as error:
+                problem = error.message
+            else:
+                FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at)).record(
+                    clock()
+                )
         done.append(Healed(entry.kind, entry.target, entry.job, entry.at, problem))
     return tuple(done)
 
 
-def _mend(
-    lab: Lab, journal: ActiveFaults, entry: ActiveFault, on_progress: OnProgress, clock: Callable[[], float]
-) -> str:
-    """Undo one fault; returns why it could not be undone, or nothing."""
-    try:
-        _undo(lab, entry, on_progress)
-        journal.drop(entry)
-        _record(lab, entry, clock())
-    except LabError as error:
-        return error.message
-    return ""
-
-
-def _undo(lab: Lab, entry: ActiveFault, on_progress: OnProgress) -> None:
-    fault = _fault_of(entry)
-    fault.revert(
+def _revert(lab: Lab, entry: ActiveFault, on_progress: OnProgress) -> None:
+    _fault_of(entry).revert(
         Scene(
             runtime=lab.runtime,
             target=entry.target,
@@ -102,10 +96,3 @@ def _fault_of(entry: ActiveFault) -> Fault:
         if Path(entry.source).exists():
             raise NotFoundError(f"{error.message}; it was loaded from {entry.source}") from error
         raise NotFoundError(f"the file of this fault is gone, {entry.source}: put it back") from error
-
-
-def _record(lab: Lab, entry: ActiveFault, at: float) -> None:
-    """In the object store too, for the charts; that it could not be does not matter here."""
-    with contextlib.suppress(StoreError):
-        log = FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at))
-        log.record(at)

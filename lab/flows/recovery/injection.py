@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,12 @@ from lab.faults import Fault, Scene, Scope
 from lab.faults.active import ActiveFault, ActiveFaults, myself
 from lab.faults.records import FaultLog, LoggedFault
 from lab.flows.recovery.patience import Patience
-from lab.flows.recovery.request import FaultRequest, OnMoment
+from lab.flows.recovery.request import OnMoment
 from lab.flows.recovery.revert import Revert
 from lab.flows.recovery.timeline import Timeline
 from lab.flows.recovery.trigger import Aim
-from lab.flows.recovery.watch import POLL_SECONDS, Watch, follow_to_end, progress_name
-from lab.lab import Lab
+from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
+from lab.host.clock import settle
 from lab.topology import HEAD, Progress, State
 
 if TYPE_CHECKING:
@@ -37,68 +37,61 @@ JOB_SECONDS = 3600.0
 """Deadline for the job to end once it has recovered, where a timeout was given."""
 
 SPARE_REPORTS = 2
-"""A fault that acts at an epoch is waited for until so many reports after it."""
+"""Reports after its epoch until which a fault that acts at one is waited for."""
 
 TOOK_SECONDS = 10.0
-"""How long to look whether a fault was done all the same, after an error."""
+"""Deadline for signs that a fault was done all the same, after an error."""
 
 UNSURE = (EngineError, ServiceError, WaitTimeoutError, ClusterError, StoreError, SetupError)
 """Errors of an `inject` after which nobody knows what was done; after others, nothing was."""
 
 
 class Injection:
-    """Injects a fault, follows what it does, and reverts it."""
+    """Injects a fault, follows the recovery, and reverts the fault."""
 
     def __init__(
         self,
-        lab: Lab,
-        fault: Fault,
-        request: FaultRequest,
-        parameters: Mapping[str, float],
         watch: Watch,
+        fault: Fault,
         aim: Aim,
+        parameters: Mapping[str, float],
         on_moment: OnMoment,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
+        timeout: float | None = None,
     ) -> None:
-        """`parameters` are all that the fault has; `aim` is what it hits, now."""
-        self._lab, self._fault, self._request, self._watch = lab, fault, request, watch
-        self._aim, self._on_moment, self._clock, self._sleep = aim, on_moment, clock, sleep
+        """`parameters` are all that the fault has; `timeout` is that of FaultRequest."""
+        self._watch, self._clock, self._store = watch, watch.clock, watch.lab.store
+        self._fault, self._aim, self._timeout = fault, aim, timeout
         self.target = aim.target
         """The service."""
-        self._hit = watch.attempt
-        self._duration = parameters.get("for")
-        self._journal = ActiveFaults(lab.runtime.folder())
-        self.at = clock()
-        """When the fault began, in seconds since the epoch."""
+        self.at = watch.clock()
+        """Time at which the fault began, in seconds since the epoch."""
+        self.happened = False
+        """True once the fault was done, as far as anybody knows."""
+        self.missed: LabError | None = None
+        """The error of an injection that did nothing, or perhaps nothing."""
+        self.timeline = Timeline(watch, on_moment, aim, self.at)
+        self._journal = ActiveFaults(watch.lab.runtime.folder())
         self._entry = ActiveFault(
             fault.kind.name, self.target, watch.submission_id, self.at, *myself(), parameters,
             source=fault.source,
         )  # fmt: skip
         self._scene = Scene(
-            runtime=lab.runtime,
+            runtime=watch.lab.runtime,
             target=self.target,
             job=watch.submission_id,
             parameters=parameters,
-            store=lab.store,
+            store=self._store,
             ranks=aim.ranks,
             checkpoints=aim.checkpoints,
             remember=self._remember,
             on_progress=self._on_progress,
         )
+        self._revert = Revert(fault, self._scene, self._clock)
         self._steps: deque[Progress] = deque()
         self._disturbed: tuple[str, ...] = ()
-        self.happened = False
-        """Whether the fault was done, as far as anybody knows."""
-        self.missed: LabError | None = None
-        """Why it was not, or perhaps not."""
         self._log: FaultLog | None = None
-        self._revert = Revert(fault, self._scene, clock)
-        self._felt = (0, 0.0)
+        self._store_outages = StoreOutages()
         self._head = watch.node_of(HEAD)
-        self.timeline = Timeline(
-            watch, on_moment, target=self.target, node=aim.node, hit=self._hit, at=self.at
-        )
 
     def run(self, *, to_the_end: bool) -> None:
         """Do it all; `to_the_end` of the job, else only until the fault is reverted.
@@ -108,7 +101,7 @@ class Injection:
         """
         self._journal.refuse_second(self.target)
         self._remember()
-        self._watch.felt_anew()
+        self._watch.store_outages = StoreOutages()
         try:
             self._inject()
             if self.missed is None and self._fault.fires:
@@ -116,7 +109,7 @@ class Injection:
             if self.missed is None:
                 self.happened = True
                 self._record()
-                self.timeline.tell("fault", self.at, f"{self._fault.kind.name} {self.target}")
+                self.timeline.emit("fault", self.at, f"{self._fault.kind.name} {self.target}")
                 self._follow(to_the_end=to_the_end)
         except LabError as error:
             if not self.happened:
@@ -125,14 +118,58 @@ class Injection:
         finally:
             self._finish()
         if self._log is not None and self._log.problem:
-            self.timeline.tell("problem fault", None, self._log.problem)
+            self.timeline.emit("problem fault", None, self._log.problem)
 
-    def _record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
-        """Put it on record that the fault was done, or undone."""
-        if self._log is None:
-            fault = LoggedFault(self._fault.kind.name, self.target, self.at)
-            self._log = FaultLog(self._lab.store, self._watch.submission_id, fault)
-        self._log.record(reverted_at, again=again)
+    def undo_again(self) -> None:
+        """Retry the revert, after one that failed: `record` and `problems` then tell of this one."""
+        self._revert = Revert(self._fault, self._scene, self._clock)
+        self._finish()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Problems of the injection, of what came after it, and of the revert, for a receipt."""
+        return (*self._disturbed, *self._revert.problems)
+
+    @property
+    def undone(self) -> bool:
+        """True once the revert has succeeded."""
+        return self._revert.done_at is not None
+
+    def check(self) -> None:
+        """Raise what made the injection fail, else the error of the revert."""
+        if self.missed is not None:
+            raise self.missed
+        self._revert.check()
+
+    def check_bug(self) -> None:
+        """Raise the error of the revert if it is no LabError: that is a bug, not a finding."""
+        if self._revert.bug is not None:
+            raise self._revert.bug
+
+    def record(self) -> FaultRecord:
+        """The fault as it was."""
+        from lab.evidence.receipt import FaultRecord
+
+        kind = self._fault.kind
+        hit = self._aim.node or (self._watch.node_of(self._aim.ranks[0].service) if self._aim.ranks else None)
+        node = hit if kind.scope in (Scope.NODE, Scope.RANK) else None
+        if kind.scope is Scope.CLUSTER:
+            node = self._head
+        return FaultRecord(
+            kind=kind.name,
+            target=self.target,
+            node_id=node.node_id if node else "",
+            at=self.at,
+            reverted_at=self._revert.done_at,
+            parameters=dict(self._scene.parameters),
+            expected=kind.expected,
+            traits=kind.traits,
+            damaged=tuple(self._scene.memo.get("damaged", ())),
+            store_refusals=self._store_outages.refusals,
+            slowest_read=self._store_outages.slowest_read,
+        )
+
+    # Injection
 
     def _inject(self) -> None:
         """Do it. Where that fails, look whether it was done all the same: `missed` says that it was not.
@@ -146,12 +183,11 @@ class Injection:
             if self._took():
                 self.happened = not self._fault.fires
                 said = f"{self.target} is under it although its injection failed: {error.message}"
-                self.timeline.tell("note", None, said)
+                self.timeline.emit("note", None, said)
                 return
             self.missed = error
             self._disturbed = (f"the fault could not be injected: {error.message}",)
-            self.timeline.tell("note", None, f"{self.target} is restored: {self._disturbed[0]}")
-
+            self.timeline.emit("note", None, f"{self.target} is restored: {self._disturbed[0]}")
         except LabError:
             raise
         except BaseException:
@@ -159,114 +195,33 @@ class Injection:
             raise
 
     def _took(self) -> bool:
-        """Whether it was done, as far as the runtime can say: one that does not answer leaves it open."""
-        deadline = self._clock() + TOOK_SECONDS
-        while True:
-            answered = True
-            try:
-                if self._fault.took(self._scene):
-                    return True
-            except LabError:
-                answered = False
-            if self._clock() >= deadline:
-                return not answered
-            self._sleep(POLL_SECONDS)
+        """True if it was done, as far as the runtime can say; one that does not answer leaves it open."""
 
-    def _finish(self) -> None:
-        """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed."""
-        try:
-            self._revert.finish()
-        finally:
-            self._note_revert()
-            if self.happened:
-                self._record(self._revert.done_at, again=True)
-            self._tell_steps()
+        def ask() -> bool | None:
+            with contextlib.suppress(LabError):
+                return self._fault.took(self._scene)
+            return None
 
-    def _note_revert(self) -> None:
-        if self._revert.done_at is not None:
-            self._journal.drop(self._entry)
-            return
-        left = replace(self._entry.given_up, memo=dict(self._scene.memo))
-        with contextlib.suppress(SetupError):  # it is on disk already, and is healed once labctl has ended
-            self._journal.keep(left)
-
-    def undo_again(self) -> None:
-        """Try the revert once more, after one that failed: `record` and `problems` tell how this one went."""
-        self._revert = Revert(self._fault, self._scene, self._clock)
-        self._revert.finish()
-        self._note_revert()
-        self._tell_steps()
-        if self._revert.done_at is not None and self.happened:
-            self._record(self._revert.done_at)
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What a receipt has to know of the injection, of what came after it, and of the revert."""
-        return (*self._disturbed, *self._revert.problems)
-
-    @property
-    def undone(self) -> bool:
-        """Whether the revert has succeeded."""
-        return self._revert.done_at is not None
-
-    def check(self) -> None:
-        """Raises what made the injection fail, else what the revert raised."""
-        if self.missed is not None:
-            raise self.missed
-        self._revert.check()
-
-    def check_bug(self) -> None:
-        """Raises what the revert raised if it is no LabError: that is a bug, not a finding."""
-        if self._revert.bug is not None:
-            raise self._revert.bug
-
-    def record(self) -> FaultRecord:
-        """The fault as it was."""
-        from lab.evidence.receipt import FaultRecord
-
-        kind = self._fault.kind
-        hit = self._aim.node or (self._watch.node_of(self._aim.ranks[0].service) if self._aim.ranks else None)
-        node = hit if kind.scope in (Scope.NODE, Scope.RANK) else None
-        if kind.scope is Scope.CLUSTER:
-            node = self._head
-        refusals, slowest = self._felt
-        return FaultRecord(
-            kind=kind.name,
-            target=self.target,
-            node_id=node.node_id if node else "",
-            at=self.at,
-            reverted_at=self._revert.done_at,
-            parameters=dict(self._scene.parameters),
-            expected=kind.expected,
-            traits=kind.traits,
-            damaged=tuple(self._scene.memo.get("damaged", ())),
-            store_refusals=refusals,
-            slowest_read=slowest,
-        )
-
-    def _remember(self) -> None:
-        """The fault is on disk, with all it needs to undo itself."""
-        self._journal.keep(replace(self._entry, memo=dict(self._scene.memo)))
+        return settle(ask, lambda took: took is True, timeout=TOOK_SECONDS, clock=self._clock) is not False
 
     def _fired(self) -> float:
-        """When the fault that was armed has acted, by the ledger. Raises WaitTimeoutError."""
-        patience = Patience(self._watch, self._clock, self._request.timeout)
-        while True:
+        """Wait until the fault that was armed has acted; the time, by the ledger. Raises WaitTimeoutError."""
+        patience, why = Patience(self._watch, self._timeout), ""
+        for _ in patience.polls():
             self._look()
-            patience.look()
             fired = [e.at for e in self._watch.events if e.event == "fault_fired" and e.at >= self.at - 1.0]
             if fired:
                 return fired[-1]
-            why = "the job has ended" if self._watch.over else self._gone_by() or patience.over
+            why = "the job has ended" if self._watch.over else self._gone_by()
             if why:
-                raise WaitTimeoutError(
-                    f"{self._fault.kind.name} was armed on {self.target} and has not acted: {why}",
-                    "an earlier epoch, a longer training, or a longer --timeout",
-                )
-            self._sleep(POLL_SECONDS)
+                break
+        raise WaitTimeoutError(
+            f"{self._fault.kind.name} was armed on {self.target} and has not acted: {why or patience.over}",
+            "an earlier epoch, a longer training, or a longer --timeout",
+        )
 
     def _gone_by(self) -> str:
-        """That the job has passed the epoch at which the fault was to act; empty while it has not."""
+        """A sentence once the job has passed the epoch at which the fault was to act; empty before."""
         run, epoch = self._watch.run, self._scene.parameters.get("epoch")
         last = run.last if run else None
         if run is None or last is None or last.progress is None or epoch is None:
@@ -274,82 +229,117 @@ class Injection:
         late = last.progress > epoch + SPARE_REPORTS * run.stride
         return f"{progress_name(run)} {last.progress:g} has been reported" if late else ""
 
+    # Recovery
+
     def _follow(self, *, to_the_end: bool) -> None:
-        """Tell what happens, begin the revert when its time has come, and return when it is all over.
+        """Emit what happens, begin the revert when its time has come, and return when it is all over.
 
         That is when the fault is reverted and, with `to_the_end`, the job has ended; or at the deadline, or,
-        where none was given, when the job does not get on.
+        where none was given, when the job makes no progress.
         """
-        revert, timeline = self._revert, self.timeline
-        patience = Patience(self._watch, self._clock)
+        revert, timeline, watch = self._revert, self.timeline, self._watch
+        patience = Patience(watch)
         while True:
+            watch.poll()
             self._look()
-            patience.look()
+            patience.observe()
             now = self._clock()
             if not revert.begun and self._time_to_revert(now - self.at):
-                self._felt = self._watch.felt
+                self._store_outages = watch.store_outages
                 revert.begin()
             reverted = revert.ended
             if revert.done_at is not None:
-                timeline.tell("reverted", revert.done_at, f"{self.target} is healthy again")
+                timeline.emit("reverted", revert.done_at, f"{self.target} is healthy again")
                 self._record(revert.done_at)
-            if reverted and self._watch.over:
-                job = follow_to_end(self._watch, self._sleep, timeline.look)
-                timeline.tell("job_finished", job.ended_at, f"job {job.submission_id}: {job.status}")
+            if reverted and watch.job is not None and watch.over:
+                watch.read_the_rest(timeline.look)
+                timeline.emit(
+                    "job_finished", watch.job.ended_at, f"job {watch.submission_id}: {watch.status}"
+                )
                 return
             if reverted and not to_the_end:
                 return
             if not reverted:  # nobody expects the job to get on before
-                patience.rest()
+                patience.restart()
             if self._too_late(now, patience):
                 return
-            self._sleep(POLL_SECONDS)
+            revert.wait(POLL_SECONDS)
 
     def _too_late(self, now: float, patience: Patience) -> bool:
-        """Whether the wait for the job to go on, or to end, is given up."""
-        if self._request.timeout is None:
+        """True when the wait for the job to go on, or to end, is to be given up."""
+        if self._timeout is None:
             if patience.over:
-                self.timeline.tell("note patience", now, f"{patience.over}: {patience.phase.text}")
+                self.timeline.emit("note patience", now, f"{patience.over}: {patience.phase.text}")
             return bool(patience.over)
         more = JOB_SECONDS if self._goes_on() else 0.0
-        return now >= self.at + (self._duration or 0.0) + self._request.timeout + more
+        return now >= self.at + (self._duration or 0.0) + self._timeout + more
 
     def _goes_on(self) -> bool:
-        """Whether training has gone on: in a new attempt, or in the one that was hit once all was undone."""
-        if "first_report" in self.timeline.told:
+        """True once training has gone on: in a new attempt, or after the revert in the one that was hit."""
+        if "first_report" in self.timeline.emitted:
             return True
         last = self.timeline.run.last if self.timeline.run else None
         return last is not None and self._revert.done_at is not None and last.at > self._revert.done_at
 
     def _look(self) -> None:
-        self._watch.poll()
-        self._tell_steps()
+        self._emit_steps()
         self.timeline.look()
+
+    # Revert
+
+    @property
+    def _duration(self) -> float | None:
+        return self._scene.parameters.get("for")
+
+    def _time_to_revert(self, elapsed: float) -> bool:
+        if self._duration is not None:
+            return elapsed >= self._duration
+        emitted = self.timeline.emitted
+        if "first_report" in emitted or elapsed >= self._fault.patience or self._watch.over:
+            return True
+        lost = self._fault.kind.scope is Scope.NODE and "node_dead" in emitted
+        return lost and not self._rest_can_hold()
+
+    def _rest_can_hold(self) -> bool:
+        """True if the other nodes, were they free, could run as many ranks as the run needs at least."""
+        run, hit = self.timeline.run, self.timeline.hit
+        plan = run.plan if run else None
+        ranks = (plan.min_workers if plan else None) or (len(hit.nodes) if hit else 1)
+        others = tuple(node for node in self._watch.nodes if node.service != self.target)
+        return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks
+
+    def _finish(self) -> None:
+        """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed."""
+        try:
+            self._revert.finish()
+        finally:
+            if self.undone:
+                self._journal.drop(self._entry)
+            else:
+                left = replace(self._entry.given_up, memo=dict(self._scene.memo))
+                with contextlib.suppress(SetupError):  # it is on disk: healed once this labctl has ended
+                    self._journal.keep(left)
+            if self.happened:
+                self._record(self._revert.done_at, again=True)
+            self._emit_steps()
+
+    def _remember(self) -> None:
+        """Write the fault to disk, with all it needs to undo itself."""
+        self._journal.keep(replace(self._entry, memo=dict(self._scene.memo)))
+
+    def _record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
+        """Put it on record that the fault was done, or undone."""
+        if self._log is None:
+            fault = LoggedFault(self._fault.kind.name, self.target, self.at)
+            self._log = FaultLog(self._store, self._watch.submission_id, fault)
+        self._log.record(reverted_at, again=again)
 
     def _on_progress(self, step: Progress) -> None:
         """A step of the revert, in its thread."""
         if step.state is State.STARTING and step.detail:
             self._steps.append(step)
 
-    def _tell_steps(self) -> None:
+    def _emit_steps(self) -> None:
         while self._steps:
-            step, now = self._steps.popleft(), self._clock()
-            self.timeline.tell(f"starting {len(self.timeline.told)}", now, f"{step.service} is {step.detail}")
-
-    def _time_to_revert(self, elapsed: float) -> bool:
-        if self._duration is not None:
-            return elapsed >= self._duration
-        if "first_report" in self.timeline.told or elapsed >= self._fault.patience:
-            return True
-        if self._watch.over:
-            return True
-        lost = self._fault.kind.scope is Scope.NODE and "node_dead" in self.timeline.told
-        return lost and not self._rest_can_hold()
-
-    def _rest_can_hold(self) -> bool:
-        """Whether the other nodes could run as many ranks as the run needs at least, were they free."""
-        run = self.timeline.run
-        plan = run.plan if run else None
-        ranks = (plan.min_workers if plan else None) or (len(self._hit.nodes) if self._hit else 1)
-        others = tuple(node for node in self._watch.nodes if node.service != self.target)
-        return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks
+            step, number = self._steps.popleft(), len(self.timeline.emitted)
+            self.timeline.emit(f"starting {number}", self._clock(), f"{step.service} is {step.detail}")

@@ -1,4 +1,4 @@
-"""Attempts that a job lost although no fault is on record: what ended them, labctl does not know."""
+"""Finds attempts that a job lost although no fault is on record: their cause is unknown to labctl."""
 
 from __future__ import annotations
 

@@ -1,31 +1,32 @@
-"""How long to wait for a job: as long as it gets on, however slow the machine is; or until a given limit."""
+"""Decides how long to wait for a job: as long as it makes progress, on however slow a machine."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lab.cluster.jobs import Job
 from lab.errors import LabError
 from lab.evidence.ledger import Run, RunAttempt
-from lab.flows.recovery.watch import Watch, progress_name
+from lab.flows.recovery.watch import POLL_SECONDS, Watch, progress_name
 from lab.runtime.logtail import last_lines, listing
 
 START_SECONDS = 300.0
-"""How long nothing may move while processes start and import: on 2 idle cores that takes 20 s."""
+"""Longest silence while processes start and import: on 2 idle cores that takes 20 s."""
 
 EPOCH_SECONDS = 900.0
-"""How long nothing may move in an epoch of which nobody knows how long it takes."""
+"""Longest silence in an epoch of which nobody knows how long it takes."""
 
 EPOCHS = 5
-"""How often the longest epoch so far may pass without a sign, where that is more than START_SECONDS."""
+"""Longest silence in epochs as long as the longest so far, where that is more than START_SECONDS."""
 
 BOUND_SECONDS = 3600.0
-"""How long a job may show signs of life without getting any further: with no epoch that was not there."""
+"""Longest time that a job may show signs of life without an epoch that it had not reached before."""
 
 LOG_SECONDS = 15.0
-"""Pause between two looks at the job's own output."""
+"""Between two reads of the job's own output."""
 
 LINES = 10
 """Last lines of that output that an error shows."""
@@ -33,28 +34,50 @@ LINES = 10
 
 @dataclass(frozen=True)
 class Phase:
-    """What a job is at, in words, and for how many seconds nothing may move then."""
+    """The phase that a job is in, in words, and the longest silence allowed in it, in seconds."""
 
     text: str
     stall: float
 
 
 class Patience:
-    """Says when a wait for a job is over. `look` is called after each poll of the watch.
+    """Says when a wait for a job is over. It counts from its construction, and observes each poll.
 
-    Signs of life are: its status, what its ledger gets, the cluster's nodes, and the growth of its output.
+    Signs of life are: its status, new events in its ledger, the cluster's nodes, and growth of its output.
     With a `limit` (seconds) that alone counts.
     """
 
-    def __init__(self, watch: Watch, clock: Callable[[], float], limit: float | None = None) -> None:
-        self._watch, self._clock, self._limit = watch, clock, limit
-        self._begin = self._moved = self._further = clock()
+    def __init__(self, watch: Watch, limit: float | None = None) -> None:
+        self._watch, self._clock, self._limit = watch, watch.clock, limit
+        self._begin = self._moved = self._further = self._clock()
         self._signs: object = None
         self._reached: tuple[float, ...] = ()
         self._log, self._log_at = 0, 0.0
 
-    def look(self) -> None:
-        """Note what has moved since the last look."""
+    def polls(self) -> Iterator[None]:
+        """Poll the watch, with a turn of the caller's loop after each time, until the wait is over."""
+        while True:
+            self._watch.poll()
+            self.observe()
+            yield
+            if self.over:
+                return
+            self._clock.sleep(POLL_SECONDS)
+
+    def wait_for_end(self, look: Callable[[], None] = lambda: None) -> Job | None:
+        """Poll until the job has ended and its ledger is complete; None when the wait is over before that.
+
+        `look` is called after every poll; raising is how it ends the wait before its time.
+        """
+        for _ in self.polls():
+            look()
+            if self._watch.over:
+                self._watch.read_the_rest(look)
+                return self._watch.job
+        return None
+
+    def observe(self) -> None:
+        """Note what has changed since the last time."""
         now, watch = self._clock(), self._watch
         if self._limit is None and now - self._log_at >= LOG_SECONDS:
             self._log, self._log_at = len(self._output()), now
@@ -71,8 +94,8 @@ class Patience:
             self._reached = reached
             self._further = now if further else self._further
 
-    def rest(self) -> None:
-        """Let what has passed so far count for nothing: it was waited for something else than the job."""
+    def restart(self) -> None:
+        """Start the silence anew: what was waited for until now was not the job."""
         self._moved = self._further = self._clock()
 
     @property
@@ -82,7 +105,7 @@ class Patience:
 
     @property
     def over(self) -> str:
-        """Why there is nothing more to wait for; empty as long as there is."""
+        """Reason to wait no longer; empty as long as there is none."""
         if self._limit is not None:
             return f"{self._limit:g} s have passed" if self.waited >= self._limit else ""
         still, same = self._clock() - self._moved, self._clock() - self._further
@@ -92,34 +115,29 @@ class Patience:
 
     @property
     def phase(self) -> Phase:
-        """What the job is at."""
-        return phase(self._watch)
+        """The phase of the job, by Ray and its ledger."""
+        job, run = self._watch.job, self._watch.run
+        if job is None:
+            return Phase("Ray has not said how it stands", START_SECONDS)
+        if job.status == "PENDING":
+            return Phase("its entrypoint has not started", START_SECONDS)
+        if run is None:
+            return Phase("its entrypoint runs, and Ray Train has not begun", START_SECONDS)
+        if run.finished_at is not None:
+            return Phase("its training is over, and its entrypoint goes on", START_SECONDS)
+        if not run.attempts:
+            return Phase("Ray Train runs, and has begun no attempt", START_SECONDS)
+        return _attempt(run, run.attempts[-1])
 
-    def told(self) -> str:
-        """What the job is at, and the end of its output: for the message of whoever gives up."""
+    def describe(self) -> str:
+        """Reason, phase of the job, and end of its output: for the message of whoever gives up."""
         lines = last_lines(self._output(), LINES)
-        return f"{self.phase.text}. {listing(lines)}"
+        return f"{self.over}: {self.phase.text}. {listing(lines)}"
 
     def _output(self) -> str:
         with contextlib.suppress(LabError):
             return self._watch.log()
         return ""
-
-
-def phase(watch: Watch) -> Phase:
-    """What a watched job is at, by Ray and its ledger."""
-    job, run = watch.job, watch.run
-    if job is None:
-        return Phase("Ray has not said how it stands", START_SECONDS)
-    if job.status == "PENDING":
-        return Phase("its entrypoint has not started", START_SECONDS)
-    if run is None:
-        return Phase("its entrypoint runs, and Ray Train has not begun", START_SECONDS)
-    if run.finished_at is not None:
-        return Phase("its training is over, and its entrypoint goes on", START_SECONDS)
-    if not run.attempts:
-        return Phase("Ray Train runs, and has begun no attempt", START_SECONDS)
-    return _attempt(run, run.attempts[-1])
 
 
 def _attempt(run: Run, attempt: RunAttempt) -> Phase:
@@ -147,7 +165,7 @@ def _longest(run: Run) -> float:
 
 
 def _furthest(run: Run) -> float:
-    """How far a run has come: the epoch, and where it counts none, its checkpoints and reports."""
+    """The furthest epoch of a run, and where it counts none, the number of its checkpoints or reports."""
     found = [attempt.furthest for attempt in run.attempts if attempt.furthest is not None]
     if found and not run.progress_repeats:
         return float(max(found))

@@ -1,4 +1,4 @@
-"""What is asked of the recovery flow, and what it answers: plain data."""
+"""Request and outcome of the recovery flow: plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FaultRequest:
-    """What to break, and when. `duration` is in seconds, as are `after_seconds` and `timeout`."""
+    """A fault to inject, and the moment for it. All times are in seconds."""
 
     target: str = ""
     """The service; empty: where rank 0 trains, or what the fault is about anyway (the store, the head)."""
@@ -24,12 +24,12 @@ class FaultRequest:
     after_seconds: float | None = None
     """Inject after this long instead."""
     duration: float | None = None
-    """How long the fault lasts, as the parameter `for`; None: the fault's own default."""
+    """Duration of the fault, its parameter `for`; None: the fault's own default."""
     timeout: float | None = None
     """Deadline for the wait before the fault, and again for the first report after it; None: as long as the
-    job gets on, see lab.flows.recovery.patience."""
+    job makes progress, see lab.flows.recovery.patience."""
     parameters: Mapping[str, float] = field(default_factory=dict)
-    """What the fault is given, beside its duration; see lab.faults.base.FaultKind."""
+    """Parameters of the fault beside its duration; see lab.faults.base.FaultKind."""
 
     @property
     def given(self) -> dict[str, float]:
@@ -48,7 +48,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, and the receipt when the recovery was waited for."""
+    """The fault as it was, and the receipt when the recovery was waited for."""
 
     fault: FaultRecord
     receipt: Receipt | None

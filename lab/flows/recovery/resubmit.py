@@ -1,4 +1,4 @@
-"""A job that died with its head is submitted again, and resumes: what Ray itself does not do.
+"""Submits a job that died with its head again, so that it resumes: Ray itself does not do that.
 
 Ray Train's controller and the job's entrypoint run on the head, unless the entrypoint was submitted with CPUs
 or GPUs of its own. When the head is killed they are gone, also where the cluster itself survives. The job is
@@ -9,7 +9,6 @@ that one's checkpoints.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import replace
 
 from lab.cluster.recipes import recipe_folder
@@ -17,56 +16,40 @@ from lab.errors import LabError, WaitTimeoutError
 from lab.evidence.ledger import Event
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment
-from lab.flows.recovery.watch import Watch, follow_to_end
-from lab.lab import Lab
+from lab.flows.recovery.watch import Watch
 
 RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
 """Environment variable of a job: the name that its runs without a name get (see raylab_compat.resume)."""
 
 RESUMES = "raylab_resumes"
-"""Metadata of such a job: the submission id of the one it goes on with."""
+"""Metadata of such a job: the submission id of the one that it resumes."""
 
 
-def resubmit(
-    lab: Lab,
-    watch: Watch,
-    on_moment: OnMoment,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> Watch:
-    """Submit the watched job again, follow it to its end, and return what is known of it.
+def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
+    """Submit the watched job again, follow it to its end, and return the watch on it.
 
     Raises RefusedError, ClusterError, WaitTimeoutError.
     """
-    run = watch.run
-    job = lab.jobs.get(watch.submission_id)
-    if not job.final:  # for Ray it still runs, and what it held is held
+    jobs, run = watch.lab.jobs, watch.run
+    job = jobs.get(watch.submission_id)
+    if not job.final:  # for Ray it still runs, and its resources are taken
         with contextlib.suppress(LabError):
-            lab.jobs.stop(watch.submission_id)
-    again = lab.jobs.submit_again(
+            jobs.stop(watch.submission_id)
+    again = jobs.submit_again(
         watch.submission_id,
         {RESUMES: watch.submission_id},
         recipe_folder(job.recipe),
         environment={RESUME_VARIABLE: run.name} if run else {},
     )
-    on_moment(
-        Moment(
-            "resubmitted", None, f"job {watch.submission_id} died with its head; submitted again as {again}"
+    told = f"job {watch.submission_id} died with its head; submitted again as {again}"
+    on_moment(Moment("resubmitted", None, told))
+    second = Watch(watch.lab, again, watch.clock)
+    patience = Patience(second)
+    if patience.wait_for_end() is None:
+        raise WaitTimeoutError(
+            f"job {again} has not ended after {patience.waited:.0f} s; {patience.describe()}",
+            f"labctl job logs {again}",
         )
-    )
-    second = Watch(lab, again, clock)
-    patience = Patience(second, clock)
-
-    def in_time() -> None:
-        patience.look()
-        why = patience.over
-        if why:
-            raise WaitTimeoutError(
-                f"job {again} has not ended after {patience.waited:.0f} s; {why}: {patience.told()}",
-                f"labctl job logs {again}",
-            )
-
-    follow_to_end(second, sleep, in_time)
     return second
 
 
@@ -83,5 +66,5 @@ def joined(first: Watch, second: Watch) -> tuple[Event, ...]:
 
 
 def died(watch: Watch) -> bool:
-    """Whether the job ended without success."""
+    """True if the job ended without success."""
     return watch.job is not None and watch.job.final and watch.job.status != "SUCCEEDED"

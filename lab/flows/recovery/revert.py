@@ -1,19 +1,19 @@
-"""The revert of a fault, beside the watching, once, and whatever else happens."""
+"""Reverts a fault exactly once, in its own thread, even if the caller is interrupted."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from lab.errors import LabError
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.faults import Fault, Scene
+from lab.host.clock import Clock
 
 
 class Revert:
-    """Runs the fault's revert once, beside the watching, and keeps what it raised."""
+    """Runs the revert of a fault once, while its caller goes on watching, and keeps its error."""
 
-    def __init__(self, fault: Fault, scene: Scene, clock: Callable[[], float]) -> None:
+    def __init__(self, fault: Fault, scene: Scene, clock: Clock) -> None:
         self.done_at: float | None = None
         self.error: Exception | None = None
         self._fault, self._scene, self._clock = fault, scene, clock
@@ -21,17 +21,17 @@ class Revert:
 
     @property
     def begun(self) -> bool:
-        """Whether it was started."""
+        """True once it was started."""
         return self._thread is not None
 
     @property
     def ended(self) -> bool:
-        """Whether it was carried out, or has failed."""
+        """True once it has succeeded or failed."""
         return self.done_at is not None or self.error is not None
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why it failed, for a receipt."""
+        """The reason of its failure, for a receipt."""
         if self.error is None:
             return ()
         why = self.error.message if isinstance(self.error, LabError) else repr(self.error)
@@ -39,7 +39,7 @@ class Revert:
 
     @property
     def bug(self) -> Exception | None:
-        """What it raised and nobody thought of."""
+        """The error that it raised, if that is no LabError."""
         return None if isinstance(self.error, LabError) else self.error
 
     def begin(self) -> None:
@@ -61,8 +61,15 @@ class Revert:
         if interrupt is not None:
             raise interrupt
 
+    def wait(self, seconds: float) -> None:
+        """Wait so long, while it goes on at most until its end."""
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(seconds)
+        else:
+            self._clock.sleep(seconds)
+
     def check(self) -> None:
-        """Raises what the revert raised."""
+        """Raise the error of the revert, if there was one."""
         if self.error is not None:
             raise self.error
 

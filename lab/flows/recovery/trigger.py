@@ -1,33 +1,29 @@
-"""When and where to inject: the target runs a part of the job, and a moment worth breaking has come."""
+"""Waits for the moment to inject a fault, and picks what it hits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lab.cluster.api import Node, infeasible
+from lab.cluster.jobs import Job
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
-from lab.flows.recovery.watch import POLL_SECONDS, Watch, progress_name
+from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab, Placement, place
 from lab.topology import is_worker
-
-if TYPE_CHECKING:
-    from lab.cluster.explain import Explanation
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What a fault is going to hit, at the moment it may."""
+    """The target of a fault, with its node, ranks and checkpoints at the moment of injection."""
 
     target: str
     node: Node | None
-    """The target's, where it is a node that runs a part of the job."""
+    """The target's own, where it is a node that runs a part of the job."""
     ranks: tuple[RankProcess, ...]
-    """Of the attempt that trains, with their processes; those on the target alone where it is a node."""
+    """Ranks of the attempt that trains, with their processes; only those on the target if it is a node."""
     checkpoints: tuple[str, ...]
     """URIs of the committed ones, the oldest first."""
 
@@ -56,43 +52,23 @@ def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
     return target
 
 
-def wait_for_the_moment(
-    watch: Watch,
-    request: FaultRequest,
-    kind: FaultKind,
-    on_moment: OnMoment,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> Aim:
+def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_moment: OnMoment) -> Aim:
     """Wait until the trigger has come and the job trains, on the target where that is a node.
 
-    The wait ends with the job, after `request.timeout`, or without one when the job does not get on.
+    The wait ends with the job, after `request.timeout`, or without one when the job makes no progress. Raises
+    RefusedError, WaitTimeoutError.
     """
     watch.target = request.target
-    begin, after = clock(), request.after_seconds or 0.0
+    after = request.after_seconds or 0.0
     limit = None if request.timeout is None else request.timeout + after
-    patience = Patience(watch, clock, limit)
+    patience = Patience(watch, limit)
     wanted = _trigger_text(request)
     on_moment(Moment("waiting", None, f"waiting for {wanted} in job {watch.submission_id}"))
     shown = None
-    while True:
-        watch.poll()
-        patience.look()
-        if clock() - begin < after:
-            patience.rest()
-        if watch.job is not None and watch.job.final:
-            raise ended(
-                f"job {watch.submission_id} ended ({watch.job.status}) before {wanted}",
-                "inject earlier, or train longer: submit digits -p epochs=60",
-                watch.why_failed(),
-            )
-        if watch.job is not None and watch.job.status == "PENDING" and watch.nodes:
-            why = infeasible(watch.job.demand, watch.nodes)
-            if why:
-                raise RefusedError(
-                    f"job {watch.submission_id} does not start: {why}",
-                    f"labctl job stop {watch.submission_id}",
-                )
+    for _ in patience.polls():
+        if patience.waited < after:
+            patience.restart()
+        _refuse_lost(watch, wanted)
         newest = watch.run.checkpoints[-1] if watch.run and watch.run.checkpoints else None
         if newest is not None and newest.progress != shown:
             shown = newest.progress
@@ -100,29 +76,52 @@ def wait_for_the_moment(
                 Moment("progress", None, f"checkpoint of {progress_name(watch.run)} {shown} is complete")
             )
         aim = take_aim(watch, request.target, kind)
-        if aim is not None and _triggered(request, watch, clock() - begin):
+        if aim is not None and _triggered(request, watch, patience.waited):
             return aim
-        why = patience.over
-        if why:
-            state = watch.job.status if watch.job else "unknown"
-            raise WaitTimeoutError(
-                f"waited {patience.waited:.0f} s for {wanted}; "
-                f"job {watch.submission_id} is {state}, {_reached(watch)}; {why}: {patience.told()}",
-                f"labctl job logs {watch.submission_id}; "
-                + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
-            )
-        sleep(POLL_SECONDS)
+    raise WaitTimeoutError(
+        f"waited {patience.waited:.0f} s for {wanted}; "
+        f"job {watch.submission_id} is {watch.status}, {_reached(watch)}; {patience.describe()}",
+        f"labctl job logs {watch.submission_id}; "
+        + ("labctl status" if limit is None else "a longer wait: --timeout 10m, or none"),
+    )
 
 
-def ended(what: str, hint: str, why: Explanation | None) -> RefusedError:
-    """A job cannot be broken any more; of one that failed the reason is said, where it is known."""
-    if why is None:
-        return RefusedError(what, hint)
-    return RefusedError(f"{what}: {why.told}", why.advice)
+def _refuse_lost(watch: Watch, wanted: str) -> None:
+    """Raises RefusedError for a job that has ended, or that no node of the cluster can start."""
+    job = watch.job
+    if job is None:
+        return
+    if job.final:
+        raise ended(watch.lab, job, "inject earlier, or train longer: submit digits -p epochs=60", wanted)
+    why = infeasible(job.demand, watch.nodes) if job.status == "PENDING" and watch.nodes else ""
+    if why:
+        raise RefusedError(
+            f"job {job.submission_id} does not start: {why}", f"labctl job stop {job.submission_id}"
+        )
+
+
+def ended(lab: Lab, job: Job, hint: str, before: str = "") -> RefusedError:
+    """The error for a job that cannot be broken any more, with the reason of its failure if known."""
+    what = f"job {job.submission_id} has ended ({job.status})"
+    if before:
+        what = f"job {job.submission_id} ended ({job.status}) before {before}"
+    why = lab.why_failed(job)
+    return RefusedError(what, hint) if why is None else RefusedError(f"{what}: {why.told}", why.advice)
+
+
+def live_job(lab: Lab, submission_id: str, hint: str) -> Job:
+    """The job of this id, which must not have ended; without an id the one that runs.
+
+    Raises NotFoundError, UsageError, RefusedError.
+    """
+    job = lab.jobs.get(submission_id) if submission_id else lab.running_job()
+    if job.final:
+        raise ended(lab, job, hint)
+    return job
 
 
 def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
-    """What the fault would hit now; None while the job does not train. Raises RefusedError."""
+    """The aim of the fault if it came now; None while the job does not train. Raises RefusedError."""
     attempt = watch.live_attempt
     if attempt is None or watch.job is None or not watch.nodes or watch.run is None:
         return None
@@ -144,7 +143,7 @@ def take_aim(watch: Watch, target: str, kind: FaultKind) -> Aim | None:
 
 
 def _not_part(target: str, placement: Placement) -> RefusedError:
-    """Why `target` is no place for a fault: it has no rank of the job."""
+    """The error for a target that has no rank of the job."""
     ranks = ", ".join(dict.fromkeys(service for _, service in placement.workers)) or "no node"
     what = f"{target} runs no part of job {placement.submission_id}; the job runs on {ranks}"
     if target == placement.driver:
@@ -155,7 +154,7 @@ def _not_part(target: str, placement: Placement) -> RefusedError:
 
 
 def _reached(watch: Watch) -> str:
-    """How far the job has come, for a person whose moment did not."""
+    """The job's newest checkpoint, for a person whose moment did not come."""
     run = watch.run
     if run is None:
         return "no checkpoint and no ledger: it runs no Ray Train, or its ledger cannot be written"

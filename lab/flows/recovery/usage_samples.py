@@ -1,26 +1,26 @@
-"""What the services of a lab use while a fault lasts and training recovers, a sample every two seconds."""
+"""Samples of the services' resource use while a fault lasts and training recovers, one every two seconds."""
 
 from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.errors import LabError
 from lab.evidence.ledger import number
+from lab.host.clock import WALL, Clock
 from lab.host.reading import parse_json
 from lab.lab import Lab
 from lab.store.base import Store
-from lab.topology import STORE, Vendor, is_node
+from lab.topology import STORE, Usage, Vendor, is_node
 
 SCHEMA = "usage/1"
 """Version of the JSON that `Samples.to_json` gives."""
 
 ENDING = ".usage.json"
-"""Of the object beside a receipt that holds its samples."""
+"""Suffix of the object beside a receipt that holds its samples."""
 
 PERIOD_SECONDS = 2.0
 STOP_SECONDS = 15.0
@@ -29,7 +29,7 @@ STOP_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Sample:
-    """What all processes of one service used at `at`, in seconds since the epoch. None: not measured."""
+    """Resource use of all processes of one service at `at` (seconds since the epoch). None: not measured."""
 
     at: float
     service: str
@@ -42,13 +42,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples by time, and why there are none or fewer, if so."""
+    """Samples by time, and the reason if there are none or fewer."""
 
     samples: tuple[Sample, ...] = ()
     problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept beside a receipt."""
+        """The document that is kept beside a receipt."""
         return {"schema": SCHEMA, "samples": [asdict(sample) for sample in self.samples]}
 
     def keep(self, store: Store, receipt: str) -> str:
@@ -64,7 +64,7 @@ def key_of(receipt: str) -> str:
 
 
 def read_samples(data: bytes) -> Samples:
-    """Samples as they were kept; what is none of them is left out and named in `problem`."""
+    """Samples from a kept document; one in another form has none, and a `problem`."""
     try:
         document = parse_json(data)
     except ValueError:
@@ -77,23 +77,15 @@ def read_samples(data: bytes) -> Samples:
 
 
 class Sampler:
-    """Takes a sample of every Ray node and of the object store now and then, in a thread of its own.
+    """Samples every Ray node and the object store periodically, in a thread of its own.
 
     It never raises and never holds up a recovery: what cannot be measured is left out.
     """
 
-    def __init__(
-        self,
-        lab: Lab,
-        *,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] | None = None,
-        period: float = PERIOD_SECONDS,
-    ) -> None:
-        """`sleep` takes the pause between two samples; by default one that `stop` ends at once."""
+    def __init__(self, lab: Lab, clock: Clock = WALL, *, period: float = PERIOD_SECONDS) -> None:
+        """`period`: seconds between two samples."""
         self._lab, self._clock, self._period = lab, clock, period
         self._stopped = threading.Event()
-        self._sleep = sleep or self._pause
         self._thread: threading.Thread | None = None
         self._found: list[Sample] = []
         self._problem = ""
@@ -106,7 +98,7 @@ class Sampler:
             self._thread.start()
 
     def stop(self) -> Samples:
-        """End, and what was found. Waits for the sample that is being taken, at most STOP_SECONDS."""
+        """End, and return what was found. Waits for the sample that is being taken, at most STOP_SECONDS."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
@@ -122,17 +114,13 @@ class Sampler:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self.look()
-            if not self._stopped.is_set():
-                self._sleep(self._period)
-
-    def _pause(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
+            self._stopped.wait(self._period)
 
     def _measure(self) -> Iterable[Sample]:
         usage = self._lab.runtime.usage(self._named())
         at = self._clock()
         try:
-            reported = self._reported()
+            reported = self._reported(usage)
         except LabError as error:
             reported, self._problem = {}, f"Ray's view of the nodes is missing: {error.message}"
         found = []
@@ -149,16 +137,17 @@ class Sampler:
             self._services = tuple(name for name in names if is_node(name) or name == STORE)
         return self._services
 
-    def _reported(self) -> dict[str, tuple[int | None, float | None]]:
+    def _reported(self, usage: Mapping[str, Usage]) -> dict[str, tuple[int | None, float | None]]:
         """Service -> memory and GPU use as Ray's reporters say, where they are the service's own.
 
         Nodes that share a machine all report the machine's memory: that is nobody's use, so it is left out.
+        Ray is not asked for what the runtime has measured.
         """
         from lab.cluster.allocation.loads import node_reports
 
         plan = self._lab.gpu_plan
         real = plan.vendor not in (Vendor.NONE, Vendor.SIMULATED)
-        if self._lab.runtime.kind == "local" and not real:
+        if not real and usage and all(own.memory_bytes is not None for own in usage.values()):
             return {}
         reports = node_reports(self._lab.api, plan)
         shared = len({report.host for report in reports}) < len(reports)

@@ -1,100 +1,112 @@
-"""What is known of a job while it is watched: its ledger, the cluster's nodes, what Ray says of it."""
+"""A watch on one job: its ledger, the cluster's nodes, and its status, refreshed by polling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.evidence.ledger import Event, History, Number, Run, RunAttempt, epochs_of
+from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.topology import HEAD
 
-if TYPE_CHECKING:
-    from lab.cluster.explain import Explanation
-
 POLL_SECONDS = 0.25
-"""Pause between two looks at the ledger."""
+"""Between two polls of the ledger: the timeline of a recovery is as fine as this."""
 
 NODES_POLL_SECONDS = 0.5
-"""Pause between two looks at Ray."""
+"""Between two requests to Ray."""
 
-SETTLE_POLLS = 3
-"""Looks at the ledger after the job has ended: its last lines may still be on their way."""
+LAST_POLLS = 3
+"""Polls after the job has ended: the last lines of its ledger may still be on their way."""
+
+
+@dataclass(frozen=True)
+class StoreOutages:
+    """Failed reads of the ledger, and the seconds that the slowest read took."""
+
+    refusals: int = 0
+    slowest_read: float = 0.0
 
 
 class Watch:
-    """What is known of a job: refreshed by `poll`, which bears a cluster that does not answer."""
+    """Snapshot of a job, refreshed by `poll`; a cluster or a store that does not answer is a problem."""
 
-    def __init__(self, lab: Lab, submission_id: str, clock: Callable[[], float]) -> None:
-        self.submission_id = submission_id
+    def __init__(self, lab: Lab, submission_id: str, clock: Clock = WALL) -> None:
+        """`clock` counts seconds since the epoch; whoever waits beside this watch waits on it too."""
+        self.lab, self.submission_id, self.clock = lab, submission_id, clock
         self.target = ""
         """The service that a fault is meant for, once that is known."""
-        self.felt = (0, 0.0)
-        """Of the store since `felt_anew`: how often it did not let the ledger be read, and the seconds that
-        the slowest look at it took."""
-        self._problems: dict[str, str] = {}
+        self.store_outages = StoreOutages()
+        """Since it was last reset to this."""
         self.nodes: tuple[Node, ...] = ()
         self.job: Job | None = None
-        self._lab, self._clock = lab, clock
+        self._problems: dict[str, str] = {}
         self._ledger = lab.ledger(submission_id)
         self._nodes_at = 0.0
 
     def poll(self) -> None:
-        """Read what is new."""
-        began = self._clock()
+        """Read what is new. Raises NotFoundError for a job that never was."""
+        began, failed = self.clock(), 0
         try:
             self._ledger.poll()
             self._problems.pop("ledger", None)
         except StoreError as error:
-            self.felt = (self.felt[0] + 1, self.felt[1])
+            failed = 1
             self._problems["ledger"] = f"the ledger could not be read: {error.message}"
-        self.felt = (self.felt[0], max(self.felt[1], self._clock() - began))
-        now = self._clock()
+        now, so_far = self.clock(), self.store_outages
+        self.store_outages = StoreOutages(so_far.refusals + failed, max(so_far.slowest_read, now - began))
         if now - self._nodes_at >= NODES_POLL_SECONDS:
-            try:
-                self.nodes = self._lab.api.nodes()
-                self.job = self._lab.jobs.get(self.submission_id)
-                self._nodes_at = now
-                self._problems.pop("ray", None)
-                if self._driver_lost(self.job):
-                    self._gone(
-                        self.job, now, "the node of its entrypoint was lost, which Ray does not notice"
-                    )
-            except NotFoundError:
-                if self.job is None:
-                    raise
-                self._gone(self.job, now, "the new head does not know it")
-            except ClusterError as error:
-                self._problems["ray"] = f"Ray did not answer: {error.message}"
+            self._poll_ray(now)
+
+    def _poll_ray(self, now: float) -> None:
+        try:
+            self.nodes = self.lab.api.nodes()
+            self.job = self.lab.jobs.get(self.submission_id)
+            if self._driver_lost(self.job):
+                self._fail(self.job, now, "the node of its entrypoint was lost, which Ray does not notice")
+        except NotFoundError:
+            if self.job is None:
+                raise
+            self._fail(self.job, now, "the new head does not know it")
+        except ClusterError as error:
+            self._problems["ray"] = f"Ray did not answer: {error.message}"
+            return
+        self._nodes_at = now
+        self._problems.pop("ray", None)
 
     def _driver_lost(self, job: Job) -> bool:
-        """Whether the job's entrypoint ran on a node that is dead, although Ray says that it goes on.
+        """True if the job's entrypoint ran on a node that is dead, although Ray says that it goes on.
 
         So it is (ray 2.60) when a head comes back with its state: its jobs stay RUNNING for ever.
         """
         dead = {node.node_id for node in self.nodes if not node.alive and node.service == HEAD}
         return not job.final and job.node_id in dead
 
-    def _gone(self, job: Job, now: float, why: str) -> None:
+    def _fail(self, job: Job, now: float, why: str) -> None:
         """The job died with its head."""
         if not job.final:
             message = f"the head was lost, and with it job {self.submission_id}: {why}"
             self.job = replace(job, status="FAILED", message=message, ended_at=now)
-        self._nodes_at = now
-        self._problems.pop("ray", None)
 
-    def felt_anew(self) -> None:
-        """From here on `felt` counts."""
-        self.felt = (0, 0.0)
+    def read_the_rest(self, look: Callable[[], None] = lambda: None) -> None:
+        """Poll a few times more once the job has ended, so that its ledger is complete; `look` after each."""
+        for _ in range(LAST_POLLS):
+            self.clock.sleep(POLL_SECONDS)
+            self.poll()
+            look()
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended."""
+        """True once the job has ended."""
         return self.job is not None and self.job.final
+
+    @property
+    def status(self) -> str:
+        """The job's status, or `unknown` while Ray has not told it."""
+        return self.job.status if self.job else "unknown"
 
     @property
     def events(self) -> Sequence[Event]:
@@ -103,12 +115,12 @@ class Watch:
 
     @property
     def history(self) -> History:
-        """What those events tell."""
+        """The runs that those events tell of."""
         return self._ledger.history
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be read when it was last asked for; a silence before that does not count."""
+        """Sources that did not answer at the last poll; an outage that has ended does not count."""
         return tuple(self._problems.values())
 
     @property
@@ -134,31 +146,11 @@ class Watch:
 
     def log(self) -> str:
         """All that the job's entrypoint has written so far. Raises NotFoundError, ClusterError."""
-        return self._lab.jobs.logs(self.submission_id)
-
-    def why_failed(self) -> Explanation | None:
-        """Why the job failed; None where it did not, or for a reason that is not known."""
-        return self._lab.why_failed(self.job) if self.job is not None else None
+        return self.lab.jobs.logs(self.submission_id)
 
     def node_of(self, service: str) -> Node | None:
         """The living node of a service."""
         return next((n for n in reversed(self.nodes) if n.alive and n.service == service), None)
-
-
-def follow_to_end(watch: Watch, sleep: Callable[[float], None], look: Callable[[], None]) -> Job:
-    """Poll until the job has ended and its ledger is complete; the job as it was then.
-
-    `look` is called after every poll; raising is how it ends the wait before its time.
-    """
-    settle = SETTLE_POLLS
-    while True:
-        watch.poll()
-        look()
-        if watch.job is not None and watch.job.final:
-            if not settle:
-                return watch.job
-            settle -= 1
-        sleep(POLL_SECONDS)
 
 
 def _live(run: Run | None) -> RunAttempt | None:
@@ -171,12 +163,12 @@ def _live(run: Run | None) -> RunAttempt | None:
 
 
 def progress_name(run: Run | None) -> str:
-    """What the run counts its progress in, such as `epoch`."""
+    """The name of what the run counts its progress in, such as `epoch`."""
     return (run.progress_key if run else None) or "epoch"
 
 
 def progress_text(run: Run, progress: Number) -> str:
-    """How far the run is, among the epochs that it plans if it counts those: `epoch 4 of 20`."""
+    """The progress of a run, among the epochs that it plans if it counts those: `epoch 4 of 20`."""
     epochs = epochs_of(run)
     if epochs is None or epochs.key != run.progress_key:
         return f"{progress_name(run)} {progress}"

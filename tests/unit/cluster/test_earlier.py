@@ -10,7 +10,7 @@ from lab.cluster.earlier import MOST, earlier_job, earlier_jobs
 from lab.errors import NotFoundError
 from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
-from tests.unit.flows.recovery.world import World
+from tests.unit.flows.world import World
 
 
 def put(
@@ -75,7 +75,7 @@ def test_a_job_that_nobody_knows_has_no_ledger(store: FakeObjectStore) -> None:
 def test_a_lab_knows_its_earlier_jobs_and_their_checkpoints() -> None:
     world = World()
     world.write("run_started", "old")
-    world.jobs.put("RUNNING", "new")
+    world.jobs.become("RUNNING", "new")
 
     assert world.lab.job("old").earlier
     assert not world.lab.job("new").earlier

@@ -19,7 +19,7 @@ from lab.flows.chaos.plan import Step, check_step
 from lab.flows.recovery.heal import heal
 from lab.topology import check_lab_name
 from tests.conftest import ROOT
-from tests.unit.flows.recovery.world import W0, Training, World
+from tests.unit.flows.world import W0, Training, World
 
 GUIDE = (ROOT / "docs" / "recovery.md").read_text(encoding="utf-8").partition("## A fault of your own")[2]
 EXAMPLE = GUIDE.partition("```python\n")[2].partition("```")[0]

@@ -7,7 +7,7 @@ import pytest
 from lab.faults import FAULTS
 from lab.faults.kinds.pause import Pause
 from lab.host.files import HOME_VARIABLE
-from tests.unit.flows.recovery.world import World
+from tests.unit.flows.world import World
 
 
 @pytest.fixture

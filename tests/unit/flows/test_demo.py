@@ -13,7 +13,7 @@ from lab.flows.demo import BREAK_AFTER_EPOCH, DemoRequest, DemoResult, run_demo
 from lab.lab import Lab, Submitted
 from lab.runtime.base import ignore_progress
 from lab.topology import LabSpec
-from tests.unit.flows.recovery.world import W0, W1, FakeJobs, Training, World
+from tests.unit.flows.world import W0, W1, FakeJobs, Training, World
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
 
@@ -57,7 +57,6 @@ def run(world: World, request: DemoRequest, spec: LabSpec = SPEC) -> DemoResult:
         ignore_progress,
         world.moments.append,
         clock=world.clock,
-        sleep=world.sleep,
     )
 
 
@@ -120,7 +119,7 @@ def test_a_request_that_makes_no_sense_is_refused_before_the_boot(
 
 
 def test_a_job_that_fails_before_it_trains_is_told(world: World, submitted: list[Training]) -> None:
-    world.clock.after(1.0, lambda: world.jobs.put("FAILED", "demo-0", at=world.clock()))
+    world.clock.after(1.0, lambda: world.jobs.become("FAILED", "demo-0", at=world.clock()))
 
     with pytest.raises(JobError, match=r"demo-0 ended \(FAILED\) before it trained"):
         run(world, DemoRequest())
@@ -140,7 +139,7 @@ def test_a_job_that_is_never_placed_is_told(
 def test_a_control_run_that_fails_is_told(world: World, submitted: list[Training]) -> None:
     def fail_second() -> None:
         if len(submitted) == 2:
-            world.jobs.put("FAILED", submitted[1].job, at=world.clock())
+            world.jobs.become("FAILED", submitted[1].job, at=world.clock())
         else:
             world.clock.after(1.0, fail_second)
 

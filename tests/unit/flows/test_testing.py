@@ -14,6 +14,7 @@ from lab.errors import UsageError
 from lab.flows import testing
 from lab.flows.testing import PARTS, Selection, run_tests
 from lab.host import environment
+from lab.runtime.fake.host import FakeClock
 from tests.conftest import forbid_skip, left_out, summary
 
 
@@ -33,7 +34,7 @@ def ran(
         commands.append(" ".join(argv[2:]))
         return next((code for part, code in (codes or {}).items() if commands[-1].startswith(part)), 0)
 
-    code = run_tests(arguments, run=run, say=said.append, environ={"CI": ci}, clock=lambda: 0.0)
+    code = run_tests(arguments, run=run, say=said.append, environ={"CI": ci}, clock=FakeClock())
     return code, commands, said
 
 

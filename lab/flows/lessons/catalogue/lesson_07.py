@@ -94,7 +94,7 @@ def break_a_node(lab: Lab, task: HostTask) -> None:
     job, target = _wait_for_training(lab, task, before)
     request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH)
     task.say(f"labctl fault-inject {target} --job {job}")
-    outcome = inject(lab, request, lambda moment: task.say(moment.text), sleep=task.clock.sleep)
+    outcome = inject(lab, request, lambda moment: task.say(moment.text), clock=task.clock)
     if outcome.receipt is not None:
         task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
 

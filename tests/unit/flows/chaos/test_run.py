@@ -30,7 +30,7 @@ from lab.flows.recovery import RECEIPTS_PREFIX, Moment
 from lab.flows.recovery.control import Control
 from lab.flows.recovery.heal import left_behind
 from lab.topology import LabSpec
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 LONG = 60
 
@@ -41,7 +41,6 @@ def chaos(world: World, plan: Plan, **options: Any) -> ChaosResult:
         plan,
         options.pop("on_moment", world.moments.append),
         clock=world.clock,
-        sleep=world.sleep,
         **options,
     )
 
@@ -327,7 +326,7 @@ def test_a_job_that_ends_early_ends_the_chaos(world: World) -> None:
 
 def test_a_fault_that_ended_the_job_keeps_its_receipt(world: World) -> None:
     Training(world, epochs=LONG)
-    world.clock.after(12.0, lambda: world.jobs.put("FAILED", at=world.clock()))
+    world.clock.after(12.0, lambda: world.jobs.become("FAILED", at=world.clock()))
 
     result = chaos(world, Plan(written=(Step(4.0, "kill"), Step(9.5, "pause"), Step(30.0, "stop"))))
 
@@ -551,21 +550,21 @@ def test_without_a_job_the_line_to_type_is_told(world: World) -> None:
 
 
 def test_a_job_that_has_ended_is_refused(world: World) -> None:
-    world.jobs.put("SUCCEEDED")
+    world.jobs.become("SUCCEEDED")
     with pytest.raises(RefusedError, match="has ended"):
         chaos(world, steps("kill"), job=JOB)
 
 
 def test_a_job_that_never_trains_is_waited_for_and_refused(world: World) -> None:
-    world.jobs.put("PENDING")
+    world.jobs.become("PENDING")
     with pytest.raises(WaitTimeoutError, match="is no place for chaos: training has not gone on for 300 s"):
         chaos(world, steps("kill"))
 
 
 def test_a_job_that_ends_before_it_trains_is_refused(world: World) -> None:
-    world.jobs.put("RUNNING")
-    world.clock.after(5.0, lambda: world.jobs.put("FAILED", at=world.clock()))
-    with pytest.raises(RefusedError, match=r"has ended \(FAILED\) before any fault"):
+    world.jobs.become("RUNNING")
+    world.clock.after(5.0, lambda: world.jobs.become("FAILED", at=world.clock()))
+    with pytest.raises(RefusedError, match=r"ended \(FAILED\) before any fault"):
         chaos(world, steps("kill"))
 
 
@@ -694,7 +693,7 @@ def test_without_a_job_that_succeeded_nothing_is_compared(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Training(world, epochs=LONG)
-    world.clock.after(30.0, lambda: world.jobs.put("STOPPED", at=world.clock()))
+    world.clock.after(30.0, lambda: world.jobs.become("STOPPED", at=world.clock()))
     monkeypatch.setattr("lab.flows.chaos.run.run_control", control("equal"))
 
     result = chaos(world, steps("kill"), control=True)

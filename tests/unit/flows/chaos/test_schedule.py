@@ -48,6 +48,11 @@ def test_faults_to_draw_from_are_read() -> None:
     }
 
 
+BELOW = (("a", "x"), ("b", "*a"), ("c", "*b"), ("d", "*c"), ("e", "*d"))
+BOMB = "\n".join(f"{name}: &{name} [{', '.join(20 * [below])}]" for name, below in BELOW)
+"""A few lines that stand for millions of words."""
+
+
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
@@ -56,22 +61,30 @@ def test_faults_to_draw_from_are_read() -> None:
         ("faults: [kill]\n---\nfaults: [stop]", 2, "not YAML"),
         ("[" * 5_000, 1, "nested too deeply"),
         ("- kill\n- stop", 1, "a schedule must be a mapping"),
-        ("every: 3s", 1, "name either `faults`, to draw from, or `steps`"),
-        ("faults: [kill]\nsteps: []", 1, "name either `faults`, to draw from, or `steps`"),
+        ("every: 3s", 1, "a schedule needs either `faults`, to draw from, or `steps`"),
+        ("faults: [kill]\nsteps: []", 1, "a schedule needs either `faults`, to draw from, or `steps`"),
         ("faults: []", 1, "`faults` must be a list that is not empty"),
         ("\nfaults: kill", 2, "`faults` must be a list"),
         ("faults:\n- kill\n- voodoo", 3, "there is no fault 'voodoo'"),
-        ("faults:\n- kill\n- {}", 3, "`a fault` must be a word"),
+        ("faults:\n- kill\n- {}", 3, "a fault must be a word"),
         ("faults: [kill]\nfaults: [stop]", 2, "`faults` is given twice"),
-        ("faults: [kill]\nspeed: 3", 2, "a schedule has no `speed`"),
+        (
+            "faults: [kill]\nspeed: 3",
+            2,
+            "a schedule has no `speed` (did you mean `seed`?); it has faults, steps, every",
+        ),
+        ("faults: [kill]\nrate:\n- 3", 2, "a schedule has no `rate`; it has faults"),
+        ("steps:\n- {at: -1s, fault: kill}", 2, "`at` must be a duration"),
+        ("faults: [kill]\nparameters: &p\n  kill: {a: *p}", 1, "nested too deeply"),
+        (BOMB, 1, "it is too large"),
         ("faults: [kill]\nevery: soon", 2, "`every` must be a duration"),
-        ("faults: [kill]\nevery: 0", 2, "`every` must be more than zero"),
-        ("faults: [kill]\nevery: 25h", 2, "`every` must be at most 24 hours"),
+        ("faults: [kill]\nevery: 0", 2, "`every` must be a duration such as 30s or 2m, more than zero"),
+        ("faults: [kill]\nevery: 25h", 2, "at most 24 hours, not '25h'"),
         ("faults: [kill]\nseed: 1.5", 2, "`seed` must be a whole number from 0"),
         ("faults: [kill]\nseed: -1", 2, "`seed` must be a whole number from 0"),
         ("faults: [kill]\nlimit: 0", 2, "`limit` must be a whole number from 1"),
         ("faults: [kill]\nlimit: 1e400", 2, "`limit` must be a whole number from 1"),
-        ("faults: [kill]\nuntil: []", 2, "`until` must be a word"),
+        ("faults: [kill]\nuntil: []", 2, "`until` must be a duration"),
         ("faults: [kill]\nbelow-one-worker: 1", 2, "`below-one-worker` must be true or false"),
         ("faults: [kill]\nparameters: {pause: {for: 1}}", 2, "which is not among `faults`"),
         ("faults: [pause]\nparameters:\n  pause: {for: long}", 3, "`for` must be a number"),
@@ -84,7 +97,7 @@ def test_faults_to_draw_from_are_read() -> None:
         ("steps:\n- {fault: kill}", 2, "a step needs `at`"),
         ("steps:\n- {at: 1s, fault: kill, rank: 0}", 2, "a step has no `rank`"),
         ("steps:\n- at: 1s\n  fault: voodoo", 3, "there is no fault 'voodoo'"),
-        ("steps:\n- {at: 1s, fault: kill, share: 2}", 2, "`share` must be between 0 and 1"),
+        ("steps:\n- {at: 1s, fault: kill, share: 2}", 2, "`share` must be a number between 0 and 1"),
         ("steps:\n- at: 1s\n  fault: kill\n  with: 8", 4, "`with` must be a mapping"),
         ("steps:\n- {at: 1s, fault: kill, with: {for: 0}}", 2, "for=0: must be between"),
         ("steps:\n- {at: 9s, fault: kill}\n- {at: 1s, fault: stop}", 2, "in the order of their times"),

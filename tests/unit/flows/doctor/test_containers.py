@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 
 from lab.errors import EngineError
-from lab.flows.doctor import Containers, container_checks, gather_containers, run_checks
-from lab.flows.doctor.containers import compose, gpu_access
+from lab.flows.doctor import run_checks
+from lab.flows.doctor.containers import compose, container_checks, gpu_access
+from lab.flows.doctor.facts import gather_containers
+from lab.flows.doctor.model import Containers
 from lab.host.gpus import Detection, Gpu
 from lab.host.gpus.docker import HOOK, GpuHost
 from lab.runtime.base import Runtime
 from lab.runtime.compose.engine import Engine
+from lab.runtime.fake import FakeRuntime
 from lab.topology import Vendor
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
@@ -50,6 +53,8 @@ def test_whether_containers_get_the_gpus_there_are(
 
 
 class FakeEngine(Engine):
+    """Answers with the versions of engine and Compose, or raises `error`."""
+
     def __init__(self, error: EngineError | None = None) -> None:
         super().__init__()
         self.error = error
@@ -59,8 +64,8 @@ class FakeEngine(Engine):
             raise self.error
 
     def ask(self, *arguments: str) -> str:
-        assert arguments == ("compose", "version", "--short")
-        return "2.26.1\n"
+        self.check()
+        return {"compose": "2.26.1\n", "version": "28.2.2\n"}[arguments[0]]
 
 
 def test_the_facts_are_those_of_the_engine() -> None:
@@ -70,8 +75,8 @@ def test_the_facts_are_those_of_the_engine() -> None:
     assert old == Containers(error="too old", hint="update", gpus=PLAIN)
 
 
-def names(kind: str, opener: Runtime | EngineError | None) -> Sequence[tuple[str, str]]:
-    def open_(runtime: str, lab: str) -> Runtime | None:
+def names(kind: str, opener: Runtime | EngineError) -> Sequence[tuple[str, str]]:
+    def open_(runtime: str, lab: str) -> Runtime:
         if isinstance(opener, EngineError):
             raise opener
         return opener
@@ -94,7 +99,7 @@ def test_an_engine_that_does_not_answer_fails_checks_and_ends_nothing() -> None:
 
 
 def test_without_containers_nothing_of_them_is_asked() -> None:
-    assert not {"compose", "GPUs in containers"} & {name for name, _ in names("local", None)}
+    assert not {"compose", "GPUs in containers"} & {name for name, _ in names("local", FakeRuntime("raylab"))}
 
 
 def test_every_container_check_has_a_name_of_its_own() -> None:

@@ -1,18 +1,23 @@
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from lab.errors import StoreError
-from lab.flows.doctor import gather_facts, gather_tools
-from lab.flows.doctor.facts import _round_trip, cgroup_memory, listeners, published
+from lab.errors import EngineError, StoreError
+from lab.flows.doctor.facts import (
+    _round_trip,
+    cgroup_memory,
+    gather_facts,
+    gather_tools,
+    listeners,
+    published,
+)
 from lab.flows.doctor.model import Listener
 from lab.host.gpus import Detection
 from lab.store import FakeObjectStore
 from lab.topology import Credentials, Endpoints
+from tests.unit.flows.doctor.test_containers import FakeEngine
 
 
 def test_a_home_that_does_not_exist_yet_is_judged_by_the_folder_it_will_be_in(tmp_path: Path) -> None:
@@ -44,50 +49,19 @@ def test_without_a_limit_or_without_control_groups_the_host_decides(tmp_path: Pa
     assert cgroup_memory(tmp_path) is None
 
 
-def finished(code: int, out: str = "", err: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess([], code, out, err)
+def test_the_engine_that_answers_is_told_with_its_version() -> None:
+    tools = gather_tools(
+        which=lambda name: f"/bin/{name}", engine=FakeEngine(), nvidia=Detection, amd=Detection
+    )
+    assert (tools.docker, tools.docker_error) == ("28.2.2", "")
+    assert tools.binaries["minio"] == "/bin/minio"
 
 
-def docker(result: subprocess.CompletedProcess[str] | Exception) -> tuple[str, str]:
-    asked: list[Sequence[str]] = []
-
-    def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        asked.append(argv)
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    tools = gather_tools(which=lambda name: f"/bin/{name}", run=run, nvidia=Detection, amd=Detection)
-    assert [argv[:2] for argv in asked] == [("/bin/docker", "version")]
-    return tools.docker, tools.docker_error
-
-
-@pytest.mark.parametrize(
-    ("result", "version", "error"),
-    [
-        (finished(0, "28.2.2\n"), "28.2.2", ""),
-        (finished(1, "\n", "warning\nCannot connect to the Docker daemon"), "", "Cannot connect"),
-        (finished(1), "", "ended with 1"),
-        (subprocess.TimeoutExpired("docker", 5), "", "no answer within 5 s"),
-        (OSError(8, "Exec format error"), "", "Exec format error"),
-    ],
-)
-def test_an_engine_that_does_not_answer_is_told_with_its_reason(
-    result: subprocess.CompletedProcess[str] | Exception, version: str, error: str
-) -> None:
-    found, why = docker(result)
-    assert found == version
-    assert error in why
-    assert bool(why) is not bool(version)
-
-
-def test_without_the_docker_command_nothing_is_run() -> None:
-    def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        raise AssertionError(argv)
-
-    tools = gather_tools(which=lambda name: None, run=run, nvidia=Detection, amd=Detection)
+def test_an_engine_that_does_not_answer_is_told_with_its_reason() -> None:
+    engine = FakeEngine(EngineError("the Docker Engine is not running"))
+    tools = gather_tools(which=lambda name: None, engine=engine, nvidia=Detection, amd=Detection)
+    assert (tools.docker, tools.docker_error) == ("", "the Docker Engine is not running")
     assert tools.binaries == {}
-    assert "not on PATH" in tools.docker_error
 
 
 def test_the_round_trip_leaves_nothing_in_the_store() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.flows.doctor import Check, Facts, Tools, machine_checks, resource_warnings
 from lab.flows.doctor import machine as checks
+from lab.flows.doctor.machine import machine_checks, resource_warnings
+from lab.flows.doctor.model import Check, Facts, Tools
 from lab.host.gpus import Detection, Gpu
 from lab.topology import Vendor
 
@@ -137,18 +138,18 @@ def test_up_is_warned_of_what_is_short_and_of_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "binaries", "outcome", "said"),
+    ("name", "binaries", "outcome", "said"),
     [
-        (checks.minio, {"minio": "/opt/minio"}, "passed", "/opt/minio"),
-        (checks.minio, {}, "skipped", "moto's S3 server stands in"),
-        (checks.prometheus, {"prometheus": "/opt/prometheus"}, "passed", "/opt/prometheus"),
-        (checks.prometheus, {}, "skipped", "left out"),
+        ("minio", {"minio": "/opt/minio"}, "passed", "/opt/minio"),
+        ("minio", {}, "skipped", "moto's S3 server stands in"),
+        ("prometheus", {"prometheus": "/opt/prometheus"}, "passed", "/opt/prometheus"),
+        ("prometheus", {}, "skipped", "left out"),
     ],
 )
 def test_a_program_that_is_absent_is_skipped_with_what_stands_in(
-    check: Callable[[Tools], Check], binaries: Mapping[str, str], outcome: str, said: str
+    name: str, binaries: Mapping[str, str], outcome: str, said: str
 ) -> None:
-    answer = check(replace(NONE, binaries=binaries))
+    answer = checks.program(replace(NONE, binaries=binaries), name)
     assert (answer.outcome, said in answer.detail) == (outcome, True)
 
 

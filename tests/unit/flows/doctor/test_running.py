@@ -6,20 +6,11 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import LabDownError
-from lab.flows.doctor import (
-    Answer,
-    Facts,
-    Listener,
-    RunningLab,
-    Tools,
-    open_runtime,
-    run_checks,
-    running_checks,
-)
+from lab.flows.doctor import run_checks, running_checks
 from lab.flows.doctor import running as checks
+from lab.flows.doctor.model import Answer, Facts, Listener, RunningLab, Tools
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeRuntime
-from lab.runtime.select import Choice
 from lab.topology import HEAD, LabSpec, LabStatus
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
@@ -173,8 +164,8 @@ def unasked(opened: Runtime, status: LabStatus) -> RunningLab:
     raise AssertionError("a lab that is not up was looked at")
 
 
-@pytest.mark.parametrize("runtime", [None, FakeRuntime("raylab")], ids=["not installed", "not up"])
-def test_a_lab_that_is_not_up_is_skipped_and_the_machine_is_checked(runtime: Runtime | None) -> None:
+def test_a_lab_that_is_not_up_is_skipped_and_the_machine_is_checked() -> None:
+    runtime = FakeRuntime("raylab")
     answers = run_checks(
         "raylab", "local", facts=facts, tools=tools, opener=lambda *_: runtime, observe=unasked
     )
@@ -193,14 +184,3 @@ def test_a_lab_that_breaks_while_it_is_looked_at_is_a_failed_check_not_a_crash(r
     )
     assert (answers[-1].name, answers[-1].outcome, answers[-1].hint) == ("lab", "failed", "start it")
     assert answers[0].name == "python"
-
-
-@pytest.mark.parametrize(("kind", "found"), [("compose", True), ("local", False)])
-def test_only_a_lab_of_processes_needs_ray_to_be_asked(
-    monkeypatch: pytest.MonkeyPatch, kind: str, found: bool
-) -> None:
-    runtime = FakeRuntime("raylab")
-    runtime.kind = kind
-    monkeypatch.setattr("lab.runtime.select.choose", lambda *_: Choice(runtime, kind, "auto"))
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert (open_runtime("auto", "raylab") is runtime) is found

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Node, RayApi
-from lab.cluster.jobs import Job, Jobs
-from lab.errors import ClusterError, NotFoundError
+from lab.cluster.jobs import Job
 from lab.evidence.ledger import History
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Evidence, LessonCheck
@@ -19,6 +17,7 @@ from lab.runtime.fake import FakeHost, FakeRuntime
 from lab.runtime.fake.host import FakeClock
 from lab.store import FakeObjectStore
 from lab.topology import LabSpec
+from tests.unit.flows.world import FakeJobs
 
 AT = 1_800_000_000.0
 """When the lesson began, in seconds since the epoch."""
@@ -81,45 +80,6 @@ def answer(check: LessonCheck, found: Evidence) -> Check:
     return told
 
 
-class WorldJobs(Jobs):
-    """Jobs in memory. `becomes` says what a job is with each later look."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock)
-        self.known: dict[str, Job] = {}
-        self.becomes: dict[str, list[tuple[Job, str]]] = {}
-        self.texts: dict[str, str] = {}
-        self.unstoppable: set[str] = set()
-
-    def put(self, found: Job, text: str = "") -> None:
-        self.known[found.submission_id] = found
-        self.texts[found.submission_id] = text
-
-    def then(self, found: Job, text: str) -> None:
-        """The next look finds this."""
-        self.becomes.setdefault(found.submission_id, []).append((found, text))
-
-    def list(self) -> tuple[Job, ...]:
-        return tuple(sorted(self.known.values(), key=lambda each: each.started_at or 0.0, reverse=True))
-
-    def get(self, submission_id: str) -> Job:
-        later = self.becomes.get(submission_id)
-        if later:
-            self.put(*later.pop(0))
-        if submission_id not in self.known:
-            raise NotFoundError(f"there is no job {submission_id!r}")
-        return self.known[submission_id]
-
-    def logs(self, submission_id: str) -> str:
-        return self.texts[submission_id]
-
-    def stop(self, submission_id: str) -> Job:
-        if submission_id in self.unstoppable:
-            raise ClusterError(f"Ray could not stop job {submission_id}")
-        self.put(replace(self.known[submission_id], status="STOPPED", ended_at=AT + 60))
-        return self.known[submission_id]
-
-
 class WorldApi(RayApi):
     """Ray's HTTP API in memory."""
 
@@ -161,7 +121,7 @@ class World:
         self.clock = FakeClock(AT)
         self.host = FakeHost(self.clock)
         self.runtime = FakeRuntime("raylab", self.host)
-        self.jobs, self.api, self.store = WorldJobs(self.clock), WorldApi(), FakeObjectStore(clock=self.clock)
+        self.jobs, self.api, self.store = FakeJobs(self.clock), WorldApi(), FakeObjectStore(clock=self.clock)
         self.waits: dict[str, Any] = {}
         self.said: list[str] = []
         if up:

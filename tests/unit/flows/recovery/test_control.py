@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from lab.evidence.receipt import Verdict
 from lab.flows.recovery import RECEIPTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
 from lab.topology import HEAD
-from tests.unit.flows.recovery.world import JOB, FakeJobs, Training, World
+from tests.unit.flows.world import JOB, FakeJobs, Training, World
 
 ORIGINAL = "digits-20261121"
 Submitted = list[tuple[str, Mapping[str, str], Path | None]]
@@ -40,12 +39,11 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
         return "control-1"
 
     monkeypatch.setattr(FakeJobs, "submit_again", again)
-    monkeypatch.setattr(FakeJobs, "stop", lambda self, job: self.put("STOPPED", job) or self.get(job))
     return calls
 
 
-def control(world: World, job: str = ORIGINAL, **other: Any) -> Control:
-    return run_control(world.lab, job, world.moments.append, clock=world.clock, sleep=world.sleep, **other)
+def control(world: World, job: str = ORIGINAL) -> Control:
+    return run_control(world.lab, job, world.moments.append, clock=world.clock)
 
 
 def test_the_same_job_is_trained_again_and_compared(
@@ -113,7 +111,7 @@ def test_a_control_run_that_resumes_is_stopped_and_refused(
 
 
 def test_a_control_run_that_fails_is_an_error(world: World, original: Training, submitted: Submitted) -> None:
-    world.clock.after(2.0, lambda: world.jobs.put("FAILED", "control-1", at=world.clock()))
+    world.clock.after(2.0, lambda: world.jobs.become("FAILED", "control-1", at=world.clock()))
     with pytest.raises(JobError, match="the undisturbed run control-1 ended FAILED"):
         control(world)
 
@@ -158,10 +156,11 @@ def test_a_job_that_dies_with_its_head_has_no_control_run(world: World, original
 
 
 def test_a_control_run_that_takes_too_long_is_stopped(
-    world: World, original: Training, submitted: Submitted
+    world: World, original: Training, submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Training, "begin", lambda self: None)
     with pytest.raises(WaitTimeoutError, match="has not ended in time; it is RUNNING"):
-        control(world, timeout=2.0)
+        control(world)
     assert world.jobs.get("control-1").status == "STOPPED"
 
 
@@ -171,7 +170,7 @@ def test_an_interrupt_stops_the_control_run(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(world, "sleep", interrupt)
+    monkeypatch.setattr(world.clock, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         control(world)
     assert world.jobs.get("control-1").status == "STOPPED"
@@ -180,7 +179,7 @@ def test_an_interrupt_stops_the_control_run(
 def test_the_newest_control_run_that_succeeded_is_found(world: World) -> None:
     jobs = []
     for name, status, of in (("c", "FAILED", "a"), ("b", "SUCCEEDED", "a"), ("d", "SUCCEEDED", "x")):
-        world.jobs.put(status, name)
+        world.jobs.become(status, name)
         found = world.jobs.get(name)
         jobs.append(type(found)(**{**found.__dict__, "metadata": {CONTROL_OF: of}}))
     found_control = control_of(tuple(jobs), "a")

@@ -22,7 +22,7 @@ from lab.runtime.base import OnProgress
 from lab.runtime.fake import FakeRuntime
 from lab.runtime.tries import again
 from lab.topology import LabStatus, Progress, State
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 
 def test_a_killed_worker_is_recovered_from_and_the_proof_is_complete(world: World) -> None:
@@ -203,7 +203,7 @@ def test_a_stopped_node_comes_back(world: World) -> None:
 
 def test_a_job_that_ends_during_the_fault_is_judged_and_the_node_comes_back(world: World) -> None:
     Training(world, takeover=1000.0)
-    world.clock.after(8.0, lambda: world.jobs.put("FAILED", at=world.clock()))
+    world.clock.after(8.0, lambda: world.jobs.become("FAILED", at=world.clock()))
 
     receipt = world.inject(after_epoch=2).receipt
 
@@ -277,7 +277,7 @@ def test_a_bug_after_the_fault_began_is_raised_after_a_receipt_was_kept(
     if where == "look":
         look = Timeline.look
         monkeypatch.setattr(
-            Timeline, "look", lambda self: broken() if "node_dead" in self.told else look(self)
+            Timeline, "look", lambda self: broken() if "node_dead" in self.emitted else look(self)
         )
     else:
         monkeypatch.setattr(Kill, "inject", broken)
@@ -554,7 +554,7 @@ def test_what_fails_while_the_recovery_is_followed_is_a_problem_of_the_receipt(
 
     def lost(self: Timeline) -> None:
         look(self)
-        if "node_dead" in self.told:
+        if "node_dead" in self.emitted:
             raise LabDownError("lab raylab is not up")
 
     monkeypatch.setattr(Timeline, "look", lost)

@@ -14,7 +14,7 @@ from lab.faults import FAULTS
 from lab.faults.kinds.head_kill import HeadKill
 from lab.flows.recovery.resubmit import RESUME_VARIABLE, RESUMES
 from lab.topology import HEAD, LabSpec
-from tests.unit.flows.recovery.world import JOB, RUN, W0, Training, World
+from tests.unit.flows.world import JOB, RUN, W0, Training, World
 
 AGAIN = "j2"
 
@@ -37,7 +37,7 @@ def end_with_the_head(world: World, status: str = "FAILED") -> None:
     def look() -> None:
         found = world.runtime.status().service(HEAD)
         if found is not None and found.state.value == "exited":
-            world.jobs.put(status, at=world.clock())
+            world.jobs.become(status, at=world.clock())
         elif not world.jobs.get(JOB).final:
             world.clock.after(0.2, look)
 

@@ -10,7 +10,7 @@ from lab.errors import RefusedError, ServiceError
 from lab.faults.active import ActiveFault, ActiveFaults, myself, process_lives
 from lab.flows.recovery.heal import heal, left_behind
 from lab.topology import STORE, LabSpec, State
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 DEAD = (2**22 + 7, 1.0)
 """No process has such an id on Linux, where the limit is 2**22."""

@@ -12,7 +12,7 @@ from lab.faults import FAULTS
 from lab.flows.recovery import patience
 from lab.flows.recovery.patience import EPOCH_SECONDS, START_SECONDS, Patience
 from lab.flows.recovery.watch import Watch
-from tests.unit.flows.recovery.world import JOB, W0, Training, World
+from tests.unit.flows.world import JOB, W0, Training, World
 
 STEP = 2.0
 """Seconds between two looks."""
@@ -39,13 +39,13 @@ class Slow(Training):
 def waited(world: World, limit: float | None = None, until: float = 1e5) -> tuple[float, Patience]:
     """Wait for the job in vain; seconds that it took."""
     watch = Watch(world.lab, JOB, world.clock)
-    found = Patience(watch, world.clock, limit)
+    found = Patience(watch, limit)
     while True:
         watch.poll()
-        found.look()
+        found.observe()
         if found.over or found.waited >= until:
             return found.waited, found
-        world.sleep(STEP)
+        world.clock.sleep(STEP)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 def test_a_drill_on_a_slow_machine_waits_for_its_checkpoint_and_for_training_to_go_on(world: World) -> None:
-    world.jobs.put("PENDING")
+    world.jobs.become("PENDING")
     Slow(world, epochs=6, start_after=280.0)
 
     receipt = world.inject(after_epoch=2).receipt
@@ -85,7 +85,7 @@ def test_the_first_epoch_may_take_longer_than_the_start(world: World) -> None:
 def test_where_nothing_moves_the_wait_ends_and_says_what_it_waited_for(
     world: World, status: str, said: str
 ) -> None:
-    world.jobs.put(status)
+    world.jobs.become(status)
     world.jobs.output[JOB] = "importing torch\nstill importing\n"
 
     with pytest.raises(WaitTimeoutError) as caught:
@@ -106,7 +106,7 @@ def test_an_explicit_limit_holds_although_the_job_gets_on(world: World) -> None:
 
 
 def test_an_explicit_limit_holds_although_nothing_moves_for_long(world: World) -> None:
-    world.jobs.put("RUNNING")
+    world.jobs.become("RUNNING")
     assert waited(world, limit=2000.0)[0] == pytest.approx(2000.0, abs=1)
 
 
@@ -125,7 +125,7 @@ def grows(world: World, every: float, sign: Callable[[int], None], times: int = 
 def test_whatever_moves_is_a_reason_to_go_on_waiting_but_not_for_ever(
     world: World, sign: str, bound: float
 ) -> None:
-    world.jobs.put("RUNNING")
+    world.jobs.become("RUNNING")
 
     def show(number: int) -> None:
         if sign == "output":
@@ -146,7 +146,7 @@ def test_whatever_moves_is_a_reason_to_go_on_waiting_but_not_for_ever(
 
 
 def test_signs_that_stop_are_waited_for_from_the_last_one_on(world: World) -> None:
-    world.jobs.put("RUNNING")
+    world.jobs.become("RUNNING")
     grows(world, 250.0, lambda number: world.jobs.output.update({JOB: "x" * number}), times=4)
 
     assert waited(world)[0] == pytest.approx(1000.0 + START_SECONDS, abs=20)
@@ -191,7 +191,7 @@ def test_once_the_pace_is_known_a_rank_that_hangs_is_given_up_after_five_epochs(
     ],
 )
 def test_what_the_job_is_at_is_said(world: World, events: list[str], said: str) -> None:
-    world.jobs.put("RUNNING")
+    world.jobs.become("RUNNING")
     for event in events:
         workers = [{"rank": 0, "node_id": world.node_id(W0)}]
         fields = {"workers": workers} if event == "attempt_started" else {"rank": 0}

@@ -19,7 +19,7 @@ from lab.faults import find_fault
 from lab.flows.recovery import check_target
 from lab.topology import HEAD, JUPYTER, STORE, worker
 from tests.unit.data.failures import FAILED, LOGS
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 
 def fault_at(world: World) -> float:
@@ -75,7 +75,7 @@ def test_a_request_that_makes_no_sense_changes_nothing(
 def test_without_a_running_job_there_is_nothing_to_break(world: World) -> None:
     with pytest.raises(RefusedError, match="no job is running"):
         world.inject()
-    world.jobs.put("SUCCEEDED")
+    world.jobs.become("SUCCEEDED")
     with pytest.raises(RefusedError, match="no job is running"):
         world.inject()
     with pytest.raises(RefusedError, match=r"j1 has ended \(SUCCEEDED\)"):
@@ -84,7 +84,7 @@ def test_without_a_running_job_there_is_nothing_to_break(world: World) -> None:
 
 def test_of_several_running_jobs_one_must_be_chosen(world: World) -> None:
     Training(world)
-    world.jobs.put("RUNNING", "j2")
+    world.jobs.become("RUNNING", "j2")
 
     with pytest.raises(RefusedError, match="2 jobs are running: j1, j2"):
         world.inject()
@@ -111,7 +111,7 @@ def test_an_epoch_is_waited_for(world: World) -> None:
 
 def test_an_epoch_that_has_passed_already_is_no_reason_to_wait(world: World) -> None:
     Training(world)
-    world.sleep(6.0)
+    world.clock.sleep(6.0)
 
     world.inject(after_epoch=2)
 
@@ -164,7 +164,7 @@ def test_of_several_runs_at_once_the_one_on_the_target_is_watched(world: World) 
 
 def test_a_target_that_runs_only_the_entrypoint_is_refused_with_the_reason(world: World) -> None:
     Training(world)
-    world.jobs.put("RUNNING", node_id=world.node_id(W1))
+    world.jobs.become("RUNNING", node_id=world.node_id(W1))
 
     with pytest.raises(
         RefusedError, match=r"ray-worker-1 runs only the entrypoint .*ranks run on ray-worker-0"
@@ -195,7 +195,7 @@ def test_no_fault_falls_between_two_attempts(world: World) -> None:
 
 def test_a_job_that_failed_too_early_is_told_with_the_cause(world: World) -> None:
     Training(world, start_after=60)
-    world.clock.after(5.0, lambda: world.jobs.put("FAILED", at=world.clock(), message=FAILED))
+    world.clock.after(5.0, lambda: world.jobs.become("FAILED", at=world.clock(), message=FAILED))
     world.jobs.output[JOB] = LOGS["module"][0]
 
     with pytest.raises(
@@ -208,7 +208,7 @@ def test_a_job_that_failed_too_early_is_told_with_the_cause(world: World) -> Non
 
 
 def test_a_job_that_had_failed_is_refused_with_the_cause(world: World) -> None:
-    world.jobs.put("FAILED", message=f"{FAILED}{LOGS['tuner-trainer'][0]}")
+    world.jobs.become("FAILED", message=f"{FAILED}{LOGS['tuner-trainer'][0]}")
 
     with pytest.raises(RefusedError, match=r"j1 has ended \(FAILED\): tune.Tuner was given a trainer"):
         world.inject(job="j1")

@@ -13,7 +13,7 @@ from lab.errors import EngineError, StoreError
 from lab.flows.recovery import usage_samples as module
 from lab.flows.recovery.usage_samples import Sample, Sampler, Samples, key_of, read_samples
 from lab.topology import Usage
-from tests.unit.flows.recovery.world import W0, W1, World
+from tests.unit.flows.world import W0, W1, World
 
 RECEIPT = ".raylab/receipts/job-1-1800000000.json"
 
@@ -28,7 +28,6 @@ def asked(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]
         return {service: Usage(50.0, 1000) for service in services}
 
     monkeypatch.setattr(world.runtime, "usage", usage)
-    monkeypatch.setattr(world.runtime, "kind", "local")
     return calls
 
 
@@ -45,25 +44,25 @@ def test_every_node_and_the_store_are_sampled(world: World, asked: list[tuple[st
     assert found.problem == ""
 
 
-def test_a_thread_samples_until_it_is_stopped(world: World, asked: list[tuple[str, ...]]) -> None:
-    three = threading.Event()
-    pauses: list[float] = []
+def test_a_thread_samples_until_it_is_stopped(
+    world: World, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third, measure = threading.Event(), world.runtime.usage
 
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) >= 3:
-            three.set()
-            sampler._stopped.wait(10)
+    def usage(services: Sequence[str]) -> dict[str, Usage]:
+        if len(asked) == 2:
+            third.set()
+        return measure(services)
 
-    sampler = Sampler(world.lab, clock=world.clock, sleep=sleep)
+    monkeypatch.setattr(world.runtime, "usage", usage)
+    sampler = Sampler(world.lab, world.clock, period=0.0)
     sampler.start()
     sampler.start()
-    assert three.wait(10)
+    assert third.wait(10)
     found = sampler.stop()
 
-    assert len(asked) == 3
-    assert pauses == [2.0, 2.0, 2.0]
-    assert len(found.samples) == 12
+    assert len(asked) >= 3
+    assert len(found.samples) == 4 * len(asked)
 
 
 def test_what_cannot_be_measured_is_said_and_does_not_raise(
@@ -82,7 +81,6 @@ def test_what_cannot_be_measured_is_said_and_does_not_raise(
 def test_a_cluster_that_is_silent_leaves_what_the_runtime_measures(
     world: World, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(world.runtime, "kind", "compose")
     world.api.silent = True
     sampler = Sampler(world.lab, clock=world.clock)
     sampler.look()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.flows.recovery.world import World
+from tests.unit.flows.world import World
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from lab.flows.recovery.control import CONTROL_OF
 from lab.flows.recovery.usage_samples import Sample, Samples
 from lab.flows.report import Subject, find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
-from tests.unit.flows.recovery.world import JOB, W0, W1, Training, World
 from tests.unit.flows.report import cases
+from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 PREFIX = ".raylab/receipts"
 

@@ -1,11 +1,10 @@
-"""A world for the recovery flow: a fake lab, a job that trains on it, time that passes only in `sleep`."""
+"""A world for the flows: a fake lab, a job that trains on it, time that passes only in `sleep`."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job, Jobs
 from lab.errors import ClusterError, NotFoundError
 from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
+from lab.host.clock import MONOTONIC, Clock
 from lab.lab import Lab
 from lab.runtime.fake import FakeHost, FakeRuntime
 from lab.store import FakeObjectStore
@@ -40,13 +40,23 @@ class FakeApi(RayApi):
 class FakeJobs(Jobs):
     """Jobs as a test sets them."""
 
-    def __init__(self) -> None:
-        super().__init__(RayApi("http://127.0.0.1:1", ""))
+    def __init__(self, clock: Clock = MONOTONIC) -> None:
+        super().__init__(RayApi("http://127.0.0.1:1", ""), clock=clock)
         self.jobs: dict[str, Job] = {}
         self.output: dict[str, str] = {}
         """Job -> what its entrypoint wrote."""
+        self.later: dict[str, list[tuple[Job, str]]] = {}
+        self.unstoppable: set[str] = set()
 
-    def put(
+    def put(self, job: Job, output: str = "") -> None:
+        """There is this job now, with this output."""
+        self.jobs[job.submission_id], self.output[job.submission_id] = job, output
+
+    def then(self, job: Job, output: str) -> None:
+        """The next look at the job finds this."""
+        self.later.setdefault(job.submission_id, []).append((job, output))
+
+    def become(
         self,
         status: str,
         submission_id: str = JOB,
@@ -55,19 +65,33 @@ class FakeJobs(Jobs):
         node_id: str = "",
         message: str = "",
     ) -> None:
+        """The job, which may be a new one, has this status now, and its output still."""
         ended = at if status in ("SUCCEEDED", "FAILED", "STOPPED") else None
         self.jobs[submission_id] = Job(
             submission_id, status, "python train.py", message, 0.0, ended, node_id, None, {}
         )
 
     def list(self) -> tuple[Job, ...]:
-        return tuple(self.jobs.values())
+        return tuple(sorted(self.jobs.values(), key=lambda job: job.started_at or 0.0, reverse=True))
 
     def logs(self, submission_id: str) -> str:
-        self.get(submission_id)
-        return self.output.get(submission_id, "")
+        return self.output.get(self._known(submission_id).submission_id, "")
 
     def get(self, submission_id: str) -> Job:
+        if self.later.get(submission_id):
+            self.put(*self.later[submission_id].pop(0))
+        return self._known(submission_id)
+
+    def stop(self, submission_id: str) -> Job:
+        if submission_id in self.unstoppable:
+            raise ClusterError(f"Ray could not stop job {submission_id}")
+        job = self._known(submission_id)
+        self.jobs[submission_id] = dataclasses.replace(
+            job, status="STOPPED", ended_at=(job.started_at or 0.0) + 60
+        )
+        return self.jobs[submission_id]
+
+    def _known(self, submission_id: str) -> Job:
         if submission_id not in self.jobs:
             raise NotFoundError(f"there is no job {submission_id!r}")
         return self.jobs[submission_id]
@@ -92,13 +116,6 @@ class World:
         self.lab = Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
         self._written = 0
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass, after whatever a revert is doing at this moment."""
-        for thread in threading.enumerate():
-            if thread.name == "raylab-revert" and thread is not threading.current_thread():
-                thread.join(timeout=10)
-        self.clock.sleep(seconds)
 
     def node_id(self, service: str) -> str:
         nodes = self.host.labs["raylab"].node_list()
@@ -128,7 +145,6 @@ class World:
             wait=wait,
             control=control,
             clock=self.clock,
-            sleep=self.sleep,
         )
 
     def calls(self) -> list[tuple[str, float]]:
@@ -176,7 +192,7 @@ class Training:
     nodes: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.world.jobs.put("RUNNING", self.job)
+        self.world.jobs.become("RUNNING", self.job)
         self.done = self.first - 1
         self.world.clock.after(self.start_after, self.begin)
 
@@ -224,7 +240,7 @@ class Training:
         if self.done >= self.epochs:
             self.write("run_finished", error=None)
             self.world.clock.after(
-                0.5, lambda: self.world.jobs.put("SUCCEEDED", self.job, at=self.world.clock())
+                0.5, lambda: self.world.jobs.become("SUCCEEDED", self.job, at=self.world.clock())
             )
         else:
             self.world.clock.after(1.0, self.epoch)
