@@ -1,4 +1,4 @@
-"""The lab as plain data: its services, its GPU plan, where it can be reached. Imports nothing but errors."""
+"""The lab as plain data: its settings, its GPU plan, its state, where it can be reached."""
 
 from __future__ import annotations
 
@@ -9,17 +9,36 @@ from enum import Enum
 from typing import Any
 
 from lab.errors import UsageError
+from lab.services import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PORT_NAMES,
+    PROMETHEUS,
+    REDIS,
+    STORE,
+    is_node,
+    is_worker,
+    worker,
+)
+
+# Names of lab.services, for those who speak of a lab and its services together.
+__all__ = [
+    "GRAFANA",
+    "HEAD",
+    "JUPYTER",
+    "METRICS",
+    "PORT_NAMES",
+    "PROMETHEUS",
+    "REDIS",
+    "STORE",
+    "is_node",
+    "is_worker",
+    "worker",
+]
 
 DEFAULT_LAB = "raylab"
-HEAD = "ray-head"
-STORE = "minio"
-PROMETHEUS = "prometheus"
-GRAFANA = "grafana"
-JUPYTER = "jupyter"
-METRICS = "metrics"
-REDIS = "redis"
-"""Holds the state of Ray's head in a lab with `gcs_ft`."""
-
 BUCKET = "ray"
 """The bucket that training writes to: `s3://ray`."""
 
@@ -35,25 +54,14 @@ REGION = "us-east-1"
 USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
 """Of a lab without `stock_ray`, and of one without `gcs_ft`."""
 
+OBJECT_STORE_BYTES = 200 * 1024**2
+"""Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
+the machine's memory, would be counted once per node."""
+
 MAX_WORKERS = 16
 MAX_CPUS_PER_WORKER = 1024
 MAX_CPUS, MAX_GPUS = 100_000, 10_000
 """The most that the entrypoint of a job may ask for."""
-
-
-def worker(index: int) -> str:
-    """Name of the worker service with this index, counted from 0."""
-    return f"ray-worker-{index}"
-
-
-def is_worker(service: str) -> bool:
-    """Whether this is a worker service's name, of any index."""
-    return re.fullmatch(r"ray-worker-\d+", service) is not None
-
-
-def is_node(service: str) -> bool:
-    """Whether this service is a Ray node."""
-    return service == HEAD or is_worker(service)
 
 
 class Vendor(str, Enum):
@@ -190,10 +198,6 @@ class LabSpec:
     def worker_services(self) -> tuple[str, ...]:
         """Names of the worker services, in order."""
         return tuple(worker(i) for i in range(self.workers))
-
-
-PORT_NAMES = ("dashboard", "gcs", "client", "s3", "jupyter", "prometheus", "grafana")
-"""Ports that `--port NAME=NUMBER` can set."""
 
 
 TAKEN_NAMES = ("data",)

@@ -1,4 +1,4 @@
-"""What `up` decided for a lab of containers: settings, ports, images and Compose files, in one JSON file."""
+"""The decisions of `up` for a lab of containers: settings, ports, images and files, in one JSON file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ComposeState:
     notes: tuple[str, ...] = ()
 
     @property
-    def offline(self) -> bool:
+    def stand_in(self) -> bool:
         """Whether stand-ins serve in place of MinIO and Prometheus' own image."""
         return "offline.yaml" in self.files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,22 +24,21 @@ from lab.host.secrets import (
     Secrets,
 )
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
-from lab.runtime.ports import LOOPBACK, USUAL
-from lab.topology import (
-    BUCKET,
-    FOOD11,
+from lab.runtime.ports import LOOPBACK
+from lab.services import (
     HEAD,
     JUPYTER,
-    LEDGER_PREFIX,
     METRICS,
+    PORTS,
     PROMETHEUS,
     REDIS,
-    REGION,
+    SERVICES,
     STORE,
-    LabSpec,
-    Vendor,
+    WORKER,
+    Service,
     is_worker,
 )
+from lab.topology import BUCKET, FOOD11, LEDGER_PREFIX, OBJECT_STORE_BYTES, REGION, LabSpec, Vendor
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout: what holds lab/ and workspace/."""
@@ -48,10 +47,6 @@ PROBE = ROOT / "lab" / "probe"
 
 JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
-
-OBJECT_STORE_BYTES = 200 * 1024**2
-"""Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 %
-of the host's memory, would be counted once per node."""
 
 FORKS = "fork-server"
 """What the fork server is called in the state and the logs: no service, since nobody uses it from outside."""
@@ -158,13 +153,6 @@ class Plan:
     """Memory that each node offers to Ray's scheduler."""
 
     @property
-    def services(self) -> tuple[str, ...]:
-        """What is started, in this order."""
-        charts = (name for name in (PROMETHEUS, METRICS) if self.prometheus and name in self.ports)
-        redis = (REDIS,) if self.spec.gcs_ft else ()
-        return (STORE, *charts, JUPYTER, *redis, HEAD, *self.spec.worker_services)
-
-    @property
     def forked(self) -> bool:
         """Whether Ray's processes are forked from a server: on Linux, unless Ray is to be as it comes."""
         return sys.platform == "linux" and not self.spec.stock_ray
@@ -175,31 +163,11 @@ class Plan:
 
     def command(self, service: str) -> Command:
         """How to start `service`."""
-        environment = {**self._base(), MARK: self.layout.mark(service)}
-        argv: tuple[str, ...]
         if service == FORKS:
             return self._fork_server()
-        if service == STORE:
-            return self._store(environment)
-        if service == PROMETHEUS:
-            # Its status pages name its folder as PWD does; where there is no /proc it finds out by itself.
-            return Command(
-                self._prometheus_argv(), {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder
-            )
-        if service == REDIS:
-            return Command(self._redis_argv(), environment, self.layout.folder)
-        environment.update(client_environment(self))
-        if service == METRICS:
-            argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
-            return Command(argv, environment, ROOT)
-        if service == JUPYTER:
-            environment.update(self._jupyter_environment())
-            return Command(self._jupyter_argv(), environment, ROOT / "workspace")
-        environment.update(self._node_environment(service))
-        argv = self._node_argv(service)
-        if self.forked:
-            argv = (argv[0], "-I", "-S", str(LAUNCHER), str(self.layout.forks), "node", *argv)
-        return Command(argv, environment, self.layout.folder)
+        return COMMANDS.get(service, Plan._node)(
+            self, {**self._base(), MARK: self.layout.mark(service)}, service
+        )
 
     def _fork_server(self) -> Command:
         """It has the environment of a node but for what tells nodes apart: its forks are given their own.
@@ -221,7 +189,7 @@ class Plan:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
-    def _store(self, environment: dict[str, str]) -> Command:
+    def _store(self, environment: dict[str, str], _: str) -> Command:
         address = f"{LOOPBACK}:{self.ports['s3']}"
         if self.store == "minio":
             environment.update(
@@ -242,31 +210,49 @@ class Plan:
         )
         return Command(argv, environment, ROOT)
 
-    def _prometheus_argv(self) -> tuple[str, ...]:
-        """Paths are relative to the lab's folder: its pages show them to whoever reaches its port."""
-        return (
+    def _prometheus(self, environment: dict[str, str], _: str) -> Command:
+        """Its status pages show paths to whoever reaches its port: all are relative to the lab's folder.
+
+        They name that folder as PWD does; where there is no /proc it finds out by itself.
+        """
+        argv = (
             self.prometheus,
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=prometheus",
             f"--web.listen-address={LOOPBACK}:{self.ports['prometheus']}",
             "--web.cors.origin=none",  # no origin is called so: no page of another may read the answers
         )
+        return Command(argv, {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder)
 
-    def _redis_argv(self) -> tuple[str, ...]:
+    def _redis(self, environment: dict[str, str], _: str) -> Command:
         """The password is in the file, where nobody else can read it."""
-        return (
+        argv = (
             *(self.redis, str(self.layout.secrets / REDIS_SETTINGS_FILE)),
             *("--bind", LOOPBACK, "--port", str(self.ports["redis"])),
             *("--dir", str(self.layout.redis), "--appendonly", "yes", "--save", ""),
         )
+        return Command(argv, environment, self.layout.folder)
 
-    def _jupyter_argv(self) -> tuple[str, ...]:
-        return (
+    def _metrics(self, environment: dict[str, str], _: str) -> Command:
+        argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
+        return Command(argv, {**environment, **client_environment(self)}, ROOT)
+
+    def _jupyter(self, environment: dict[str, str], _: str) -> Command:
+        argv = (
             *(sys.executable, "-m", "jupyterlab"),
             f"--ServerApp.ip={LOOPBACK}",
             f"--ServerApp.port={self.ports['jupyter']}",
             f"--ServerApp.root_dir={ROOT / 'workspace'}",
         )
+        environment = {**environment, **client_environment(self), **self._jupyter_environment()}
+        return Command(argv, environment, ROOT / "workspace")
+
+    def _node(self, environment: dict[str, str], service: str) -> Command:
+        environment = {**environment, **client_environment(self), **self._node_environment(service)}
+        argv = self._node_argv(service)
+        if self.forked:
+            argv = (argv[0], "-I", "-S", str(LAUNCHER), str(self.layout.forks), "node", *argv)
+        return Command(argv, environment, self.layout.folder)
 
     def _jupyter_environment(self) -> dict[str, str]:
         own = self.layout.folder / "jupyter"
@@ -350,6 +336,32 @@ class Plan:
         return environment
 
 
+COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
+    STORE: Plan._store,
+    REDIS: Plan._redis,
+    PROMETHEUS: Plan._prometheus,
+    METRICS: Plan._metrics,
+    JUPYTER: Plan._jupyter,
+}
+"""Service -> its command, given the environment that every process of the lab has; any other is a node."""
+
+
+def startable(service: Service) -> bool:
+    """Whether this runtime has a way to start the service."""
+    return service.is_node or service.name in COMMANDS
+
+
+def services_of(spec: LabSpec, ports: Mapping[str, int]) -> tuple[str, ...]:
+    """The services of a lab with these ports, in the order of starting, its nodes last."""
+
+    def has(service: Service) -> bool:
+        chosen = not service.ports or service.ports[0].name in ports
+        return startable(service) and chosen and (spec.gcs_ft or not service.gcs_ft)
+
+    found = [each for each in SERVICES if has(each) and each.name != WORKER]
+    return (*(each.name for each in sorted(found, key=lambda each: each.is_node)), *spec.worker_services)
+
+
 def client_environment(plan: Plan) -> dict[str, str]:
     """What a process needs to use the cluster and the store: for nodes, for Jupyter, for a person's shell."""
     return {
@@ -379,15 +391,9 @@ def prometheus_config(plan: Plan) -> str:
         "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
         "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
-        "metrics:9101": f"{LOOPBACK}:{plan.ports.get(METRICS, USUAL[METRICS])}",
+        "metrics:9101": f"{LOOPBACK}:{plan.ports.get('metrics', PORTS['metrics'].usual)}",
         "127.0.0.1:9090": f"{LOOPBACK}:{plan.ports['prometheus']}",
     }
     for there, replacement in here.items():
         text = text.replace(there, json.dumps(replacement)[1:-1])
     return text
-
-
-def secret_file(plan: Plan, service: str) -> Path | None:
-    """The file that holds a service's secret, for `labctl services`."""
-    names = {STORE: STORE_FILE, HEAD: RAY_FILE, JUPYTER: JUPYTER_FILE}
-    return plan.layout.secrets / names[service] if service in names else None

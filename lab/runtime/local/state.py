@@ -13,16 +13,19 @@ import psutil
 
 from lab.host.files import write_private
 from lab.runtime import statefile
+from lab.runtime.health import Seen, World
+from lab.runtime.local import processes
 from lab.runtime.local.processes import Identity, boot_id
-from lab.topology import LabSpec
+from lab.services import REDIS, SERVICES, ports_of
+from lab.topology import LabSpec, State
 
 SCHEMA = "raylab-local/2"
 FILE = "state.json"
-PORTS = ("dashboard", "gcs", "client", "s3", "jupyter")
+PORTS = ports_of((each for each in SERVICES if not (each.optional or each.gcs_ft)), scraped=False)
 """Ports that every lab has."""
 
 BOOT_TOLERANCE_SECONDS = 60.0
-"""How far the time of the last boot may move, where it is computed from the time of day."""
+"""Seconds by which the time of the last boot may move, where it is computed from the time of day."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class LabState:
     boot: str
     """The name of that boot, or empty where the system gives it none."""
     store: str
-    """Which S3 server runs: `minio` or `moto`."""
+    """The S3 server that runs: `minio` or `moto`."""
     leaders: Mapping[str, Identity] = field(default_factory=dict)
     """Service -> its first process. A service that was started once stays listed when it has died."""
     notes: tuple[str, ...] = ()
@@ -49,6 +52,23 @@ class LabState:
             return now != self.boot
         return abs(psutil.boot_time() - self.booted_at) > BOOT_TOLERANCE_SECONDS
 
+    @property
+    def stand_in(self) -> bool:
+        """Whether moto serves in place of MinIO."""
+        return self.store == "moto"
+
+    def seen(self, service: str, world: World) -> Seen:
+        """The process of a service now."""
+        identity = self.leaders.get(service)
+        if identity is None:
+            return Seen(State.ABSENT, "not started")
+        process = None if self.stale else processes.find(identity)
+        if process is None:
+            return Seen(State.EXITED, "its process has ended")
+        if processes.frozen([process]):
+            return Seen(State.PAUSED, "its processes are frozen", pid=identity.pid)
+        return running(service, identity, self.ports, world)
+
     def with_leader(self, service: str, identity: Identity) -> LabState:
         """This state with one service's process replaced."""
         return dataclasses.replace(self, leaders={**self.leaders, service: identity})
@@ -56,6 +76,12 @@ class LabState:
     def without_leader(self, service: str) -> LabState:
         """This state as if the service had never been started."""
         return dataclasses.replace(self, leaders={k: v for k, v in self.leaders.items() if k != service})
+
+
+def running(service: str, identity: Identity, ports: Mapping[str, int], world: World) -> Seen:
+    """A service whose process runs."""
+    own_check = world.redis(ports["redis"]) if service == REDIS else ""
+    return Seen(State.RUNNING, "", identity.spawned_at, own_check, identity.pid)
 
 
 def load(folder: Path) -> LabState | None:
