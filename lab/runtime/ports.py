@@ -83,10 +83,10 @@ def choose(name: str, wanted: int | None, reserved: Collection[int], *, usual: b
             return port
 
 
-def taken(service: str, what: str, name: str, number: int) -> PortTakenError:
+def taken(service: str, name: str, number: int) -> PortTakenError:
     """The error for a service that somebody else's program keeps from listening on a port of its own."""
     return PortTakenError(
-        f"{service} {what}: its port {number} ({name}) was taken meanwhile by {holder(number)}",
+        f"{service} cannot serve: its port {number} ({name}) was taken meanwhile by {holder(number)}",
         "end that, or `labctl down` and `labctl up` to choose another port",
     )
 

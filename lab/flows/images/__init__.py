@@ -6,7 +6,6 @@ Which there are, and how `up` gets them, is in lab/runtime/compose/images; here 
 from lab.flows.images.archive import Archive, load, read, save
 from lab.runtime.compose.images import (
     Built,
-    ImageEngine,
     ImageNeed,
     ResolvedImages,
     build,
@@ -22,7 +21,6 @@ from lab.runtime.compose.images import (
 __all__ = [
     "Archive",
     "Built",
-    "ImageEngine",
     "ImageNeed",
     "ResolvedImages",
     "build",

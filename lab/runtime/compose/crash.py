@@ -8,7 +8,8 @@ that was killed on purpose stays down.
 from __future__ import annotations
 
 from lab.errors import EngineError, UnsupportedError
-from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 
 BY_ITSELF = "on-failure"
 KILL_ALL = ("python", "-I", "-c", "import os, signal; os.kill(-1, signal.SIGKILL)")

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.errors import EngineError
-from lab.runtime.compose.engine import Container, Engine
+from lab.host.clock import Clock, settle
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 
 PATIENCE_SECONDS = 15.0
-"""How long to look, after an error, whether it was done all the same."""
-
-POLL_SECONDS = 0.5
+"""Time to look, after an error, whether it was done all the same."""
 
 
 class Acts:
-    """What is done to containers, done for sure. `clock` and `sleep` are in seconds."""
+    """Acts on containers, done for sure."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        self._engine, self._clock, self._sleep = engine, clock, sleep
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
 
     def kill(self, container: Container, *, gone: bool = False) -> None:
         """SIGKILL; returns when nothing of the container runs. `gone`: one that ended meanwhile is no error.
@@ -51,21 +51,22 @@ class Acts:
         grace: float = 0.0,
         gone: bool = False,
     ) -> None:
-        problem = None
+        problem: EngineError | None = None
         try:
             self._engine.act(verb, [container.id], *options, grace=grace, gone=gone)
         except EngineError as error:
             problem = error
-        deadline = self._clock() + PATIENCE_SECONDS
-        while True:
+
+        def over() -> bool:
+            nonlocal problem
             try:
-                if all(done(found) for found in self._engine.inspect([container.id])):
-                    return
+                return all(done(found) for found in self._engine.inspect([container.id]))
             except EngineError as error:  # it may be too busy to answer
                 problem = problem or error
-            if self._clock() >= deadline:
-                raise problem or EngineError(
-                    f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
-                    "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
-                )
-            self._sleep(POLL_SECONDS)
+                return False
+
+        if not settle(over, bool, timeout=PATIENCE_SECONDS, clock=self._clock):
+            raise problem or EngineError(
+                f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
+                "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
+            )

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from lab.errors import EngineError, UnsupportedError
 from lab.host.reading import parse_json
 from lab.runtime.base import Feature
-from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 from lab.runtime.compose.project import ROOT
 
 HELPER_SECONDS = 60.0

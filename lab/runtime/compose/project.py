@@ -120,7 +120,7 @@ def _quoted(value: str) -> str:
 
 
 def override(state: ComposeState) -> dict[str, Any]:
-    """The override for what the files cannot say: other workers, shared GPUs, services left out; often empty."""
+    """The override: other workers, shared GPUs, services that are left out. Empty for the usual lab."""
     spec = state.spec
     fragment = compose_gpu(spec.gpu, spec.workers)
     added: dict[str, Any] = {

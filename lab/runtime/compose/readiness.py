@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.runtime.compose.engine import Container
+from lab.runtime.compose.inspected import Container
 from lab.runtime.health import Seen
 from lab.topology import State
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from lab.errors import SetupError
 from lab.host.files import write_private
-from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 from lab.runtime.logtail import last_lines
 
 KEPT_LINES = 100_000

@@ -15,7 +15,8 @@ from pathlib import Path
 from lab.cluster.api import Node
 from lab.errors import PortTakenError
 from lab.runtime.base import Execution, Feature
-from lab.topology import HEAD, JUPYTER, REDIS, STORE, LabSpec, ServiceStatus, State, is_node, is_worker
+from lab.services import HEAD, SERVICES, WORKER, is_node, is_worker, ports_of, row
+from lab.topology import LabSpec, ServiceStatus, State
 
 NODE_SECONDS = 1.0
 """Time from a node's falling silent (killed, frozen or cut off) to the cluster's declaring it dead."""
@@ -24,7 +25,8 @@ BACK_SECONDS = 0.5
 """Time from a crash to the new process."""
 
 FIRST_FREE_PORT = 20_000
-PORTS = ("dashboard", "gcs", "client", "s3", "jupyter")
+USUAL = tuple(each for each in SERVICES if not each.optional and each.name != WORKER)
+PORTS = ports_of((each for each in USUAL if not each.gcs_ft), scraped=False)
 
 
 class FakeClock:
@@ -70,7 +72,7 @@ class Call:
 
 @dataclass
 class Process:
-    """What runs a service. It is healthy after `polls` more polls; its node fell silent at `silent_since`."""
+    """The process of a service, healthy after `polls` more polls; its node fell silent at `silent_since`."""
 
     pid: int
     polls: int
@@ -100,9 +102,9 @@ class LabState:
 
     @property
     def services(self) -> tuple[str, ...]:
-        """What the lab consists of, in the order of starting."""
-        redis = (REDIS,) if self.spec.gcs_ft else ()
-        return (STORE, *redis, HEAD, *self.spec.worker_services, JUPYTER)
+        """The services of the lab, in the order of starting."""
+        usual = (each.name for each in USUAL if self.spec.gcs_ft or not each.gcs_ft)
+        return (*usual, *self.spec.worker_services)
 
     @property
     def up(self) -> bool:
@@ -110,7 +112,7 @@ class LabState:
         return any(process.alive for process in self.processes.values())
 
     def state(self, service: str) -> State:
-        """What the service is doing now."""
+        """The state of the service now."""
         process = self.processes.get(service)
         if process is None:
             return State.ABSENT
@@ -135,7 +137,7 @@ class LabState:
             State.RUNNING: "cut off the network" if service in self.cut else "its node is not alive in Ray",
             State.EXITED: process.detail if process else "",
         }
-        port = {STORE: "s3", HEAD: "dashboard", JUPYTER: "jupyter"}.get(service)
+        port = row(service).url_port
         return ServiceStatus(
             service,
             state,

@@ -9,8 +9,8 @@ from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.fake.host import BACK_SECONDS, Call, FakeHost, LabState
+from lab.services import HEAD
 from lab.topology import (
-    HEAD,
     Credentials,
     Endpoints,
     GpuPlan,

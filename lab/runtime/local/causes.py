@@ -26,7 +26,7 @@ def ended(
     log_hint = f"the whole log: {log}"
     for name in ports_of([row(service)], scraped=False):
         if name in numbers and not ports.is_free(numbers[name]):
-            return ports.taken(service, "ended while starting", name, numbers[name])
+            return ports.taken(service, name, numbers[name])
     text = "\n".join(lines)
     what = f"{service} ended while starting"
     missing = _MISSING.search(text)
@@ -54,7 +54,7 @@ def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> 
     for name in ports_of([row(service)], scraped=False):
         found = ports.listeners(numbers[name]) if name in numbers else ()
         if found and not set(found) & set(own):
-            return ports.taken(service, "cannot serve", name, numbers[name])
+            return ports.taken(service, name, numbers[name])
     return None
 
 

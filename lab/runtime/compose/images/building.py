@@ -15,9 +15,9 @@ from pathlib import Path
 from lab.errors import SetupError
 from lab.host.environment import ROOT, pip
 from lab.host.environment.progress import Progress
+from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
-from lab.runtime.compose.images.engine import ImageEngine
 from lab.runtime.compose.images.model import PROMETHEUS_STANDIN, S3_STANDIN
 from lab.version import __version__
 
@@ -78,7 +78,7 @@ def build(
     *,
     offline: bool = False,
     suite: str = "",
-    engine: ImageEngine | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     machine: Machine | None = None,
 ) -> tuple[Built, ...]:
@@ -88,7 +88,7 @@ def build(
 
     Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
     """
-    engine, progress, machine = engine or ImageEngine(), progress or Progress(), machine or Machine()
+    engine, progress, machine = engine or Engine(), progress or Progress(), machine or Machine()
     try:
         engine.docker("buildx", "version", what="asking for buildx")
         base = make_base(suite, engine, progress, machine.host) if offline else ""
@@ -102,11 +102,11 @@ def build(
         progress.clear()
 
 
-def _pip_settings(engine: ImageEngine, machine: Machine) -> context.PipSettings:
+def _pip_settings(engine: Engine, machine: Machine) -> context.PipSettings:
     """pip's configuration on this machine; an environment without pip has none."""
     argv = [machine.python, "-m", "pip", "config", "list"]
     try:
-        return context.pip_settings("\n".join(engine.call(argv, "asking pip for its configuration")))
+        return context.pip_settings("\n".join(engine.call_program(argv, "asking pip for its configuration")))
     except SetupError:
         return context.pip_settings("")
 
@@ -134,7 +134,7 @@ def _build(
     base: str,
     folder: Path,
     settings: context.PipSettings,
-    engine: ImageEngine,
+    engine: Engine,
     progress: Progress,
     machine: Machine,
 ) -> Built:
@@ -147,7 +147,7 @@ def _build(
             progress=progress,
             on_line=lambda line: _show(line, target.name, progress),
         )
-    info = engine.inspect([target.name])[target.name]
+    info = engine.images([target.name])[target.name]
     seconds = time.monotonic() - started
     progress.line(f"{target.name}: {info.size / 1e9:.2f} GB, built in {seconds:.0f} s")
     return Built(target.name, info.size, seconds)

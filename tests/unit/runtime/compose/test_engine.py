@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from lab.errors import EngineError, WaitTimeoutError
-from lab.runtime.compose.engine import Engine, clean_environment, seconds
+from lab.runtime.compose.engine import Engine, clean_environment
+from lab.runtime.compose.inspected import seconds
 
 Answers = dict[str, tuple[int, str, str]]
 
