@@ -35,7 +35,7 @@ class Port:
 
     @property
     def published(self) -> bool:
-        """Whether containers publish it on the host's loopback interface, for browsers and S3 clients."""
+        """True when containers publish it on the host's loopback interface, for browsers and S3 clients."""
         return self.http and self.settable
 
     @property
@@ -165,10 +165,10 @@ def worker(index: int) -> str:
 
 
 def is_worker(service: str) -> bool:
-    """Whether this is a worker service's name, of any index."""
+    """True when this is a worker service's name, of any index."""
     return re.fullmatch(rf"{WORKER}-\d+", service) is not None
 
 
 def is_node(service: str) -> bool:
-    """Whether this service is a Ray node."""
+    """True when this service is a Ray node."""
     return row(service).is_node

@@ -46,13 +46,13 @@ FOOD11 = "Food-11"
 """The folder of the data set Food-11 among the data sets."""
 
 LEDGER_PREFIX = ".raylab/ledger"
-"""Where in BUCKET the ledgers lie, one folder per job."""
+"""Folder of the ledgers in BUCKET, one folder per job."""
 
 REGION = "us-east-1"
 """The S3 region; any name does for one store, but pyarrow insists on having one."""
 
 USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
-"""Of a lab without `stock_ray`, and of one without `gcs_ft`."""
+"""Words for a lab without `stock_ray`, and for one without `gcs_ft`."""
 
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
@@ -65,7 +65,7 @@ MAX_CPUS, MAX_GPUS = 100_000, 10_000
 
 
 class Vendor(str, Enum):
-    """Who made the GPUs that the workers are pinned to."""
+    """Maker of the GPUs that the workers are pinned to."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -88,7 +88,7 @@ class GpuAssignment:
 
 @dataclass(frozen=True)
 class GpuPlan:
-    """Which GPU each worker is pinned to, and why this plan was chosen."""
+    """The GPU that each worker is pinned to, and the reason for this plan."""
 
     vendor: Vendor
     assignments: tuple[GpuAssignment, ...] = ()
@@ -105,7 +105,7 @@ class GpuPlan:
 
     @property
     def shared(self) -> bool:
-        """Whether one GPU is pinned to more than one worker."""
+        """True when one GPU is pinned to more than one worker."""
         return bool(self.devices) and len(self.devices) < len(self.assignments)
 
     @classmethod
@@ -126,7 +126,7 @@ class GpuPlan:
 
 @dataclass(frozen=True)
 class LabSpec:
-    """What `up` is asked to start."""
+    """Settings of the lab that `up` is to start."""
 
     name: str = DEFAULT_LAB
     gpu: GpuPlan = field(default_factory=lambda: GpuPlan(Vendor.NONE))
@@ -156,7 +156,7 @@ class LabSpec:
                 raise UsageError(f"--port {name}={port}: must be between 1024 and 65535")
 
     def unlike(self, other: LabSpec) -> str:
-        """What of `other` a lab that was started with this is not, in words; empty when it is the same lab.
+        """Settings of `other` that a lab with these does not have, in words; empty when it is the same lab.
 
         Ports are chosen once, at the start, and compared elsewhere.
         """
@@ -180,7 +180,7 @@ class LabSpec:
 
     @property
     def settings(self) -> str:
-        """What was asked for, in a few words."""
+        """The settings in a few words."""
         return ", ".join(word for word in self._words if word not in (USUAL_RAY, USUAL_HEAD))
 
     @property
@@ -219,7 +219,7 @@ def check_lab_name(name: str, said: str = "--name") -> None:
 
 
 class State(str, Enum):
-    """What a service is doing. `running` is alive but not yet able to serve; `healthy` serves."""
+    """State of a service. `running` is alive but not yet able to serve; `healthy` serves."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -259,7 +259,7 @@ class LabStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether every service of the lab is healthy."""
+        """True when every service of the lab is healthy."""
         return self.up and all(s.state is State.HEALTHY for s in self.services)
 
 
@@ -273,7 +273,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """How to reach a running lab from this machine. All URLs are on loopback."""
+    """Addresses and keys of a running lab, for this machine. All URLs are on loopback."""
 
     dashboard: str
     gcs: str
@@ -287,7 +287,7 @@ class Endpoints:
     prometheus: str = ""
     grafana: str = ""
     grafana_password: str = field(default="", repr=False)
-    """Of its user `admin`."""
+    """Password of its user `admin`."""
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Usage:
-    """What all processes of a service use together: CPU in percent of one core, memory in bytes."""
+    """Usage of all processes of a service together: CPU in percent of one core, memory in bytes."""
 
     cpu_percent: float
     memory_bytes: int | None = None

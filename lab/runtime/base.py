@@ -54,7 +54,7 @@ class LabView(ABC):
     """One lab, to look at: its status, settings and addresses."""
 
     kind: str
-    """`local`, `compose`, `inside` or `fake`, for messages and records; no code branches on it."""
+    """`local`, `compose`, `inside` or `fake`."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab
@@ -113,9 +113,6 @@ class LabView(ABC):
 class Runtime(LabView):
     """Runs the services of one lab."""
 
-    shares_machine = False
-    """Whether nodes are processes of one machine, so that Ray reports its memory for each of them."""
-
     # The whole lab
 
     @abstractmethod
@@ -156,7 +153,7 @@ class Runtime(LabView):
         del services
 
     def missing(self, feature: Feature) -> str:
-        """Why the services of this runtime do not have this; empty when they do.
+        """The reason why services of this runtime do not have this; empty when they do.
 
         Raises EngineError where the answer takes a look at the machine.
         """

@@ -1,4 +1,4 @@
-"""Whether a service serves, asked the way its users would: the same questions on every runtime."""
+"""Health of services, asked the way their users would: the same questions on every runtime."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ray_nodes(dashboard: str, token: str) -> Sequence[Node]:
 
 
 def redis_problem(port: int) -> str:
-    """Why Redis does not serve on this port, or nothing; that it wants a password is an answer, too."""
+    """The reason why Redis does not serve on this port, or nothing; asking for a password is serving."""
     try:
         with socket.create_connection((LOOPBACK, port), TIMEOUT_SECONDS) as connection:
             connection.sendall(b"PING\r\n")
@@ -63,11 +63,11 @@ class Seen:
     state: State
     """RUNNING: it can be asked whether it serves."""
     detail: str = ""
-    """Why it does not serve, where that is known without asking."""
+    """The reason why it does not serve, where that is known without asking."""
     since: float = 0.0
     """Start time in seconds since the epoch, to compare with times that Ray gives."""
     own_check: str = ""
-    """What the service's own health check finds wrong, for one that is not asked over HTTP."""
+    """Problem that the service's own health check finds, for one that is not asked over HTTP."""
     pid: int | None = None
     container: str = ""
 
@@ -82,7 +82,7 @@ class View:
 
     ports: Mapping[str, int]
     stand_in: bool
-    """Whether the stand-in serves in place of MinIO."""
+    """True when the stand-in serves in place of MinIO."""
     secrets: Secrets | None
     """None when they cannot be read: then a service that wants one can only be seen to run."""
     world: World = field(default_factory=World)
@@ -131,7 +131,7 @@ class View:
         return tuple(self.status(name, each, cluster) for name, each in seen.items()), cluster[1]
 
     def _missing(self, service: str, seen: Seen, cluster: Cluster) -> str:
-        """What a running service lacks to serve, or nothing."""
+        """The reason why a running service does not serve yet, or nothing."""
         if is_node(service) and self.secrets is None:
             return NO_SECRETS
         if is_node(service):

@@ -32,7 +32,7 @@ class LabState(Protocol):
 
     @property
     def stand_in(self) -> bool:
-        """Whether a stand-in serves in place of MinIO."""
+        """True when a stand-in serves in place of MinIO."""
 
     @property
     def notes(self) -> tuple[str, ...]:

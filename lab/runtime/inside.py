@@ -229,7 +229,7 @@ class InsideRuntime(Runtime):
         ]
 
     def _serves(self, service: str, base: str) -> bool:
-        """Whether it says so itself, or its stand-in does."""
+        """True when it says so itself, or its stand-in does."""
         paths = (row(service).health, row(service).stand_in_health)
         return any(self._world.http(base + path, {}) == 200 for path in paths if path)
 

@@ -24,7 +24,7 @@ FILE = "ports.json"
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port, on any address."""
+    """True when nobody listens on this port, on any address."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -79,7 +79,7 @@ def _silent(found: Sequence[ServiceStatus], why: str) -> list[ServiceStatus]:
 
 
 def ray_gave_up(lines: Sequence[str]) -> bool:
-    """Whether `ray start` ended because its raylet had not joined in time.
+    """True when `ray start` ended because its raylet had not joined in time.
 
     It waits RAY_raylet_start_wait_time_s (see lab.cluster.ray_settings), on a busy machine as well: there a
     retry is worth it.
@@ -95,7 +95,7 @@ def again(service: str, number: int) -> str:
 
 
 def staying(started: Collection[str], ran: Collection[str], healthy: Collection[str]) -> set[str]:
-    """Of the services that a repair has `started`, those that it leaves as they are when it fails.
+    """The services that a repair has `started` and leaves as they are when it fails.
 
     The lab was up, and its jobs go on. `ran` are all that ran before it began: any of them that was started
     afresh stays. So does a service that has become `healthy`, since jobs may use it by now, and whatever the

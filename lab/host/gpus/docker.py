@@ -1,4 +1,4 @@
-"""What the Docker Engine of this machine needs to give GPUs to containers, asked before anything starts."""
+"""Needs of the Docker Engine of this machine to give GPUs to containers, asked before anything starts."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 @dataclass(frozen=True)
 class GpuHost:
-    """What the engine says. Empty where it does not answer: that is another check's business."""
+    """Answers of the engine. Empty where it does not answer: that is another check's business."""
 
     answers: bool = False
-    """Whether the engine does."""
+    """True when the engine does."""
     runtimes: tuple[str, ...] = ()
     """The engine's container runtimes; the toolkit adds `nvidia`."""
     cdi: tuple[str, ...] = ()
     """Devices that the engine found in CDI specifications, such as `nvidia.com/gpu=0` (engine 28.2 on)."""
     programs: tuple[str, ...] = ()
-    """Of HOOK and TOOLKIT, those on PATH."""
+    """HOOK and TOOLKIT, as far as they are on PATH."""
     desktop: bool = False
     """Docker Desktop: the engine lies in a virtual machine."""
 
@@ -68,7 +68,7 @@ def gather(which: Callable[[str], str | None] = shutil.which, run: Run | None = 
 
 
 def problem(vendor: Vendor, host: GpuHost) -> tuple[str, str]:
-    """Why containers get no GPU of this vendor here, and what to do; empty when they do, or nobody knows."""
+    """The reason why containers get no GPU of this vendor here, and its cure; empty when none is known."""
     if not host.answers:
         return "", ""
     if vendor is Vendor.NVIDIA and not toolkit(host):
@@ -128,7 +128,7 @@ def listed(
 
 
 def toolkit(host: GpuHost) -> str:
-    """How Docker reaches NVIDIA's GPUs, or empty when it cannot."""
+    """Docker's way to NVIDIA's GPUs, or empty when it has none."""
     if "nvidia" in host.runtimes:
         return "runtime nvidia"
     if HOOK in host.programs and not host.desktop:

@@ -17,10 +17,9 @@ from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import ACT_SECONDS, Engine
-from lab.runtime.compose.inspected import Container
+from lab.runtime.compose.inspected import Container, ended, seen
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.project_resources import by_service, check_volumes
-from lab.runtime.compose.readiness import ended, seen
 from lab.runtime.compose.state import FAILED
 from lab.runtime.compose.written import Written
 from lab.runtime.health import View
@@ -74,7 +73,7 @@ class Boot:
         self._started: list[str] = []
         """Services that this call started, in order."""
         self._healthy: set[str] = set()
-        """Of these, those that have become healthy."""
+        """The services among these that have become healthy."""
         self._tries: dict[str, int] = {}
         """Service -> times that it was started."""
         self._written = Written(engine, target.env_file.parent / FAILED)
@@ -217,7 +216,7 @@ class Boot:
         self._started.remove(SETUP)
 
     def _gave_up(self, service: str, container: Container | None) -> bool:
-        """Whether a node ended because Ray did not wait long enough for it, and has a try left."""
+        """True when a node ended because Ray did not wait long enough for it, and has a try left."""
         if container is None or container.state != "exited" or not is_node(service):
             return False
         if self._tries.get(service, 1) >= TRIES:

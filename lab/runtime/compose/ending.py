@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.errors import EngineError
+from lab.errors import EngineError, UnsupportedError
 from lab.host.clock import Clock, settle
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.inspected import Container
 
 PATIENCE_SECONDS = 15.0
 """Time to look, after an error, whether it was done all the same."""
+
+
+BY_ITSELF = "on-failure"
+KILL_ALL = ("python", "-I", "-c", "import os, signal; os.kill(-1, signal.SIGKILL)")
+"""Kills every process of the container but this one and process 1, which ends when its only child has."""
+
+KILL_SECONDS = 30.0
+NOT_FOUND = (126, 127)
 
 
 class Acts:
@@ -41,6 +49,29 @@ class Acts:
     def unpause(self, container: Container) -> None:
         """Let it go on. Raises EngineError."""
         self._do("unpause", container, lambda found: found.state != "paused")
+
+    def crash(self, container: Container) -> None:
+        """See Runtime.crash. Raises UnsupportedError, EngineError, WaitTimeoutError.
+
+        A container that `docker kill` ended stays down whatever its restart policy. So its processes are
+        killed from inside, and the policy that lets the engine start it again is given only for as long as
+        that is wanted: a node that was killed on purpose stays down.
+        """
+        if container.state == "paused":
+            raise EngineError(f"{container.service} is paused: nothing can be run in it", "`labctl heal`")
+        if container.restart_policy != BY_ITSELF:
+            self._engine.act("update", [container.id], f"--restart={BY_ITSELF}")
+        code, said = self._engine.execute(container.id, KILL_ALL, KILL_SECONDS)
+        if code in NOT_FOUND:
+            raise UnsupportedError(
+                f"{container.service} cannot be crashed: its image has no Python ({said.strip()})",
+                "crash a node of the cluster",
+            )
+
+    def calm(self, container: Container) -> None:
+        """Take back the policy that `crash` gave a node. Raises EngineError."""
+        if container.restart_policy == BY_ITSELF:
+            self._engine.act("update", [container.id], "--restart=no")
 
     def _do(
         self,

@@ -172,7 +172,7 @@ class Engine:
                 raise no_answer(text)
 
     def images(self, names: Sequence[str]) -> dict[str, ImageInfo]:
-        """Those of the images that the engine has, by the names asked for. Raises LabError."""
+        """The images that the engine has, by the names asked for. Raises LabError."""
         found: dict[str, ImageInfo] = {}
         if not names:
             return found

@@ -1,4 +1,4 @@
-"""Containers and images as `docker inspect` describes them."""
+"""Containers and images as `docker inspect` describes them, and what that says of a service."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from lab.runtime.health import Seen
+from lab.topology import State
 
 PROJECT_LABEL = "com.docker.compose.project"
 SERVICE_LABEL = "com.docker.compose.service"
@@ -35,13 +38,13 @@ class Container:
     labels: Mapping[str, str] = field(default_factory=dict)
     image: str = ""
     cut: bool = False
-    """Whether it is on no network."""
+    """True when it is on no network."""
     restart_policy: str = ""
     """The rule by which the engine starts it again by itself: `no`, `on-failure`, ..."""
 
     @property
     def alive(self) -> bool:
-        """Whether it has processes."""
+        """True when it has processes."""
         return self.state in ("running", "paused", "restarting")
 
 
@@ -90,7 +93,7 @@ def seconds(text: str) -> float:
 
 
 def is_called(record: Mapping[str, object], name: str) -> bool:
-    """Whether an image of the engine answers to `name`, which may have a tag, a digest or both."""
+    """True when an image of the engine answers to `name`, which may have a tag, a digest or both."""
     tags, digests = record.get("RepoTags") or [], record.get("RepoDigests") or []
     assert isinstance(tags, list)
     assert isinstance(digests, list)
@@ -112,3 +115,42 @@ def image(record: Mapping[str, Any]) -> ImageInfo:
     """From one record of `docker image inspect`."""
     labels = (record.get("Config") or {}).get("Labels") or {}
     return ImageInfo(record["Id"], record["Size"], labels, record.get("Created", ""))
+
+
+def seen(container: Container | None) -> Seen:
+    """The container of a service now."""
+    if container is None:
+        return Seen(State.ABSENT, "not started")
+    unhealthy = container.health not in ("healthy", "")
+    said = f": {container.health_output}" if container.health_output else ""
+    state, detail = _state(container)
+    return Seen(
+        state,
+        detail,
+        container.started_at,
+        f"its health check says {container.health}{said}" if unhealthy else "",
+        container=container.id[:12],
+    )
+
+
+def _state(container: Container) -> tuple[State, str]:
+    if container.state == "created":
+        return State.ABSENT, container.error or "not started"
+    if container.state == "paused":
+        return State.PAUSED, "its container is paused"
+    if container.state == "restarting":
+        return State.STARTING, f"it ended with exit code {container.exit_code} and is started again"
+    if container.state != "running":
+        return State.EXITED, ended(container)
+    return State.RUNNING, "its container is cut off the lab's network" if container.cut else ""
+
+
+def ended(container: Container) -> str:
+    """The end of a container, in words."""
+    if container.out_of_memory:
+        return "its container was killed: it reached its memory limit"
+    if container.exit_code == 137:
+        return "its container was killed (SIGKILL)"
+    if container.exit_code == 143:
+        return "its container was ended (SIGTERM)"
+    return container.error or f"its container has ended with exit code {container.exit_code}"

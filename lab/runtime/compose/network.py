@@ -64,7 +64,7 @@ def unimpair(engine: Engine, image: str, container: Container) -> None:
 
 
 def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
-    """What this machine cannot do to a network, and why; empty where it can. Raises EngineError."""
+    """Reasons why this machine cannot do these to a network; empty where it can. Raises EngineError."""
     code, said = _helper(engine, image, "none", "abilities")
     if code:
         raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}")

@@ -12,14 +12,13 @@ from lab.host.files import lock, make_private, remove
 from lab.host.interrupts import held_back
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
-from lab.runtime.compose import crash, network, project, reserve, state
+from lab.runtime.compose import network, project, reserve, state
 from lab.runtime.compose.boot import LONGEST_SECONDS, Boot, Target
 from lab.runtime.compose.ending import Acts
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import LAB_IMAGE, ResolvedImages, lab_image
-from lab.runtime.compose.inspected import Container
+from lab.runtime.compose.inspected import Container, seen
 from lab.runtime.compose.project_resources import Holdings
-from lab.runtime.compose.readiness import seen
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.health import Seen, World
 from lab.runtime.hosted import HostedRuntime
@@ -218,7 +217,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def crash(self, service: str) -> None:
         """See Runtime.crash: the engine starts the container again. `start` ends that for a node."""
-        crash.crash(self._engine, self._check_runs(service))
+        self._acts.crash(self._check_runs(service))
 
     def disconnect(self, service: str) -> None:
         """See Runtime.disconnect."""
@@ -248,7 +247,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             current, containers = self._up_with_containers()
             container = containers.get(service)
             if container is not None and is_node(service):
-                crash.calm(self._engine, container)
+                self._acts.calm(container)
             if container is not None and container.cut:
                 network.reconnect(self._engine, container, self._networks())
             found = self._settled(current, service)

@@ -1,4 +1,4 @@
-"""What containers wrote while they were being started, for messages and for whoever looks afterwards."""
+"""Output of containers while they are being started, for messages and for a later look."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lab.runtime.compose.inspected import Container
 from lab.runtime.logtail import last_lines
 
 KEPT_LINES = 100_000
-"""How much of the log of a service that did not start is kept in a file."""
+"""Lines of the log of a service that did not start that are kept in a file."""
 
 LAST_LINES = 12
-"""How much of a log an error shows."""
+"""Lines of a log that an error shows."""
 
 
 class Written:

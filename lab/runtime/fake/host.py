@@ -56,7 +56,7 @@ class FakeClock:
 
     @property
     def anything_due(self) -> bool:
-        """Whether a scheduled action is still to come."""
+        """True when a scheduled action is still to come."""
         return bool(self._due)
 
 
@@ -98,7 +98,7 @@ class LabState:
     impaired: dict[str, dict[str, float]] = field(default_factory=dict)
     """Service -> how its network is slowed down."""
     training_key: bool = True
-    """Whether the store accepts the training key."""
+    """True when the store accepts the training key."""
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class LabState:
 
     @property
     def up(self) -> bool:
-        """Whether anything of the lab runs."""
+        """True when anything of the lab runs."""
         return any(process.alive for process in self.processes.values())
 
     def state(self, service: str) -> State:
@@ -207,7 +207,7 @@ class LabState:
         return tuple(self.nodes.values())
 
     def _join(self, service: str, process: Process) -> bool:
-        """Whether the service's node is in the cluster; a fresh one joins now if there is a cluster."""
+        """True when the service's node is in the cluster; a fresh one joins now if there is a cluster."""
         head = self.processes.get(HEAD)
         if head is None or not head.alive or head.paused_at is not None or head.polls:
             return False
@@ -255,7 +255,7 @@ class FakeHost:
     answers: dict[tuple[str, str, tuple[str, ...]], Execution] = field(default_factory=dict)
     """(lab, service, command) -> how it ends."""
     lacking: dict[Feature, str] = field(default_factory=dict)
-    """What the services do not have, and why."""
+    """Feature that the services lack -> the reason."""
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
 
     @cached_property

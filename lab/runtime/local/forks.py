@@ -19,7 +19,7 @@ POLL_SECONDS = 0.05
 
 
 def runs(current: LabState) -> bool:
-    """Whether the server of this state runs."""
+    """True when the server of this state runs."""
     identity = current.leaders.get(FORKS)
     return identity is not None and processes.find(identity) is not None
 

@@ -174,7 +174,7 @@ def _session_since(leader: Identity) -> Identity | None:
 
 
 def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bool:
-    """Whether a process is of the leader's session, or carries the mark."""
+    """True when a process is of the leader's session, or carries the mark."""
     with contextlib.suppress(psutil.Error, OSError):
         if session is not None and os.getsid(process.pid) == session.pid:
             return start_time(process.pid) >= session.started_at - START_TOLERANCE_SECONDS
@@ -304,7 +304,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def frozen(processes: Iterable[psutil.Process]) -> bool:
-    """Whether there are processes and every one of them is stopped (SIGSTOP)."""
+    """True when there are processes and every one of them is stopped (SIGSTOP)."""
     states = []
     for process in processes:
         with contextlib.suppress(psutil.Error):

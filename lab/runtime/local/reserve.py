@@ -19,7 +19,7 @@ from lab.topology import LabSpec
 
 
 def anything_alive(current: LabState) -> bool:
-    """Whether a service of this state runs; a fork server alone is none."""
+    """True when a service of this state runs; a fork server alone is none."""
     leaders = (identity for name, identity in current.leaders.items() if name != FORKS)
     return not current.stale and any(processes.find(identity) for identity in leaders)
 

@@ -43,14 +43,13 @@ SHARED = {
     Feature.MEMORY_LIMIT: f"{_SHARED} memory",
     Feature.SCRATCH_DISK: f"{_SHARED} disk",
 }
-"""Why a node that is a plain process has no such thing of its own."""
+"""Reasons why a node that is a plain process has no such thing of its own."""
 
 
 class LocalRuntime(HostedRuntime[LabState]):
     """One lab of plain processes."""
 
     kind = "local"
-    shares_machine = True
 
     def __init__(self, lab: str, folder: Path | None = None, *, world: World | None = None) -> None:
         """`folder` is where the lab keeps its things; by default its folder in `home()`."""
@@ -296,7 +295,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         return reserve.runs_none(port)
 
     def _has(self, service: str) -> bool:
-        """Whether the lab stands in its state file with this service."""
+        """True when the lab stands in its state file with this service."""
         try:
             current = self._load()
         except StateError:

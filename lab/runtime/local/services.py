@@ -49,7 +49,7 @@ JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
 
 FORKS = "fork-server"
-"""What the fork server is called in the state and the logs: no service, since nobody uses it from outside."""
+"""The fork server's name in the state and the logs. It is no service: nobody uses it from outside."""
 
 LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
@@ -70,7 +70,7 @@ INHERITED = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-"""What a service keeps of the environment `up` was called in; the rest could change how a lab behaves."""
+"""Variables that a service keeps of those `up` was called with; others could change how a lab behaves."""
 
 INHERITED_PREFIXES = (
     "HTTP_PROXY",
@@ -86,7 +86,7 @@ INHERITED_PREFIXES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one lab keeps its things."""
+    """Folders and files of one lab."""
 
     folder: Path
     ray_temporary: Path
@@ -98,17 +98,17 @@ class Layout:
         return self.folder / "secrets"
 
     def objects(self, store: str) -> Path:
-        """What the object store keeps; each kind of server has its own format, so its own folder."""
+        """Folder of the stored objects; each kind of server has its own format, so its own folder."""
         return self.folder / "objects" / store
 
     @property
     def forks(self) -> Path:
-        """Where the fork server listens; short, as Ray's folder is, and not a part of it."""
+        """Folder of the fork server's sockets; short, as Ray's folder is, and not a part of it."""
         return self.ray_temporary.with_name(f"{self.ray_temporary.name}-forks")
 
     @property
     def redis(self) -> Path:
-        """What Redis keeps: the state of one cluster, which ends with it."""
+        """Folder of Redis: the state of one cluster, which ends with it."""
         return self.folder / "redis"
 
     @property
@@ -127,7 +127,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Command:
-    """How to start a service."""
+    """The command that starts a service."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -154,7 +154,7 @@ class Plan:
 
     @property
     def forked(self) -> bool:
-        """Whether Ray's processes are forked from a server: on Linux, unless Ray is to be as it comes."""
+        """True when Ray's processes are forked from a server: on Linux, unless Ray is to be as it comes."""
         return sys.platform == "linux" and not self.spec.stock_ray
 
     def url(self, port: str, scheme: str = "http") -> str:
@@ -162,7 +162,7 @@ class Plan:
         return f"{scheme}://{LOOPBACK}:{self.ports[port]}"
 
     def command(self, service: str) -> Command:
-        """How to start `service`."""
+        """The command that starts `service`."""
         if service == FORKS:
             return self._fork_server()
         return COMMANDS.get(service, Plan._node)(
@@ -347,7 +347,7 @@ COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
 
 
 def startable(service: Service) -> bool:
-    """Whether this runtime has a way to start the service."""
+    """True when this runtime has a way to start the service."""
     return service.is_node or service.name in COMMANDS
 
 
@@ -363,7 +363,7 @@ def services_of(spec: LabSpec, ports: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def client_environment(plan: Plan) -> dict[str, str]:
-    """What a process needs to use the cluster and the store: for nodes, for Jupyter, for a person's shell."""
+    """Variables for a process that uses the cluster and the store: a node, Jupyter, a person's shell."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import psutil
 
-from lab.host.files import write_private
 from lab.runtime import statefile
 from lab.runtime.health import Seen, World
 from lab.runtime.local import processes
@@ -35,7 +33,7 @@ class LabState:
     spec: LabSpec
     ports: Mapping[str, int]
     booted_at: float
-    """When the machine was booted (seconds since the epoch)."""
+    """Time of the machine's boot (seconds since the epoch)."""
     boot: str
     """The name of that boot, or empty where the system gives it none."""
     store: str
@@ -46,7 +44,7 @@ class LabState:
 
     @property
     def stale(self) -> bool:
-        """Whether the machine was rebooted since: then no process of this state can be alive."""
+        """True when the machine was rebooted since: then no process of this state can be alive."""
         now = boot_id()
         if now and self.boot:
             return now != self.boot
@@ -54,7 +52,7 @@ class LabState:
 
     @property
     def stand_in(self) -> bool:
-        """Whether moto serves in place of MinIO."""
+        """True when moto serves in place of MinIO."""
         return self.store == "moto"
 
     def seen(self, service: str, world: World) -> Seen:
@@ -91,25 +89,11 @@ def load(folder: Path) -> LabState | None:
 
 def save(folder: Path, state: LabState) -> None:
     """Replace the state in `folder`, in one step."""
-    write_private(folder / FILE, json.dumps(_encode(state), indent=1))
-
-
-def _encode(state: LabState) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "spec": dataclasses.asdict(state.spec),
-        "ports": dict(state.ports),
-        "booted_at": state.booted_at,
-        "boot": state.boot,
-        "store": state.store,
-        "leaders": {name: dataclasses.asdict(identity) for name, identity in state.leaders.items()},
-        "notes": list(state.notes),
-    }
+    statefile.save(folder / FILE, SCHEMA, state)
 
 
 def _decode(document: Mapping[str, Any]) -> LabState:
-    if document["schema"] != SCHEMA:
-        raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
+    statefile.check_schema(document, SCHEMA)
     missing = [name for name in PORTS if name not in document["ports"]]
     if missing:
         raise ValueError(f"no port {missing[0]}")

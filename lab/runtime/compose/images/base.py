@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Host:
-    """What is asked of this machine; tests put in their own."""
+    """The machine, as far as it is asked; tests put in their own."""
 
     root: Path = Path("/")
     which: Callable[[str], str | None] = shutil.which

@@ -26,7 +26,7 @@ TORCH_INDEXES: Mapping[str, str] = {
     "cuda": "https://download.pytorch.org/whl/cu130",
     "rocm": "https://download.pytorch.org/whl/rocm7.2",
 }
-"""Where each build of torch 2.13.0 comes from. cu126 has it for drivers before 580 and GPUs before Turing."""
+"""Sources of each build of torch 2.13.0. cu126 has it for drivers before 580 and GPUs before Turing."""
 
 EXTRA_PACKAGES: Mapping[str, str] = {"rocm": "rocm-smi"}
 """Debian packages that only this variant needs."""
@@ -57,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a build asks of this machine; tests put in their own."""
+    """The machine, as far as a build asks it; tests put in their own."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     host: Host = field(default_factory=Host)
@@ -66,7 +66,7 @@ class Machine:
 
 
 def targets(variant: str, *, offline: bool) -> tuple[Target, ...]:
-    """What is built: the lab's image and, offline, before it the stand-ins, which show soon what is wrong."""
+    """The images to build: the lab's and, offline, before it the stand-ins, which fail early."""
     lab = Target("lab", f"raylab/ray:{__version__}-{variant}", variant)
     if not offline:
         return (lab,)
@@ -193,7 +193,7 @@ def command(
 
 
 def required_cuda(index: str) -> str:
-    """What NVIDIA's toolkit shall ask of the driver for PyTorch from this index, such as `cuda>=13.0`.
+    """NVIDIA's requirement on the driver for PyTorch from this index, such as `cuda>=13.0`.
 
     The toolkit reads it from NVIDIA_REQUIRE_CUDA in the image and starts no container where it does not hold:
     an older driver would let everything start, and PyTorch see no GPU.

@@ -1,4 +1,4 @@
-"""Which images a lab runs on here: what is there, what stands in, what has to be fetched."""
+"""The images that a lab runs on here: present ones, stand-ins, and those that have to be fetched."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def needs(
 def resolve(
     spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> ResolvedImages:
-    """What a lab runs on with the images that are here; fetches nothing.
+    """Choose among the images that are here those that a lab runs on; fetch nothing.
 
     Raises EngineError when no engine answers.
     """
