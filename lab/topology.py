@@ -1,4 +1,4 @@
-"""The lab as plain data: its services, its GPU plan, where it can be reached. Imports nothing but errors."""
+"""The lab as plain data: its settings, its GPU plan, its state, where it can be reached."""
 
 from __future__ import annotations
 
@@ -9,17 +9,36 @@ from enum import Enum
 from typing import Any
 
 from lab.errors import UsageError
+from lab.services import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    METRICS,
+    PORT_NAMES,
+    PROMETHEUS,
+    REDIS,
+    STORE,
+    is_node,
+    is_worker,
+    worker,
+)
+
+# Names of lab.services, for those who speak of a lab and its services together.
+__all__ = [
+    "GRAFANA",
+    "HEAD",
+    "JUPYTER",
+    "METRICS",
+    "PORT_NAMES",
+    "PROMETHEUS",
+    "REDIS",
+    "STORE",
+    "is_node",
+    "is_worker",
+    "worker",
+]
 
 DEFAULT_LAB = "raylab"
-HEAD = "ray-head"
-STORE = "minio"
-PROMETHEUS = "prometheus"
-GRAFANA = "grafana"
-JUPYTER = "jupyter"
-METRICS = "metrics"
-REDIS = "redis"
-"""Holds the state of Ray's head in a lab with `gcs_ft`."""
-
 BUCKET = "ray"
 """The bucket that training writes to: `s3://ray`."""
 
@@ -27,13 +46,17 @@ FOOD11 = "Food-11"
 """The folder of the data set Food-11 among the data sets."""
 
 LEDGER_PREFIX = ".raylab/ledger"
-"""Where in BUCKET the ledgers lie, one folder per job."""
+"""Folder of the ledgers in BUCKET, one folder per job."""
 
 REGION = "us-east-1"
 """The S3 region; any name does for one store, but pyarrow insists on having one."""
 
 USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
-"""Of a lab without `stock_ray`, and of one without `gcs_ft`."""
+"""Words for a lab without `stock_ray`, and for one without `gcs_ft`."""
+
+OBJECT_STORE_BYTES = 200 * 1024**2
+"""Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
+the machine's memory, would be counted once per node."""
 
 MAX_WORKERS = 16
 MAX_CPUS_PER_WORKER = 1024
@@ -41,23 +64,8 @@ MAX_CPUS, MAX_GPUS = 100_000, 10_000
 """The most that the entrypoint of a job may ask for."""
 
 
-def worker(index: int) -> str:
-    """Name of the worker service with this index, counted from 0."""
-    return f"ray-worker-{index}"
-
-
-def is_worker(service: str) -> bool:
-    """Whether this is a worker service's name, of any index."""
-    return re.fullmatch(r"ray-worker-\d+", service) is not None
-
-
-def is_node(service: str) -> bool:
-    """Whether this service is a Ray node."""
-    return service == HEAD or is_worker(service)
-
-
 class Vendor(str, Enum):
-    """Who made the GPUs that the workers are pinned to."""
+    """Maker of the GPUs that the workers are pinned to."""
 
     NVIDIA = "nvidia"
     AMD = "amd"
@@ -80,7 +88,7 @@ class GpuAssignment:
 
 @dataclass(frozen=True)
 class GpuPlan:
-    """Which GPU each worker is pinned to, and why this plan was chosen."""
+    """The GPU that each worker is pinned to, and the reason for this plan."""
 
     vendor: Vendor
     assignments: tuple[GpuAssignment, ...] = ()
@@ -97,7 +105,7 @@ class GpuPlan:
 
     @property
     def shared(self) -> bool:
-        """Whether one GPU is pinned to more than one worker."""
+        """True when one GPU is pinned to more than one worker."""
         return bool(self.devices) and len(self.devices) < len(self.assignments)
 
     @classmethod
@@ -118,7 +126,7 @@ class GpuPlan:
 
 @dataclass(frozen=True)
 class LabSpec:
-    """What `up` is asked to start."""
+    """Settings of the lab that `up` is to start."""
 
     name: str = DEFAULT_LAB
     gpu: GpuPlan = field(default_factory=lambda: GpuPlan(Vendor.NONE))
@@ -148,7 +156,7 @@ class LabSpec:
                 raise UsageError(f"--port {name}={port}: must be between 1024 and 65535")
 
     def unlike(self, other: LabSpec) -> str:
-        """What of `other` a lab that was started with this is not, in words; empty when it is the same lab.
+        """Settings of `other` that a lab with these does not have, in words; empty when it is the same lab.
 
         Ports are chosen once, at the start, and compared elsewhere.
         """
@@ -172,7 +180,7 @@ class LabSpec:
 
     @property
     def settings(self) -> str:
-        """What was asked for, in a few words."""
+        """The settings in a few words."""
         return ", ".join(word for word in self._words if word not in (USUAL_RAY, USUAL_HEAD))
 
     @property
@@ -190,10 +198,6 @@ class LabSpec:
     def worker_services(self) -> tuple[str, ...]:
         """Names of the worker services, in order."""
         return tuple(worker(i) for i in range(self.workers))
-
-
-PORT_NAMES = ("dashboard", "gcs", "client", "s3", "jupyter", "prometheus", "grafana")
-"""Ports that `--port NAME=NUMBER` can set."""
 
 
 JOB_FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -219,7 +223,7 @@ def check_lab_name(name: str, said: str = "--name") -> None:
 
 
 class State(str, Enum):
-    """What a service is doing. `running` is alive but not yet able to serve; `healthy` serves."""
+    """State of a service. `running` is alive but not yet able to serve; `healthy` serves."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -259,7 +263,7 @@ class LabStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether every service of the lab is healthy."""
+        """True when every service of the lab is healthy."""
         return self.up and all(s.state is State.HEALTHY for s in self.services)
 
 
@@ -273,7 +277,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """How to reach a running lab from this machine. All URLs are on loopback."""
+    """Addresses and keys of a running lab, for this machine. All URLs are on loopback."""
 
     dashboard: str
     gcs: str
@@ -287,7 +291,7 @@ class Endpoints:
     prometheus: str = ""
     grafana: str = ""
     grafana_password: str = field(default="", repr=False)
-    """Of its user `admin`."""
+    """Password of its user `admin`."""
 
 
 @dataclass(frozen=True)
@@ -303,7 +307,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Usage:
-    """What all processes of a service use together: CPU in percent of one core, memory in bytes."""
+    """Usage of all processes of a service together: CPU in percent of one core, memory in bytes."""
 
     cpu_percent: float
     memory_bytes: int | None = None

@@ -1,4 +1,4 @@
-"""What a runtime can do. Faults, checks and flows know only this; none of them knows Docker or a process id.
+"""The interface of a runtime. Faults, checks and flows know only this; none knows Docker or a process id.
 
 A runtime instance stands for one lab name. It keeps nothing in memory that another shell would need: every
 method reads the lab's state afresh, so `down`, `status` and `fault-inject` work from anywhere, also after
@@ -20,19 +20,19 @@ OnProgress = Callable[[Progress], None]
 
 
 def ignore_progress(_: Progress) -> None:
-    """For callers that do not want to follow."""
+    """No-op, for callers that do not want to follow."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a command inside a service ended: its exit code, and both output streams together."""
+    """End of a command inside a service: its exit code, and both output streams together."""
 
     exit_code: int
     output: str
 
 
 class Feature(str, Enum):
-    """What some runtimes give each service of its own, and some faults need."""
+    """A resource that some runtimes give each service of its own, and that some faults need."""
 
     NETWORK = "network"
     """A network interface, which can be cut off and slowed down."""
@@ -47,17 +47,71 @@ class Feature(str, Enum):
 
 
 SCRATCH = "/var/tmp"
-"""Where a node has its scratch disk, on runtimes with Feature.SCRATCH_DISK; TMPDIR names it too."""
+"""Folder of a node's scratch disk, on runtimes with Feature.SCRATCH_DISK; TMPDIR names it too."""
 
 
-class Runtime(ABC):
-    """Runs the services of one lab."""
+class LabView(ABC):
+    """One lab, to look at: its status, settings and addresses."""
 
     kind: str
-    """`local`, `compose` or `fake`."""
+    """`local`, `compose`, `inside` or `fake`."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab
+
+    @abstractmethod
+    def status(self) -> LabStatus:
+        """The lab as it is now. Never raises because a service is broken: that is what it reports.
+
+        Raises StateError when services run of which no state file tells: all that can be done is `down`.
+        """
+
+    @abstractmethod
+    def spec(self) -> LabSpec:
+        """The settings that the lab was started with. Raises LabDownError, StateError."""
+
+    @abstractmethod
+    def endpoints(self) -> Endpoints:
+        """Addresses and keys to reach the lab. Raises LabDownError."""
+
+    @abstractmethod
+    def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
+        """The service's own output, a line at a time without newline; the last `tail` lines if given.
+
+        Raises NotFoundError for a service that this lab does not have, LabDownError when it is down.
+        """
+
+    def usage(self, services: Sequence[str]) -> dict[str, Usage]:
+        """CPU and memory of these services now, over a moment. What cannot be measured is left out.
+
+        Raises LabDownError, EngineError.
+        """
+        del services
+        return {}
+
+    def client_environment(self) -> dict[str, str]:
+        """The variables that a shell needs to use the lab with Ray's own tools, from this machine.
+
+        Raises LabDownError.
+        """
+        endpoints = self.endpoints()
+        return {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": endpoints.ray_token_file,
+            "RAY_API_SERVER_ADDRESS": endpoints.dashboard,
+            "AWS_ENDPOINT_URL": endpoints.s3,
+            "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
+            "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
+            "AWS_REGION": REGION,
+        }
+
+    def advice(self, commands: Sequence[str], in_python: str) -> str:
+        """A hint to run these commands of labctl; `in_python` goes on with the same in Python."""
+        return ", ".join(f"`labctl {each} --name {self.lab}`" for each in commands) + in_python
+
+
+class Runtime(LabView):
+    """Runs the services of one lab."""
 
     # The whole lab
 
@@ -67,7 +121,7 @@ class Runtime(ABC):
 
         A lab that is up with another spec is left as it is. When it fails or is interrupted, what this call
         started is stopped again; what ran before stays, and in a lab that was up so does what this call has
-        made healthy. A node that Ray gives up while it starts is started again (lab.runtime.tries).
+        made healthy. A node that Ray gives up while it starts is started again (lab.runtime.starting).
 
         Raises PortTakenError, ServiceError, WaitTimeoutError, StoreError, GpuError, UnsupportedError;
         RefusedError when the lab is up with another spec, StateError when it runs without a state file.
@@ -91,58 +145,22 @@ class Runtime(ABC):
         """
 
     def kept(self) -> tuple[str, ...]:
-        """Where the stored objects lie that `down` leaves: folders or volumes; empty when there are none."""
+        """Folders or volumes with the stored objects that `down` leaves; empty when there are none."""
         return ()
-
-    @abstractmethod
-    def status(self) -> LabStatus:
-        """The lab as it is now. Never raises because a service is broken: that is what it reports.
-
-        Raises StateError when services run of which no state file tells: all that can be done is `down`.
-        """
 
     def refuse_own(self, *services: str) -> None:
         """Raises RefusedError when the calling process runs in one of these: ending it would end the call."""
         del services
 
-    @abstractmethod
-    def spec(self) -> LabSpec:
-        """What the lab was started with. Raises LabDownError, StateError."""
-
-    def usage(self, services: Sequence[str]) -> dict[str, Usage]:
-        """What these services use now, measured over a moment. What cannot be measured is left out.
-
-        Raises LabDownError, EngineError.
-        """
-        del services
-        return {}
-
-    @abstractmethod
-    def endpoints(self) -> Endpoints:
-        """How to reach the lab. Raises LabDownError."""
-
-    def client_environment(self) -> dict[str, str]:
-        """What a shell needs to use the lab with Ray's own tools, from this machine. Raises LabDownError."""
-        endpoints = self.endpoints()
-        return {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": endpoints.ray_token_file,
-            "RAY_API_SERVER_ADDRESS": endpoints.dashboard,
-            "AWS_ENDPOINT_URL": endpoints.s3,
-            "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
-            "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
-            "AWS_REGION": REGION,
-        }
-
     def missing(self, feature: Feature) -> str:
-        """Why the services of this runtime do not have this; empty when they do.
+        """The reason why services of this runtime do not have this; empty when they do.
 
         Raises EngineError where the answer takes a look at the machine.
         """
         return f"services of the {self.kind} runtime have no {feature.value} of their own"
 
     def folder(self) -> Path:
-        """Where labctl keeps notes of this lab on this machine. It may not exist yet.
+        """The folder where labctl keeps notes of this lab on this machine. It may not exist yet.
 
         Raises UnsupportedError where there is none.
         """
@@ -159,10 +177,6 @@ class Runtime(ABC):
         )
 
     # One service. All raise NotFoundError for a service this lab does not have, LabDownError when it is down.
-
-    @abstractmethod
-    def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """The service's own output, a line at a time without newline; the last `tail` lines if given."""
 
     @abstractmethod
     def kill(self, service: str) -> None:

@@ -1,28 +1,25 @@
 """The lab as its own JupyterLab sees it: from a container, without Docker and without the host.
 
-What it needs is in the environment of that container. It can use the lab; what only the host can do it
-refuses, and says what to type there.
+All it needs is in the environment of that container. It can use the lab; acts that only the host can do are
+refused, with the command to type there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from lab.cluster.api import Node, RayApi
+from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError, UsageError
-from lab.host.http import http_status
 from lab.host.reading import SMALL, read_text
 from lab.host.secrets import key_from
-from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
+from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.runtime.health import World
+from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, SERVICES, STORE, is_worker, row, worker
 from lab.topology import (
     DEFAULT_LAB,
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    PROMETHEUS,
-    STORE,
     Credentials,
     Endpoints,
     GpuAssignment,
@@ -32,23 +29,24 @@ from lab.topology import (
     ServiceStatus,
     State,
     Vendor,
-    is_worker,
-    worker,
 )
 
-GCS_PORT = 6379
-
-HEALTH = {
-    STORE: ("/minio/health/live", "/raylab/health"),
-    PROMETHEUS: ("/-/ready",),
-    GRAFANA: ("/api/health",),
-}
-"""Where a service says that it serves; of more than one, any will do (the store may be the stand-in)."""
-
-WITHIN = {PROMETHEUS: "http://prometheus:9090", GRAFANA: "http://grafana:3000"}
-"""Addresses on the lab's own network that no variable has."""
-
 NEEDED = ("RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN_PATH", "AWS_ENDPOINT_URL")
+
+
+def _within(service: str) -> str:
+    """The address of a service on the lab's own network, where no variable has it."""
+    return f"http://{service}:{row(service).ports[0].usual}"
+
+
+def _host_only(what: str, command: str) -> Callable[..., Any]:
+    """An act on a service that only the host can do: its name, and labctl's command for it there."""
+
+    def refuse(self: InsideRuntime, service: str = "", *_: object, **__: object) -> Any:
+        raise self._host(what.format(service), command.format(service))
+
+    refuse.__doc__ = "Raises UnsupportedError."
+    return refuse
 
 
 class InsideRuntime(Runtime):
@@ -57,14 +55,9 @@ class InsideRuntime(Runtime):
     kind = "inside"
 
     def __init__(
-        self,
-        lab: str,
-        environment: Mapping[str, str] = os.environ,
-        *,
-        http: Callable[[str], int | None] = http_status,
-        list_nodes: Callable[[str, str], Sequence[Node]] | None = None,
+        self, lab: str, environment: Mapping[str, str] = os.environ, *, world: World | None = None
     ) -> None:
-        """`environment` is that of the container; `http` and `list_nodes` ask the services.
+        """`environment` is that of the container.
 
         Raises UnsupportedError for another lab than the container's, or where a variable is missing.
         """
@@ -80,8 +73,7 @@ class InsideRuntime(Runtime):
             raise UnsupportedError(
                 f"this is no container of a lab: {missing[0]} is not set", "leave RAYLAB_RUNTIME out"
             )
-        self._env, self._http = environment, http
-        self._list = list_nodes or (lambda url, token: RayApi(url, token).nodes())
+        self._env, self._world = environment, world or World()
 
     # The whole lab
 
@@ -157,26 +149,40 @@ class InsideRuntime(Runtime):
         """See Runtime.endpoints: addresses on the lab's own network. Raises ServiceError."""
         return Endpoints(
             dashboard=self._env["RAY_API_SERVER_ADDRESS"],
-            gcs=f"{HEAD}:{GCS_PORT}",
+            gcs=f"{HEAD}:{PORTS['gcs'].usual}",
             s3=self._env["AWS_ENDPOINT_URL"],
             credentials=self._credentials(),
             ray_token=self._token(),
             ray_token_file=self._env["RAY_AUTH_TOKEN_PATH"],
             jupyter=self._url(JUPYTER),
-            prometheus=WITHIN[PROMETHEUS],
-            grafana=WITHIN[GRAFANA],
+            prometheus=_within(PROMETHEUS),
+            grafana=_within(GRAFANA),
         )
 
-    # One service: the host's business
+    def advice(self, commands: Sequence[str], in_python: str) -> str:
+        """See LabView.advice."""
+        del in_python
+        return f"on the host: {'; '.join(f'labctl {each} --name {self.lab}' for each in commands)}"
 
-    def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """Raises UnsupportedError."""
-        del follow, tail
-        raise self._host(f"read the log of {service}", f"logs {service}")
+    def missing(self, feature: Feature) -> str:
+        """See Runtime.missing."""
+        del feature
+        return f"only the host can tell: labctl faults --name {self.lab} there"
 
-    def kill(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"kill {service}", f"fault-inject {service}")
+    # The host's business
+
+    logs = _host_only("read the log of {}", "logs {}")
+    folder = _host_only("keep notes of the lab", "status")
+    kill = _host_only("kill {}", "fault-inject {}")
+    pause = _host_only("pause {}", "fault-inject {} --fault pause")
+    resume = _host_only("resume {}", "restart {}")
+    start = _host_only("start {}", "restart {}")
+    crash = _host_only("crash {}", "fault-inject {} --fault crash-restart")
+    disconnect = _host_only("cut {} off the network", "fault-inject {} --fault partition")
+    reconnect = _host_only("connect {} to the network", "restart {}")
+    impair = _host_only("slow down the network of {}", "fault-inject {} --fault slow-network")
+    unimpair = _host_only("speed up the network of {}", "restart {}")
+    execute = _host_only("run a command in {}", "status")
 
     def stop(self, service: str, *, timeout: float = 10.0) -> None:
         """Raises UnsupportedError."""
@@ -187,86 +193,19 @@ class InsideRuntime(Runtime):
             f"labctl fault-inject {service} --fault stop --name {self.lab}",
         )
 
-    def pause(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"pause {service}", f"fault-inject {service} --fault pause")
-
-    def resume(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"resume {service}", f"restart {service}")
-
-    def missing(self, feature: Feature) -> str:
-        """See Runtime.missing."""
-        del feature
-        return f"only the host can tell: labctl faults --name {self.lab} there"
-
-    def folder(self) -> Path:
-        """Raises UnsupportedError."""
-        raise self._host("keep notes of the lab", "status")
-
     def set_training_key(self, enabled: bool) -> None:
         """Raises UnsupportedError."""
         what = "let the store accept the training key" if enabled else "take the training key's rights"
         raise self._host(what, "fault-inject minio --fault s3-credentials-revoked")
 
-    def crash(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"crash {service}", f"fault-inject {service} --fault crash-restart")
-
-    def disconnect(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"cut {service} off the network", f"fault-inject {service} --fault partition")
-
-    def reconnect(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"connect {service} to the network", f"restart {service}")
-
-    def impair(
-        self, service: str, *, delay_ms: float = 0.0, loss_percent: float = 0.0, rate_mbit: float = 0.0
-    ) -> None:
-        """Raises UnsupportedError."""
-        del delay_ms, loss_percent, rate_mbit
-        what = f"slow down the network of {service}"
-        raise self._host(what, f"fault-inject {service} --fault slow-network")
-
-    def unimpair(self, service: str) -> None:
-        """Raises UnsupportedError."""
-        raise self._host(f"speed up the network of {service}", f"restart {service}")
-
-    def execute(
-        self,
-        service: str,
-        argv: Sequence[str],
-        *,
-        timeout: float = 60.0,
-        on_line: Callable[[str], None] | None = None,
-    ) -> Execution:
-        """Raises UnsupportedError."""
-        del argv, timeout, on_line
-        raise self._host(f"run a command in {service}", "status")
-
-    def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
-        """Raises UnsupportedError."""
-        del on_progress, wait
-        raise self._host(f"start {service}", f"restart {service}")
-
     # Inside
 
     def _host(self, what: str, command: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"cannot {what} from inside lab {self.lab}", f"on the host: labctl {command} --name {self.lab}"
-        )
+        return UnsupportedError(f"cannot {what} from inside lab {self.lab}", self.advice([command], ""))
 
     def _url(self, service: str) -> str:
-        """Where a browser on the host finds the service."""
-        variable = {
-            HEAD: "RAYLAB_DASHBOARD_URL",
-            STORE: "RAYLAB_S3_URL",
-            JUPYTER: "RAYLAB_JUPYTER_URL",
-            PROMETHEUS: "RAYLAB_PROMETHEUS_URL",
-            GRAFANA: "RAYLAB_GRAFANA_URL",
-        }.get(service, "")
-        return self._env.get(variable, "")
+        """The address of the service for a browser on the host."""
+        return self._env.get(f"RAYLAB_{row(service).url_port.upper()}_URL", "")
 
     def _expected(self) -> int:
         """Workers that the lab was started with; 0 where the environment does not say."""
@@ -274,7 +213,7 @@ class InsideRuntime(Runtime):
         return int(said) if said.isdecimal() else 0
 
     def _nodes(self) -> Sequence[Node]:
-        return self._list(self._env["RAY_API_SERVER_ADDRESS"], self._token())
+        return self._world.nodes(self._env["RAY_API_SERVER_ADDRESS"], self._token())
 
     def _store(self) -> ServiceStatus:
         base = self._env["AWS_ENDPOINT_URL"].rstrip("/")
@@ -284,13 +223,15 @@ class InsideRuntime(Runtime):
 
     def _optional(self) -> list[ServiceStatus]:
         return [
-            ServiceStatus(service, State.HEALTHY)
-            for service, base in WITHIN.items()
-            if self._serves(service, base)
+            ServiceStatus(each.name, State.HEALTHY)
+            for each in SERVICES
+            if each.optional and each.ports[0].published and self._serves(each.name, _within(each.name))
         ]
 
     def _serves(self, service: str, base: str) -> bool:
-        return any(self._http(base + path) == 200 for path in HEALTH[service])
+        """True when it says so itself, or its stand-in does."""
+        paths = (row(service).health, row(service).stand_in_health)
+        return any(self._world.http(base + path, {}) == 200 for path in paths if path)
 
     def _plan(self, nodes: Sequence[Node]) -> GpuPlan:
         having = [

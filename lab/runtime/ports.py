@@ -1,4 +1,4 @@
-"""Ports on loopback: which are free, who holds one that is not, and which a lab had when it was up last."""
+"""Ports on loopback: free ones, the holder of one that is not, those that a lab had when it was up last."""
 
 from __future__ import annotations
 
@@ -6,38 +6,25 @@ import contextlib
 import errno
 import json
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
-from lab.errors import PortTakenError
-from lab.host.files import write_private
+from lab.errors import PortTakenError, StateError
+from lab.host.files import lock, write_private
 from lab.host.reading import SMALL, read_json
+from lab.services import PORTS
+from lab.topology import DEFAULT_LAB, LabSpec
 
 LOOPBACK = "127.0.0.1"
 
 FILE = "ports.json"
-"""In the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
-
-USUAL = {
-    "dashboard": 8265,
-    "gcs": 6379,
-    "client": 10001,
-    "s3": 9000,
-    "jupyter": 8888,
-    "prometheus": 9090,
-    "metrics": 9101,
-    "autoscaler-metrics": 44217,
-    "dashboard-metrics": 44227,
-    "grafana": 3000,
-    "redis": 6380,
-}
-"""The port that people expect of each service; used when it is free."""
+"""File in the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port, on any address."""
+    """True when nobody listens on this port, on any address."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -61,7 +48,7 @@ def listeners(port: int) -> tuple[int, ...]:
 
 
 def holder(port: int) -> str:
-    """Who listens on this port, as far as this user may see: `name (process id)`."""
+    """The process that listens on this port, as far as this user may see: `name (process id)`."""
     for pid in listeners(port):
         with contextlib.suppress(psutil.Error):
             return f"{psutil.Process(pid).name()} (process {pid})"
@@ -85,14 +72,48 @@ def choose(name: str, wanted: int | None, reserved: Collection[int], *, usual: b
                 f"end it, choose another one with --port {name}=NUMBER, or leave it out to get a free one",
             )
         return wanted
-    if usual and USUAL[name] not in reserved and is_free(USUAL[name]):
-        return USUAL[name]
+    known = PORTS[name].usual
+    if usual and known not in reserved and is_free(known):
+        return known
     while True:
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))
             port = int(probe.getsockname()[1])
         if port not in reserved:
             return port
+
+
+def taken(service: str, name: str, number: int) -> PortTakenError:
+    """The error for a service that somebody else's program keeps from listening on a port of its own."""
+    return PortTakenError(
+        f"{service} cannot serve: its port {number} ({name}) was taken meanwhile by {holder(number)}",
+        "end that, or `labctl down` and `labctl up` to choose another port",
+    )
+
+
+@contextlib.contextmanager
+def reserved(
+    spec: LabSpec,
+    names: Collection[str],
+    folder: Path,
+    state_file: str,
+    held: Callable[[Path], Collection[int]],
+    patience: float,
+) -> Iterator[tuple[dict[str, int], tuple[str, ...]]]:
+    """Choose the ports of a lab that starts, while no other labctl does; yields what `assign` gives.
+
+    They are the lab's once its state is saved, within the context. `held` gives the ports of another lab from
+    its folder. Raises PortTakenError, SetupError, and RefusedError after `patience` seconds.
+    """
+    with lock(folder.parent / "ports.lock", "choosing ports", patience=patience):
+        others: set[int] = set()
+        for path in folder.parent.glob(f"*/{state_file}"):
+            if path.parent != folder:
+                with contextlib.suppress(StateError):
+                    others.update(held(path.parent))
+        # Only one lab of a host can have the usual ports. The others do not even try: labs that are
+        # started at the same time, perhaps below different homes, must not race for them.
+        yield assign(names, dict(spec.ports), others, folder, usual=spec.name == DEFAULT_LAB)
 
 
 def assign(
@@ -103,7 +124,7 @@ def assign(
     *,
     usual: bool = True,
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """The ports of a lab that starts, and what is to be said of them; they are kept in its folder.
+    """The ports of a lab that starts, and notes about them; they are kept in its folder.
 
     Each is the one that is `wanted`, else the one that the lab had when it was up last, else what `choose`
     gives. Raises what `choose` raises, and SetupError.
@@ -129,6 +150,6 @@ def had(folder: Path) -> dict[str, int]:
     """The ports that the lab with this folder had last; none where that is not known."""
     try:
         found = read_json(folder / FILE, SMALL)
-        return {name: int(port) for name, port in found.items() if name in USUAL and 0 < int(port) < 65536}
+        return {name: int(port) for name, port in found.items() if name in PORTS and 0 < int(port) < 65536}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

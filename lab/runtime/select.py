@@ -1,4 +1,4 @@
-"""Which runtime a lab runs on, and why."""
+"""The choice of the runtime that a lab runs on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from lab.runtime.compose.engine import Engine
 
 KINDS = ("auto", "local", "compose")
-"""What a person may ask for."""
+"""Kinds that a person may ask for."""
 
 INSIDE = "inside"
-"""What JupyterLab's container asks for, in RAYLAB_RUNTIME: the lab it runs in."""
+"""The kind that JupyterLab's container asks for, in RAYLAB_RUNTIME: the lab it runs in."""
 
 RUNTIME_VARIABLE = "RAYLAB_RUNTIME"
 NAME_VARIABLE = "RAYLAB_NAME"
@@ -56,7 +56,7 @@ class Choice:
 
 
 def registry_answers() -> bool:
-    """Whether images can probably be fetched: a registry takes connections, or a proxy is set."""
+    """True when images can probably be fetched: a registry takes connections, or a proxy is set."""
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy")):
         return True
     from lab.runtime.compose.images.model import registries
@@ -173,7 +173,10 @@ def _up_in_containers(folder: Path, lab: str, engine: Engine | None) -> bool:
 def _why_no_containers(
     engine: Engine | None, missing_image: Callable[[], str], all_the_same: Callable[[], bool]
 ) -> str:
-    """Why `auto` does not choose containers, or nothing. `all_the_same`: also where an image is missing."""
+    """The reason why `auto` does not choose containers, or nothing.
+
+    `all_the_same`: choose them although an image is missing.
+    """
     from lab.runtime.compose.engine import Engine
 
     try:

@@ -1,12 +1,15 @@
-"""What a runtime keeps of a lab between two commands: its state file, and whether it fits what is asked."""
+"""The state file of a lab between two commands, and whether the lab fits the settings asked for."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
+from lab.host.files import write_private
 from lab.host.reading import parse_json, read_bytes
 from lab.topology import LabSpec
 
@@ -32,6 +35,17 @@ def load(path: Path, decode: Callable[[Any], T]) -> T | None:
     except (*_DAMAGE, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise StateError(f"the state file {path} is damaged ({why})", _HINT) from error
+
+
+def save(path: Path, schema: str, state: Any) -> None:
+    """Replace the file by one with this state, a dataclass, in one step."""
+    write_private(path, json.dumps({"schema": schema, **dataclasses.asdict(state)}, indent=1))
+
+
+def check_schema(document: Mapping[str, Any], schema: str) -> None:
+    """Raises ValueError when the file was written by another labctl."""
+    if document["schema"] != schema:
+        raise ValueError(f"schema {document['schema']!r} is not {schema!r}")
 
 
 def find(

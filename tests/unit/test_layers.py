@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 
 LAYERS = (
-    ("version", "errors"),
+    ("version", "errors", "services"),
     ("topology",),
     ("host",),
     ("store", "datasets"),

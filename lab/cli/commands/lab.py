@@ -18,21 +18,10 @@ from lab.cli.live import ProgressLines
 from lab.errors import LabDownError, LabError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
+from lab.services import GRAFANA, HEAD, JUPYTER, PORT_NAMES, STORE
+from lab.services import row as find_row
 from lab.spec import Asked
-from lab.topology import (
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PORT_NAMES,
-    PROMETHEUS,
-    REDIS,
-    STORE,
-    Endpoints,
-    LabSpec,
-    LabStatus,
-    is_worker,
-)
+from lab.topology import Endpoints, LabSpec, LabStatus
 
 if TYPE_CHECKING:
     from lab.cluster.api import Node
@@ -42,17 +31,6 @@ if TYPE_CHECKING:
 MAX_TAIL = 1_000_000
 FOLLOW_TAIL = 10
 """Past lines that `logs -f` shows without --tail."""
-
-WHAT = {
-    HEAD: "Ray's head node: scheduler, Jobs API, dashboard",
-    STORE: "object store (S3) that holds the checkpoints",
-    PROMETHEUS: "metrics of the cluster",
-    GRAFANA: "charts of the metrics",
-    JUPYTER: "notebooks",
-    METRICS: "the lab's own metrics, for Prometheus",
-    REDIS: "the state of Ray's head, which outlives it",
-}
-
 
 service_argument = click.argument(
     "service", type=values.Text(), shell_complete=service_names,
@@ -256,19 +234,13 @@ def services(app: App, show_secrets: bool) -> None:
 
 
 def _service(name: str, state: str, url: str, endpoints: Endpoints | None, reveal: bool) -> dict[str, Any]:
-    from lab.host.secrets import GRAFANA_FILE, JUPYTER_FILE, STORE_FILE
-
-    what = "Ray node that trains" if is_worker(name) else WHAT.get(name, "")
-    row: dict[str, Any] = {"service": name, "state": state, "what": what, "url": format.without_secrets(url)}
-    row["secret_file"] = ""
+    known = find_row(name)
+    row: dict[str, Any] = {"service": name, "state": state, "what": known.what}
+    row |= {"url": format.without_secrets(url), "secret_file": ""}
     if endpoints is None:
         return row
-    token_file = endpoints.ray_token_file
-    beside = {STORE: STORE_FILE, JUPYTER: JUPYTER_FILE, GRAFANA: GRAFANA_FILE}
-    if name == HEAD:
-        row["secret_file"] = token_file
-    elif name in beside and token_file:
-        row["secret_file"] = os.path.join(os.path.dirname(token_file), beside[name])
+    if known.secret and endpoints.ray_token_file:  # all lie in one folder
+        row["secret_file"] = os.path.join(os.path.dirname(endpoints.ray_token_file), known.secret)
     if reveal:
         secret = {
             HEAD: {"token": endpoints.ray_token},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.flows.doctor.model import Check, Facts, Tools
 from lab.host.files import HOME_VARIABLE
 from lab.host.gpus import Detection
+from lab.topology import OBJECT_STORE_BYTES
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 13)
@@ -23,9 +24,6 @@ RANK_BYTES = 600 * 10**6
 
 JOB_BYTES = 10**9
 """Memory of a job's driver, which imports the same, and of Ray Train's controller."""
-
-OBJECT_STORE_BYTES = 200 * 1024**2
-"""Shared memory of each node's object store, as the lab sets it."""
 
 DISK_BYTES = 2 * 10**9
 """Room for checkpoints and logs of a session; those of the recipes here are a few MB each."""

@@ -5,38 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import EngineError, LabError, PortTakenError, ServiceError, WaitTimeoutError
+from lab.errors import EngineError, LabError, ServiceError, WaitTimeoutError
+from lab.host.clock import settle
 from lab.host.interrupts import held_back
 from lab.runtime import ports
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
 from lab.runtime.compose.ending import Acts
-from lab.runtime.compose.engine import ACT_SECONDS, Container, Engine
-from lab.runtime.compose.project import PORT_OF, SETUP
+from lab.runtime.compose.engine import ACT_SECONDS, Engine
+from lab.runtime.compose.inspected import Container, ended, seen
+from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.project_resources import by_service, check_volumes
-from lab.runtime.compose.readiness import View, ended, nodes_or_problem, service_status
 from lab.runtime.compose.state import FAILED
 from lab.runtime.compose.written import Written
+from lab.runtime.health import View
 from lab.runtime.logtail import listing
-from lab.runtime.repair import staying
-from lab.runtime.tries import TRIES, again, ray_gave_up
-from lab.topology import (
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PROMETHEUS,
-    REDIS,
-    STORE,
-    Progress,
-    State,
-    is_node,
-    is_worker,
-)
+from lab.runtime.starting import TRIES, again, ray_gave_up, staying
+from lab.services import HEAD, NEEDED, STORE, is_node, is_worker, row, stage
+from lab.topology import Progress, State
 
 START_SECONDS = 180.0
 """Deadline for one service to become healthy, each time that it is started. Measured on 2 busy cores: head
@@ -47,12 +37,21 @@ LONGEST_SECONDS = TRIES * START_SECONDS
 
 POLL_SECONDS = 0.4
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)
-"""Workers that start at the same time: one that does not join in time ends, see lab.runtime.tries."""
+"""Workers that start at the same time: one that does not join in time ends, see lab.runtime.starting."""
 
 GIVE_UP_RESTARTS = 2
 """A service that was started again so often while it should become healthy will not."""
 
 _TAKEN = re.compile(r"port is already allocated|address already in use|ports are not available", re.I)
+
+
+def rounds(services: Sequence[str]) -> list[list[str]]:
+    """The services in groups that start one after the other; of the workers only a few at a time."""
+    workers = [name for name in services if is_worker(name)]
+    others = [name for name in services if not is_worker(name)]
+    last = max(map(stage, others), default=0)
+    groups = [[name for name in others if stage(name) == number] for number in range(last + 1)]
+    return [*groups, *(workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE))]
 
 
 @dataclass(frozen=True)
@@ -66,52 +65,43 @@ class Target:
 
 
 class Boot:
-    """Starts services of one lab. `clock` and `sleep` are in seconds."""
+    """Starts services of one lab."""
 
-    def __init__(
-        self, engine: Engine, target: Target, clock: Callable[[], float], sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, engine: Engine, target: Target) -> None:
         self._engine, self._target = engine, target
-        self._clock, self._sleep = clock, sleep
+        self._clock = target.view.world.clock
         self._started: list[str] = []
         """Services that this call started, in order."""
         self._healthy: set[str] = set()
-        """Of these, those that have become healthy."""
+        """The services among these that have become healthy."""
         self._tries: dict[str, int] = {}
-        """How often each service was started."""
+        """Service -> times that it was started."""
         self._written = Written(engine, target.env_file.parent / FAILED)
         self._deadlines: dict[str, float] = {}
-        self._acts = Acts(engine, clock, sleep)
+        self._acts = Acts(engine, self._clock)
         self._before: dict[str, Container] = {}
 
     def all(self, services: Sequence[str], todo: Collection[str], on_progress: OnProgress) -> None:
         """Make every container, start those of `todo`; on any failure stop what this call started.
 
-        In a lab that is up already some of it stays: see lab.runtime.repair.
+        In a lab that is up already some of it stays: see lab.runtime.starting.
 
         Raises EngineError, ServiceError, PortTakenError, WaitTimeoutError.
         """
         begin = self._clock()
         self._before = self._containers()
-        workers = [name for name in services if is_worker(name) and name in todo]
-        groups = [workers[i : i + AT_ONCE] for i in range(0, len(workers), AT_ONCE)]
-        stages = (
-            ([STORE, REDIS, PROMETHEUS, GRAFANA], [STORE, REDIS]),
-            ([HEAD, METRICS, JUPYTER], [HEAD]),
-            *((group, group) for group in groups),
-            ([], list(services)),
-        )
         try:
             if set(services) - set(self._before) or SETUP not in self._before:
                 self.create()
-            for number, (begun, awaited) in enumerate(stages):
-                wanted = [name for name in begun if name in todo]
-                for name in wanted:
+            for number, begun in enumerate(rounds([name for name in services if name in todo])):
+                for name in begun:
                     self.start(name)
                     on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
-                self.wait([name for name in awaited if name in todo], on_progress, begin)
+                needed = [name for name in begun if name in NEEDED or is_worker(name)]
+                self.wait(needed, on_progress, begin)
                 if number == 0:
                     self._set_up(STORE in todo)
+            self.wait([name for name in services if name in todo], on_progress, begin)
         except BaseException:
             with held_back():
                 self._take_back()  # what fails here is not what went wrong
@@ -179,7 +169,7 @@ class Boot:
                         self._written.keep(late),
                     )
             if waiting:
-                self._sleep(POLL_SECONDS)
+                self._clock.sleep(POLL_SECONDS)
 
     def _look(
         self,
@@ -188,13 +178,14 @@ class Boot:
         on_progress: OnProgress,
         begin: float,
     ) -> dict[str, str]:
-        """Note which of these have become healthy; what is missing of the others, in words."""
-        nodes, problem = nodes_or_problem(self._target.view)
+        """Note which of these have become healthy; returns what the others lack, in words."""
+        view = self._target.view
+        cluster = view.cluster(seen(containers.get(HEAD)), starting=True)
         details = {}
         for name in services:
             if name == SETUP or name in self._healthy:
                 continue
-            status = service_status(self._target.view, name, containers.get(name), nodes, problem)
+            status = view.status(name, seen(containers.get(name)), cluster)
             if status.state is State.HEALTHY:
                 self._healthy.add(name)
                 on_progress(Progress(name, State.HEALTHY, status.detail, self._clock() - begin))
@@ -208,23 +199,24 @@ class Boot:
         if found.state == "exited" and found.exit_code == 0 and not again:
             return
         self.start(SETUP)
-        deadline = self._clock() + START_SECONDS
-        while True:
-            found = self._containers()[SETUP]
-            if found.state in ("exited", "dead"):
-                break
-            if self._clock() >= deadline:
-                raise WaitTimeoutError(
-                    f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._written.lines(found))}",
-                    self._written.keep(self._containers()[STORE]),
-                )
-            self._sleep(POLL_SECONDS)
+        found = settle(
+            lambda: self._containers()[SETUP],
+            lambda setup: setup.state in ("exited", "dead"),
+            timeout=START_SECONDS,
+            clock=self._clock,
+            every=POLL_SECONDS,
+        )
+        if found.state not in ("exited", "dead"):
+            raise WaitTimeoutError(
+                f"{SETUP} has not ended after {START_SECONDS:g} s. {listing(self._written.lines(found))}",
+                self._written.keep(self._containers()[STORE]),
+            )
         if found.exit_code:
             raise self._failed(SETUP, found)
         self._started.remove(SETUP)
 
     def _gave_up(self, service: str, container: Container | None) -> bool:
-        """Whether a node ended because Ray did not wait long enough for it, and has a try left."""
+        """True when a node ended because Ray did not wait long enough for it, and has a try left."""
         if container is None or container.state != "exited" or not is_node(service):
             return False
         if self._tries.get(service, 1) >= TRIES:
@@ -254,13 +246,8 @@ class Boot:
     def _not_started(self, service: str, error: EngineError) -> LabError:
         if not _TAKEN.search(error.message):
             return ServiceError(f"{service} could not be started: {error.message}", error.hint)
-        name = PORT_OF.get(service, "")
-        number = self._target.view.ports.get(name, 0)
-        holder = ports.holder(number)
-        return PortTakenError(
-            f"{service} cannot serve: its port {number} ({name}) was taken meanwhile by {holder}",
-            "end that, or `labctl down` and `labctl up` to choose another port",
-        )
+        name = row(service).url_port
+        return ports.taken(service, name, self._target.view.ports.get(name, 0))
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))
@@ -268,7 +255,7 @@ class Boot:
     def _take_back(self) -> None:
         """Kill what this call started; remove the containers that were not there before.
 
-        But for what stays in a lab that was up: see lab.runtime.repair.
+        But for what stays in a lab that was up: see lab.runtime.starting.
         """
         with contextlib.suppress(LabError):
             containers = self._containers()

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.errors import EngineError
-from lab.runtime.compose.engine import Container, Engine
+from lab.errors import EngineError, UnsupportedError
+from lab.host.clock import Clock, settle
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 
 PATIENCE_SECONDS = 15.0
-"""How long to look, after an error, whether it was done all the same."""
+"""Time to look, after an error, whether it was done all the same."""
 
-POLL_SECONDS = 0.5
+
+BY_ITSELF = "on-failure"
+KILL_ALL = ("python", "-I", "-c", "import os, signal; os.kill(-1, signal.SIGKILL)")
+"""Kills every process of the container but this one and process 1, which ends when its only child has."""
+
+KILL_SECONDS = 30.0
+NOT_FOUND = (126, 127)
 
 
 class Acts:
-    """What is done to containers, done for sure. `clock` and `sleep` are in seconds."""
+    """Acts on containers, done for sure."""
 
-    def __init__(self, engine: Engine, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        self._engine, self._clock, self._sleep = engine, clock, sleep
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
 
     def kill(self, container: Container, *, gone: bool = False) -> None:
         """SIGKILL; returns when nothing of the container runs. `gone`: one that ended meanwhile is no error.
@@ -42,6 +50,29 @@ class Acts:
         """Let it go on. Raises EngineError."""
         self._do("unpause", container, lambda found: found.state != "paused")
 
+    def crash(self, container: Container) -> None:
+        """See Runtime.crash. Raises UnsupportedError, EngineError, WaitTimeoutError.
+
+        A container that `docker kill` ended stays down whatever its restart policy. So its processes are
+        killed from inside, and the policy that lets the engine start it again is given only for as long as
+        that is wanted: a node that was killed on purpose stays down.
+        """
+        if container.state == "paused":
+            raise EngineError(f"{container.service} is paused: nothing can be run in it", "`labctl heal`")
+        if container.restart_policy != BY_ITSELF:
+            self._engine.act("update", [container.id], f"--restart={BY_ITSELF}")
+        code, said = self._engine.execute(container.id, KILL_ALL, KILL_SECONDS)
+        if code in NOT_FOUND:
+            raise UnsupportedError(
+                f"{container.service} cannot be crashed: its image has no Python ({said.strip()})",
+                "crash a node of the cluster",
+            )
+
+    def calm(self, container: Container) -> None:
+        """Take back the policy that `crash` gave a node. Raises EngineError."""
+        if container.restart_policy == BY_ITSELF:
+            self._engine.act("update", [container.id], "--restart=no")
+
     def _do(
         self,
         verb: str,
@@ -51,21 +82,22 @@ class Acts:
         grace: float = 0.0,
         gone: bool = False,
     ) -> None:
-        problem = None
+        problem: EngineError | None = None
         try:
             self._engine.act(verb, [container.id], *options, grace=grace, gone=gone)
         except EngineError as error:
             problem = error
-        deadline = self._clock() + PATIENCE_SECONDS
-        while True:
+
+        def over() -> bool:
+            nonlocal problem
             try:
-                if all(done(found) for found in self._engine.inspect([container.id])):
-                    return
+                return all(done(found) for found in self._engine.inspect([container.id]))
             except EngineError as error:  # it may be too busy to answer
                 problem = problem or error
-            if self._clock() >= deadline:
-                raise problem or EngineError(
-                    f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
-                    "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
-                )
-            self._sleep(POLL_SECONDS)
+                return False
+
+        if not settle(over, bool, timeout=PATIENCE_SECONDS, clock=self._clock):
+            raise problem or EngineError(
+                f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
+                "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
+            )

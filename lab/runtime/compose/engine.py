@@ -1,9 +1,9 @@
 """The Docker Engine and its Compose plugin, through the command `docker`.
 
-What is looked at is asked of `docker` itself and read as JSON. The command lines of what is done are
-composed by python-on-whales, which also streams logs; they are run here, because its own calls have no
-deadline, inherit the terminal (Compose may ask there whether to delete a volume) and end with it at Ctrl-C.
-Variables of the caller's environment that Compose would prefer to the lab's env file are kept away from all.
+Answers are asked of `docker` itself and read as JSON. python-on-whales composes the command line of Compose;
+it is run here, because the library's own calls have no deadline, inherit the terminal (where Compose may ask
+whether to delete a volume) and end with it at Ctrl-C. Variables of the caller that Compose would
+prefer to the lab's env file are kept away from every command.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, Any
 
 from lab.errors import EngineError, WaitTimeoutError
-from lab.host.command import ANSWER_END_SECONDS, OnLine, run, stream
+from lab.host.command import ANSWER_END_SECONDS, OnLine, run, start, stream
+from lab.host.environment.progress import Progress
 from lab.host.reading import parse_json
-
-if TYPE_CHECKING:
-    from python_on_whales import DockerClient
+from lab.runtime.compose.causes import failed, last_words, missing_command, no_answer
+from lab.runtime.compose.inspected import PROJECT_LABEL, Container, ImageInfo, container, image, is_called
 
 LEAST_COMPOSE = (2, 20)
 """`service_completed_successfully` with `up --wait`, and `nocopy` volumes in JSON overrides."""
@@ -42,6 +42,13 @@ CREATE_SECONDS = 300.0
 ENGINE_FAILED = 125
 """The exit code of `docker run` when it ran nothing."""
 
+TAIL = 200
+"""Lines of output that are kept of a program that is followed."""
+
+CHUNK = 1 << 20
+
+_ERROR = re.compile(r"error|got permission|permission denied|cannot connect|failed to connect", re.IGNORECASE)
+
 _RESTART = "restart it: `sudo systemctl restart docker`, or Docker Desktop"
 
 _GONE = re.compile(
@@ -49,54 +56,35 @@ _GONE = re.compile(
     r"|removal of container \S+ is already in progress|^exit status \d+$",
     re.I,
 )
-"""What the engine says of a thing that ended or went meanwhile."""
-
-PROJECT_LABEL = "com.docker.compose.project"
-SERVICE_LABEL = "com.docker.compose.service"
-LAB_LABEL = "io.raylab.lab"
-FOLDER_LABEL = "io.raylab.folder"
+"""The engine's words for a thing that ended or went meanwhile."""
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@dataclass(frozen=True)
-class Container:
-    """One container of a project, as the engine sees it now."""
+Pipe = Callable[["Sequence[str]", "IO[bytes] | int"], "subprocess.Popen[bytes]"]
+"""Starts a command whose stdout is read as bytes; the second argument is its stderr."""
 
-    id: str
-    service: str
-    state: str
-    """`created`, `running`, `paused`, `restarting`, `exited`, `dead` or `removing`."""
-    exit_code: int = 0
-    error: str = ""
-    """Why the engine could not start it."""
-    out_of_memory: bool = False
-    health: str = ""
-    """What its health check says, or empty when it has none."""
-    health_output: str = ""
-    restarts: int = 0
-    started_at: float = 0.0
-    """Seconds since the epoch; 0 when it never was."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    image: str = ""
-    cut: bool = False
-    """Whether it is on no network."""
-    restart_policy: str = ""
-    """When the engine starts it again by itself: `no`, `on-failure`, ..."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether it has processes."""
-        return self.state in ("running", "paused", "restarting")
+def open_pipe(argv: Sequence[str], errors: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """The Pipe of a real machine. Raises OSError."""
+    return start(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=clean_environment()
+    )
 
 
 class Engine:
     """The engine that `docker` speaks to. Raises EngineError when it does not answer."""
 
-    def __init__(self, call: Sequence[str] = ("docker",), run: Run = run, stream: Run = stream) -> None:
-        """`call` is the command that stands for `docker`; a test gives another."""
+    def __init__(
+        self,
+        call: Sequence[str] = ("docker",),
+        run: Run = run,
+        stream: Run = stream,
+        pipe: Pipe = open_pipe,
+    ) -> None:
+        """`call` is the command that stands for `docker`; a test gives another, and others to run it."""
         self.call = tuple(call)
-        self._run, self._stream = run, stream
+        self._run, self._stream, self._pipe = run, stream, pipe
 
     # Looking
 
@@ -123,7 +111,7 @@ class Engine:
         """Raises EngineError unless an engine answers."""
         found = self._answer("version", "--format", "{{.Server.Version}}")
         if found.returncode:
-            raise self._no_answer(found.stderr)
+            raise no_answer(found.stderr)
 
     def containers(self, project: str) -> tuple[Container, ...]:
         """The project's containers, those that do not run included."""
@@ -134,7 +122,7 @@ class Engine:
 
     def inspect(self, ids: Sequence[str]) -> tuple[Container, ...]:
         """These containers as they are now; one that is gone is left out."""
-        return tuple(_container(row) for row in self._inspected(ids, "inspect", "--type", "container"))
+        return tuple(container(row) for row in self._inspected(ids, "inspect", "--type", "container"))
 
     def cpu_percent(self, ids: Sequence[str]) -> dict[str, float]:
         """Container -> CPU in percent of one core, over the second that the engine takes to look."""
@@ -171,41 +159,53 @@ class Engine:
             return str(error)
         return found.stdout
 
+    def logs(self, container: str, follow: bool, tail: int | None) -> Iterator[str]:
+        """A container's output, both streams, a line at a time; the process ends with the iterator."""
+        options = [*(["--follow"] if follow else []), *([] if tail is None else ["--tail", str(tail)])]
+        with self._piped(self._argv("logs", *options, container), subprocess.STDOUT) as process:
+            assert process.stdout is not None
+            text = ""
+            for line in process.stdout:
+                text = line.decode(errors="replace").rstrip("\r\n")
+                yield text
+            if process.wait():
+                raise no_answer(text)
+
+    def images(self, names: Sequence[str]) -> dict[str, ImageInfo]:
+        """The images that the engine has, by the names asked for. Raises LabError."""
+        found: dict[str, ImageInfo] = {}
+        if not names:
+            return found
+        code, lines = self._followed(self._argv("image", "inspect", "--format", "{{json .}}", *names))
+        # Beside errors `docker` writes warnings, about its configuration say.
+        errors = [line for line in lines if _ERROR.match(line) and "no such image" not in line.lower()]
+        if code and errors:
+            raise failed("asking the Docker Engine for its images", errors)
+        records = [parse_json(line) for line in lines if line.startswith("{")]
+        return {name: image(record) for name in names for record in records if is_called(record, name)}
+
     def ask(self, *arguments: str) -> str:
-        """What `docker ARGUMENTS` prints. Raises EngineError when it fails."""
+        """The output of `docker ARGUMENTS`. Raises EngineError when it fails."""
         found = self._answer(*arguments)
         if found.returncode:
-            raise self._no_answer(found.stderr)
+            raise no_answer(found.stderr)
         return found.stdout
 
     # Doing
 
-    @contextlib.contextmanager
-    def client(self, files: Sequence[Path] = (), env_file: Path | None = None) -> Iterator[DockerClient]:
-        """python-on-whales for these files. What it raises becomes an EngineError in the engine's words."""
-        from python_on_whales import DockerClient
-        from python_on_whales.client_config import ClientNotFoundError
-        from python_on_whales.exceptions import DockerException
-
-        kept = {name: os.environ.pop(name) for name in list(os.environ) if _hides(name)}
-        try:
-            yield DockerClient(
-                client_call=list(self.call),
-                compose_files=list(files),
-                compose_env_files=[env_file] if env_file else [],
-            )
-        except ClientNotFoundError as error:
-            raise missing_command(self.call[0]) from error
-        except DockerException as error:
-            raise self._no_answer(error.stderr or f"exit code {error.return_code}") from error
-        finally:
-            os.environ.update(kept)
-
     def create(self, files: Sequence[Path], env_file: Path) -> None:
         """Make the containers, networks and volumes that Compose files say and that are missing."""
-        with self.client(files, env_file) as client:
+        from python_on_whales import DockerClient
+        from python_on_whales.client_config import ClientNotFoundError
+
+        client = DockerClient(
+            client_call=list(self.call), compose_files=list(files), compose_env_files=[env_file]
+        )
+        try:
             argv = [*client.compose.docker_compose_cmd, "create", "--no-build", "--no-recreate"]
-        self._do(argv, "docker compose create", CREATE_SECONDS)
+        except ClientNotFoundError as error:
+            raise missing_command(self.call[0]) from error
+        self._do([str(word) for word in argv], "docker compose create", CREATE_SECONDS)
 
     def act(
         self, verb: str, names: Sequence[str], *options: str, grace: float = 0.0, gone: bool = False
@@ -214,8 +214,7 @@ class Engine:
 
         `gone`: what has ended or was removed meanwhile is no error.
         """
-        with self.client() as client:
-            argv = [*client.docker_cmd, *verb.split(), *options, *names]
+        argv = self._argv(*verb.split(), *options, *names)
         self._do(argv, f"docker {verb}", ACT_SECONDS + grace, gone)
 
     def execute(
@@ -256,10 +255,91 @@ class Engine:
         except OSError as error:
             raise missing_command(self.call[0]) from error
         if found.returncode == ENGINE_FAILED:
-            raise self._no_answer(found.stdout)
+            raise no_answer(found.stdout)
         return found.returncode, found.stdout
 
+    # Images: minutes and gigabytes, so their output is followed, and they end with labctl
+
+    def call_program(
+        self, argv: Sequence[str], what: str, progress: Progress | None = None, on_line: OnLine | None = None
+    ) -> list[str]:
+        """Run a program to its end; returns the last lines of its output.
+
+        When it fails, its last lines go to `progress`, and the error names `what` failed. Raises LabError.
+        """
+        code, lines = self._followed(argv, on_line)
+        if code:
+            for line in last_words(lines) if progress else ():
+                assert progress is not None
+                progress.line(f"  | {line}")
+            raise failed(what, lines)
+        return lines
+
+    def docker(
+        self, *arguments: str, what: str, progress: Progress | None = None, on_line: OnLine | None = None
+    ) -> list[str]:
+        """`call_program` for a docker command line."""
+        return self.call_program(self._argv(*arguments), what, progress, on_line)
+
+    def pull(self, name: str, progress: Progress) -> None:
+        """Fetch an image from its registry. Raises LabError."""
+        progress.line(f"pulling {name}")
+        self.docker("pull", name, what=f"pulling {name}", progress=progress, on_line=progress.update)
+
+    def tag(self, name: str, other: str) -> None:
+        """Give an image another name. Raises LabError."""
+        self.docker("tag", name, other, what=f"naming {name}")
+
+    @contextlib.contextmanager
+    def saved(self, names: Sequence[str]) -> Iterator[Iterator[bytes]]:
+        """The images as the bytes of an archive. The process ends with the context. Raises LabError."""
+        with (
+            tempfile.TemporaryFile() as errors,
+            self._piped(self._argv("save", *names), errors) as process,
+        ):
+            output = process.stdout
+            assert output is not None
+
+            def chunks() -> Iterator[bytes]:
+                while data := output.read(CHUNK):
+                    yield data
+                if process.wait():
+                    errors.seek(0)
+                    raise failed("saving the images", errors.read().decode(errors="replace").splitlines())
+
+            yield chunks()
+
     # Inside
+
+    @contextlib.contextmanager
+    def _piped(self, argv: Sequence[str], errors: IO[bytes] | int) -> Iterator[subprocess.Popen[bytes]]:
+        try:
+            process = self._pipe(argv, errors)
+        except FileNotFoundError:
+            raise missing_command(self.call[0]) from None
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _followed(self, argv: Sequence[str], on_line: OnLine | None = None) -> tuple[int, list[str]]:
+        """The exit code of a program that may take its time, and the last lines of both its streams."""
+        tail: deque[str] = deque(maxlen=TAIL)
+
+        def take(line: str) -> None:
+            tail.append(line)
+            if on_line is not None:
+                on_line(line)
+
+        try:
+            ended = self._stream(argv, take, timeout=float("inf"), env=clean_environment())
+        except FileNotFoundError:
+            raise missing_command(self.call[0]) from None
+        return ended.returncode, list(tail)
 
     def _argv(self, *arguments: str) -> list[str]:
         return [*self.call, *arguments]
@@ -276,9 +356,9 @@ class Engine:
         except OSError as error:
             raise missing_command(self.call[0]) from error
 
-    def _do(self, argv: Sequence[object], called: str, timeout: float, gone: bool = False) -> None:
+    def _do(self, argv: Sequence[str], called: str, timeout: float, gone: bool = False) -> None:
         try:
-            found = self._run([str(word) for word in argv], timeout=timeout, env=clean_environment())
+            found = self._run(argv, timeout=timeout, env=clean_environment())
         except subprocess.TimeoutExpired as error:
             raise EngineError(f"`{called}` has not ended after {timeout:g} s", _RESTART) from error
         except OSError as error:
@@ -287,51 +367,23 @@ class Engine:
             lines = [line for line in found.stderr.splitlines() if line.strip()]
             left = [line for line in lines if not (gone and _GONE.search(line))]
             if left or not lines:
-                raise self._no_answer("\n".join(left) or f"`{called}`: exit code {found.returncode}")
+                raise no_answer("\n".join(left) or f"`{called}`: exit code {found.returncode}")
 
     def _inspected(self, names: Sequence[str], *question: str) -> Sequence[Mapping[str, Any]]:
-        """What the engine answers of these to `docker QUESTION NAMES`; one that is gone is left out."""
+        """The engine's answers about these to `docker QUESTION NAMES`; one that is gone is left out."""
         if not names:
             return ()
         found = self._answer(*question, *names)
         try:
             rows: list[Mapping[str, Any]] = parse_json(found.stdout or "[]")
         except ValueError as error:
-            raise self._no_answer(found.stderr or str(error)) from error
+            raise no_answer(found.stderr or str(error)) from error
         if found.returncode and "no such" not in found.stderr.lower():
-            raise self._no_answer(found.stderr)
+            raise no_answer(found.stderr)
         return rows
 
     def _named(self, kind: str, project: str) -> tuple[str, ...]:
         return tuple(self.ask(kind, "ls", "--quiet", "--filter", f"label={PROJECT_LABEL}={project}").split())
-
-    @staticmethod
-    def _no_answer(text: str) -> EngineError:
-        words = " ".join(text.split()) or "no reason given"
-        if "permission denied" in words.lower() and "sock" in words:
-            return EngineError(
-                "this user may not use the Docker Engine (permission denied on its socket)",
-                "`sudo usermod -aG docker $USER`, then log in again; or use --runtime local",
-            )
-        if re.search(
-            r"cannot connect to the docker daemon|is the docker daemon running"
-            r"|failed to connect to the docker api",
-            words,
-            re.I,
-        ):
-            return EngineError(
-                "the Docker Engine is not running",
-                "start it: `sudo systemctl start docker`, or Docker Desktop; or use --runtime local",
-            )
-        return EngineError(f"docker failed: {words}", "`labctl doctor` looks at the engine")
-
-
-def missing_command(name: str) -> EngineError:
-    """The error when the command that stands for `docker` is not there."""
-    return EngineError(
-        f"the command `{name}` is not installed",
-        "install Docker (docs.docker.com/engine/install), or use --runtime local",
-    )
 
 
 def clean_environment() -> dict[str, str]:
@@ -341,35 +393,3 @@ def clean_environment() -> dict[str, str]:
 
 def _hides(name: str) -> bool:
     return name.startswith(("LAB_", "COMPOSE_"))
-
-
-def _container(row: Mapping[str, Any]) -> Container:
-    state = row["State"]
-    health = state.get("Health") or {}
-    log = health.get("Log") or [{}]
-    labels = row["Config"].get("Labels") or {}
-    return Container(
-        id=row["Id"],
-        service=labels.get(SERVICE_LABEL, ""),
-        state=state["Status"],
-        exit_code=int(state.get("ExitCode") or 0),
-        error=str(state.get("Error") or ""),
-        out_of_memory=bool(state.get("OOMKilled")),
-        health=str(health.get("Status") or "").replace("none", ""),
-        health_output=" ".join(str(log[-1].get("Output") or "").split()),
-        restarts=int(row.get("RestartCount") or 0),
-        started_at=seconds(state.get("StartedAt") or ""),
-        labels=labels,
-        image=str(row["Config"].get("Image") or ""),
-        cut=not (row.get("NetworkSettings") or {}).get("Networks"),
-        restart_policy=str(((row.get("HostConfig") or {}).get("RestartPolicy") or {}).get("Name") or ""),
-    )
-
-
-def seconds(text: str) -> float:
-    """Docker's time, such as 2026-11-21T00:33:26.531790123Z, in seconds since the epoch; 0 for none."""
-    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$", text)
-    if not found or text.startswith("0001-"):
-        return 0.0
-    whole = datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3])).timestamp()
-    return whole + float(found[2] or 0)

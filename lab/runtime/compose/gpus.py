@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.topology import HEAD, JUPYTER, GpuAssignment, GpuPlan, Vendor, worker
+from lab.services import HEAD, JUPYTER, worker
+from lab.topology import GpuAssignment, GpuPlan, Vendor
 from lab.version import __version__
 
 FILES: Mapping[Vendor, str] = {
@@ -20,9 +21,10 @@ FILES: Mapping[Vendor, str] = {
 """The file of compose/ that adds a kind of GPU to lab.yaml."""
 
 VARIANTS: Mapping[Vendor, str] = {Vendor.NVIDIA: "cuda", Vendor.AMD: "rocm"}
-"""Which build of PyTorch the image of a lab with these GPUs has; `cpu` for the others."""
+"""The build of PyTorch in the image of a lab with these GPUs; `cpu` for the others."""
 
 WORKERS_IN_FILES = 2
+"""Workers that lab.yaml has; the override adds the others."""
 
 UNUSED = "unused"
 """Value of a required variable of a worker that is not started."""
@@ -31,15 +33,15 @@ USUAL_VIDEO_GROUPS = (44, 39)
 """Id of the group `video` on Debian and Ubuntu, and on Red Hat's systems."""
 
 SHARED: Mapping[str, str] = {"RAYLAB_GPU_SHARED": "1"}
-"""What tells the probe that NCCL will not do."""
+"""Variable that tells the probe that NCCL will not do."""
 
 NVIDIA_CAPABILITIES = "compute,utility"
-"""What of NVIDIA's driver a worker gets: CUDA, and NVML with nvidia-smi."""
+"""The parts of NVIDIA's driver that a worker gets: CUDA, and NVML with nvidia-smi."""
 
 
 @dataclass(frozen=True)
 class GpuFragment:
-    """What a GPU plan adds to a lab's Compose project."""
+    """The additions of a GPU plan to a lab's Compose project."""
 
     files: tuple[str, ...] = ()
     """Files of compose/, after lab.yaml and before the override."""
@@ -53,7 +55,7 @@ class GpuFragment:
 
 
 def compose_gpu(plan: GpuPlan, workers: int) -> GpuFragment:
-    """What `plan` adds to the project of a lab with so many workers."""
+    """The additions of `plan` to the project of a lab with so many workers."""
     if plan.vendor is Vendor.NONE:
         return GpuFragment()
     services: dict[str, Any] = {}
@@ -102,7 +104,7 @@ def _groups(plan: GpuPlan) -> dict[str, str]:
 
 
 def _service(plan: GpuPlan, assignment: GpuAssignment | None, *, pinned_by_file: bool) -> dict[str, Any]:
-    """What the override says of one worker."""
+    """The override of one worker."""
     environment: dict[str, str] = dict(SHARED) if plan.shared else {}
     if pinned_by_file or assignment is None:
         return {"environment": environment} if environment else {}

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from lab.errors import EngineError, UnsupportedError
 from lab.host.reading import parse_json
 from lab.runtime.base import Feature
-from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 from lab.runtime.compose.project import ROOT
 
 HELPER_SECONDS = 60.0
@@ -63,7 +64,7 @@ def unimpair(engine: Engine, image: str, container: Container) -> None:
 
 
 def abilities(engine: Engine, image: str) -> Mapping[Feature, str]:
-    """What this machine cannot do to a network, and why; empty where it can. Raises EngineError."""
+    """Reasons why this machine cannot do these to a network; empty where it can. Raises EngineError."""
     code, said = _helper(engine, image, "none", "abilities")
     if code:
         raise EngineError(f"what the kernel can do to a network is not known: {_last(said)}")

@@ -9,20 +9,10 @@ from typing import Any
 
 from lab.cluster import patches, ray_settings
 from lab.host.files import data_folder
-from lab.runtime.compose.gpus import compose_gpu
+from lab.runtime.compose.gpus import WORKERS_IN_FILES, compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.topology import (
-    DEFAULT_LAB,
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PROMETHEUS,
-    REDIS,
-    STORE,
-    LabSpec,
-    worker,
-)
+from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
+from lab.topology import DEFAULT_LAB, OBJECT_STORE_BYTES, LabSpec
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = ROOT / "compose"
@@ -31,34 +21,11 @@ WORKSPACE = ROOT / "workspace"
 SETUP = "s3-setup"
 """The one-shot service that makes bucket and training key."""
 
-WORKERS_IN_FILES = 2
-PORTS = {
-    "dashboard": "LAB_DASHBOARD_PORT",
-    "s3": "LAB_S3_PORT",
-    "jupyter": "LAB_JUPYTER_PORT",
-    "prometheus": "LAB_PROMETHEUS_PORT",
-    "grafana": "LAB_GRAFANA_PORT",
-}
-"""Published port -> its variable."""
-
-PORT_OF = {
-    STORE: "s3",
-    HEAD: "dashboard",
-    JUPYTER: "jupyter",
-    PROMETHEUS: "prometheus",
-    GRAFANA: "grafana",
-}
-"""Service -> the port it publishes."""
-
 REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
 """What gcs-ft.yaml adds to workers: by it they say that the patch `redis_password` is on."""
 
-OBJECT_STORE_BYTES = 200 * 1024**2
-"""Shared memory of each node's Ray object store, as on the local runtime."""
-
-
 TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", "LAB_WORKSPACE")
-"""What a lab takes over of the caller's variables, beside those of images."""
+"""Variables of the caller that a lab takes over, beside those of images."""
 
 
 def project_name(lab: str) -> str:
@@ -68,10 +35,12 @@ def project_name(lab: str) -> str:
 
 def services(state: ComposeState) -> tuple[str, ...]:
     """The services that stay, in the order of starting."""
-    beside = (PROMETHEUS, GRAFANA, HEAD, METRICS, JUPYTER)
-    kept = (name for name in beside if name not in state.left_out)
-    redis = (REDIS,) if state.spec.gcs_ft else ()
-    return (STORE, *redis, *kept, *state.spec.worker_services)
+    kept = (
+        each.name
+        for each in SERVICES
+        if each.name not in (*state.left_out, WORKER) and (state.spec.gcs_ft or not each.gcs_ft)
+    )
+    return (*kept, *state.spec.worker_services)
 
 
 def files(spec: LabSpec, added: Sequence[str] = ()) -> tuple[str, ...]:
@@ -120,7 +89,7 @@ def env(
         "LAB_GID": str(user[1]),
         "LAB_WORKERS": str(spec.workers),
         "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),
-        **{PORTS[name]: str(port) for name, port in state.ports.items()},
+        **{PORTS[name].variable: str(port) for name, port in state.ports.items()},
         **state.images,
         **compose_gpu(spec.gpu, spec.workers).env,
         **({"LAB_PATCHES_OFF": off} if (off := patches.switched_off(spec, chosen)) else {}),
@@ -128,7 +97,7 @@ def env(
 
 
 def folder_path(chosen: str | Path) -> Path:
-    """The folder that is meant: Compose takes `data` for a volume, and `~` for a folder of that name."""
+    """The absolute path of a folder: Compose takes `data` for a volume, and `~` for a folder of that name."""
     try:
         return Path(chosen).expanduser().absolute()
     except RuntimeError:  # nobody's home
@@ -149,14 +118,14 @@ def _quoted(value: str) -> str:
 
 
 def override(state: ComposeState) -> dict[str, Any]:
-    """What the files cannot say: other workers, shared GPUs, what is left out. Empty for the usual lab."""
+    """The override: other workers, shared GPUs, services that are left out. Empty for the usual lab."""
     spec = state.spec
     fragment = compose_gpu(spec.gpu, spec.workers)
     added: dict[str, Any] = {
         name: dict(service) for name, service in fragment.override.get("services", {}).items()
     }
     spare = [worker(index) for index in range(spec.workers, WORKERS_IN_FILES)]
-    for name in (*spare, *(() if state.offline else state.left_out)):
+    for name in (*spare, *(() if state.stand_in else state.left_out)):
         added[name] = {"profiles": ["left-out"]}
     for index in range(WORKERS_IN_FILES, spec.workers):
         name = worker(index)

@@ -1,16 +1,18 @@
-"""What one lab has on the engine: containers, networks and volumes, and nobody else's."""
+"""Containers, networks and volumes of one lab on the engine, and nobody else's."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.errors import RefusedError
+from lab.host.clock import Clock
 from lab.runtime.base import OnProgress
-from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import FOLDER_LABEL, LAB_LABEL, Container
 from lab.runtime.compose.project import SETUP
-from lab.topology import STORE, Progress, State, is_node
+from lab.services import STORE, is_node
+from lab.topology import Progress, State
 
 STOP_SECONDS = 5
 """Grace of a service at `down`."""
@@ -39,9 +41,7 @@ def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]
 class Holdings:
     """One Compose project, as long as it is the lab's whose folder is given."""
 
-    def __init__(
-        self, engine: Engine, project: str, folder: Path, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, engine: Engine, project: str, folder: Path, clock: Clock) -> None:
         self._engine, self._project, self._folder, self._clock = engine, project, folder, clock
 
     def containers(self) -> dict[str, Container]:

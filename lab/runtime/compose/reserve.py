@@ -1,27 +1,27 @@
-"""What a lab of containers decides before anything starts: ports, images, and the files made of them."""
+"""Decisions of a lab of containers before anything starts: ports, images, and the files made of them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from lab.errors import SetupError, StateError, UnsupportedError
-from lab.host.files import data_folder, lock, make_public, write_private
+from lab.errors import SetupError, UnsupportedError
+from lab.host.files import data_folder, make_public, write_private
 from lab.host.secrets import hand_over, load_or_make
-from lab.runtime import ports, statefile
+from lab.runtime import ports
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.topology import DEFAULT_LAB, GRAFANA, LabSpec
+from lab.services import PORTS, SERVICES
+from lab.topology import LabSpec
 
 CONTAINER_USER = 1000
-"""Whom containers run as when labctl runs as root."""
+"""User of the containers when labctl runs as root."""
 
 
 MOUNTED = {
@@ -43,17 +43,15 @@ def reserve(
 ) -> ComposeState:
     """Choose the ports of a lab that is down and save its first state.
 
-    Waits up to `patience` seconds for another labctl that chooses
-    ports. Raises PortTakenError, UnsupportedError, SetupError.
+    Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError,
+    UnsupportedError, SetupError.
     """
-    wanted = dict(spec.ports)
-    names = [name for name in project.PORTS if name not in images.left_out]
-    for name in wanted:
+    names = [port.name for each in SERVICES if each.name not in images.left_out for port in each.ports]
+    names = [name for name in names if PORTS[name].published]
+    for name, _ in spec.ports:
         if name not in names:
             raise runs_none(name)
-    with lock(folder.parent / "ports.lock", "choosing ports", patience=patience):
-        usual = spec.name == DEFAULT_LAB
-        chosen, said = ports.assign(names, wanted, _reserved_elsewhere(folder), folder, usual=usual)
+    with ports.reserved(spec, names, folder, state.FILE, _held, patience) as (chosen, said):
         files = project.files(spec, images.files)
         notes = (*said, *images.notes, *notes)
         current = ComposeState(spec, chosen, files, images.env, images.left_out, notes)
@@ -102,18 +100,11 @@ def container_user(
     return (CONTAINER_USER, CONTAINER_USER) if uid() == 0 else (uid(), os.getegid())
 
 
-def check_same(current: ComposeState, spec: LabSpec) -> None:
-    """Raises RefusedError when a lab that is up is not what `spec` asks for."""
-    statefile.check_same(current.spec, current.ports, spec, runs_none)
-
-
 def runs_none(name: str) -> UnsupportedError:
     """The error for a port that containers do not publish."""
-    why = {
-        "gcs": "only the lab's own containers reach it",
-        "client": "only the lab's own containers reach it",
-        GRAFANA: "Grafana's image is not here, so it is left out",
-    }.get(name, "no service listens on it")
+    why = f"the image of {name} is not here, so it is left out"
+    if not PORTS[name].published:
+        why = "only the lab's own containers reach it"
     return UnsupportedError(f"--port {name}: this lab publishes no such port ({why})", "leave it out")
 
 
@@ -135,7 +126,7 @@ def check_readable(user: tuple[int, int], checkout: Path = project.ROOT) -> None
 
 
 def workspace_note(user: tuple[int, int], workspace: Path = project.WORKSPACE) -> str:
-    """What Jupyter's user cannot do in the workspace, or nothing. Raises SetupError where it is no folder."""
+    """A note where Jupyter cannot write to the workspace, or nothing. Raises SetupError for no folder."""
     workspace = project.folder_path(workspace)
     if not workspace.is_dir():
         raise SetupError(
@@ -164,11 +155,7 @@ def _may(path: Path, user: tuple[int, int]) -> int:
     return found.st_mode >> (6 if found.st_uid == uid else 3 if found.st_gid == gid else 0) & 0o7
 
 
-def _reserved_elsewhere(folder: Path) -> set[int]:
-    reserved: set[int] = set()
-    for path in folder.parent.glob(f"*/{state.FILE}"):
-        if path.parent != folder:
-            with contextlib.suppress(StateError):
-                other = state.load(path.parent)
-                reserved.update(other.ports.values() if other else ())
-    return reserved
+def _held(folder: Path) -> Collection[int]:
+    """The ports of the lab with this folder."""
+    other = state.load(folder)
+    return other.ports.values() if other else ()

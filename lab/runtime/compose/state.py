@@ -1,15 +1,12 @@
-"""What `up` decided for a lab of containers: settings, ports, images and Compose files, in one JSON file."""
+"""The decisions of `up` for a lab of containers: settings, ports, images and files, in one JSON file."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.host.files import write_private
 from lab.runtime import statefile
 from lab.topology import LabSpec
 
@@ -36,8 +33,8 @@ class ComposeState:
     notes: tuple[str, ...] = ()
 
     @property
-    def offline(self) -> bool:
-        """Whether stand-ins serve in place of MinIO and Prometheus' own image."""
+    def stand_in(self) -> bool:
+        """True when stand-ins serve in place of MinIO and Prometheus' own image."""
         return "offline.yaml" in self.files
 
 
@@ -48,21 +45,11 @@ def load(folder: Path) -> ComposeState | None:
 
 def save(folder: Path, state: ComposeState) -> None:
     """Replace the state in `folder`, in one step."""
-    document = {
-        "schema": SCHEMA,
-        "spec": dataclasses.asdict(state.spec),
-        "ports": dict(state.ports),
-        "files": list(state.files),
-        "images": dict(state.images),
-        "left_out": list(state.left_out),
-        "notes": list(state.notes),
-    }
-    write_private(folder / FILE, json.dumps(document, indent=1))
+    statefile.save(folder / FILE, SCHEMA, state)
 
 
 def _decode(document: Mapping[str, Any]) -> ComposeState:
-    if document["schema"] != SCHEMA:
-        raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
+    statefile.check_schema(document, SCHEMA)
     return ComposeState(
         spec=LabSpec.from_json(document["spec"]),
         ports={str(name): int(port) for name, port in document["ports"].items()},

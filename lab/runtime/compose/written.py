@@ -1,4 +1,4 @@
-"""What containers wrote while they were being started, for messages and for whoever looks afterwards."""
+"""Output of containers while they are being started, for messages and for a later look."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 from lab.errors import SetupError
 from lab.host.files import write_private
-from lab.runtime.compose.engine import Container, Engine
+from lab.runtime.compose.engine import Engine
+from lab.runtime.compose.inspected import Container
 from lab.runtime.logtail import last_lines
 
 KEPT_LINES = 100_000
-"""How much of the log of a service that did not start is kept in a file."""
+"""Lines of the log of a service that did not start that are kept in a file."""
 
 LAST_LINES = 12
-"""How much of a log an error shows."""
+"""Lines of a log that an error shows."""
 
 
 class Written:

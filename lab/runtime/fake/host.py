@@ -15,7 +15,8 @@ from pathlib import Path
 from lab.cluster.api import Node
 from lab.errors import PortTakenError
 from lab.runtime.base import Execution, Feature
-from lab.topology import HEAD, JUPYTER, REDIS, STORE, LabSpec, ServiceStatus, State, is_node, is_worker
+from lab.services import HEAD, SERVICES, WORKER, is_node, is_worker, ports_of, row
+from lab.topology import LabSpec, ServiceStatus, State
 
 NODE_SECONDS = 1.0
 """Time from a node's falling silent (killed, frozen or cut off) to the cluster's declaring it dead."""
@@ -24,7 +25,8 @@ BACK_SECONDS = 0.5
 """Time from a crash to the new process."""
 
 FIRST_FREE_PORT = 20_000
-PORTS = ("dashboard", "gcs", "client", "s3", "jupyter")
+USUAL = tuple(each for each in SERVICES if not each.optional and each.name != WORKER)
+PORTS = ports_of((each for each in USUAL if not each.gcs_ft), scraped=False)
 
 
 class FakeClock:
@@ -54,7 +56,7 @@ class FakeClock:
 
     @property
     def anything_due(self) -> bool:
-        """Whether a scheduled action is still to come."""
+        """True when a scheduled action is still to come."""
         return bool(self._due)
 
 
@@ -70,7 +72,7 @@ class Call:
 
 @dataclass
 class Process:
-    """What runs a service. It is healthy after `polls` more polls; its node fell silent at `silent_since`."""
+    """The process of a service, healthy after `polls` more polls; its node fell silent at `silent_since`."""
 
     pid: int
     polls: int
@@ -96,21 +98,21 @@ class LabState:
     impaired: dict[str, dict[str, float]] = field(default_factory=dict)
     """Service -> how its network is slowed down."""
     training_key: bool = True
-    """Whether the store accepts the training key."""
+    """True when the store accepts the training key."""
 
     @property
     def services(self) -> tuple[str, ...]:
-        """What the lab consists of, in the order of starting."""
-        redis = (REDIS,) if self.spec.gcs_ft else ()
-        return (STORE, *redis, HEAD, *self.spec.worker_services, JUPYTER)
+        """The services of the lab, in the order of starting."""
+        usual = (each.name for each in USUAL if self.spec.gcs_ft or not each.gcs_ft)
+        return (*usual, *self.spec.worker_services)
 
     @property
     def up(self) -> bool:
-        """Whether anything of the lab runs."""
+        """True when anything of the lab runs."""
         return any(process.alive for process in self.processes.values())
 
     def state(self, service: str) -> State:
-        """What the service is doing now."""
+        """The state of the service now."""
         process = self.processes.get(service)
         if process is None:
             return State.ABSENT
@@ -135,7 +137,7 @@ class LabState:
             State.RUNNING: "cut off the network" if service in self.cut else "its node is not alive in Ray",
             State.EXITED: process.detail if process else "",
         }
-        port = {STORE: "s3", HEAD: "dashboard", JUPYTER: "jupyter"}.get(service)
+        port = row(service).url_port
         return ServiceStatus(
             service,
             state,
@@ -205,7 +207,7 @@ class LabState:
         return tuple(self.nodes.values())
 
     def _join(self, service: str, process: Process) -> bool:
-        """Whether the service's node is in the cluster; a fresh one joins now if there is a cluster."""
+        """True when the service's node is in the cluster; a fresh one joins now if there is a cluster."""
         head = self.processes.get(HEAD)
         if head is None or not head.alive or head.paused_at is not None or head.polls:
             return False
@@ -253,7 +255,7 @@ class FakeHost:
     answers: dict[tuple[str, str, tuple[str, ...]], Execution] = field(default_factory=dict)
     """(lab, service, command) -> how it ends."""
     lacking: dict[Feature, str] = field(default_factory=dict)
-    """What the services do not have, and why."""
+    """Feature that the services lack -> the reason."""
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
 
     @cached_property

@@ -9,8 +9,8 @@ from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.fake.host import BACK_SECONDS, Call, FakeHost, LabState
+from lab.services import HEAD
 from lab.topology import (
-    HEAD,
     Credentials,
     Endpoints,
     GpuPlan,
@@ -285,7 +285,7 @@ class FakeRuntime(Runtime):
         )
 
     def nodes(self) -> tuple[Node, ...]:
-        """What Ray's node list says, as RayApi.nodes. Raises ClusterError while the head does not serve."""
+        """Ray's node list, as RayApi.nodes. Raises ClusterError while the head does not serve."""
         lab = self._up_lab()
         if lab.state(HEAD) is not State.HEALTHY:
             raise ClusterError(f"Ray's dashboard at {lab.url('dashboard')} does not answer")
@@ -293,7 +293,7 @@ class FakeRuntime(Runtime):
 
     @property
     def objects(self) -> dict[str, bytes]:
-        """What the bucket holds: key -> content. Raises LabDownError."""
+        """The bucket: key -> content. Raises LabDownError."""
         self._up_lab()
         return self.host.objects[self.lab]
 
@@ -304,7 +304,7 @@ class FakeRuntime(Runtime):
 
     @property
     def training_key(self) -> bool:
-        """Whether the store accepts the training key. Raises LabDownError."""
+        """True when the store accepts the training key. Raises LabDownError."""
         return self._up_lab().training_key
 
     # Inside

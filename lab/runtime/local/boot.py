@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
+from lab.host.clock import settle
 from lab.host.files import make_private, remove, write_private
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress
-from lab.runtime.local import causes, forks, output, processes, readiness, services, state, temporary
+from lab.runtime.health import View
+from lab.runtime.local import causes, forks, output, processes, services, state, temporary
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
 from lab.runtime.logtail import listing
-from lab.runtime.repair import staying
-from lab.runtime.tries import TRIES, again, ray_gave_up
-from lab.topology import HEAD, REDIS, Progress, State, is_node
+from lab.runtime.starting import TRIES, again, ray_gave_up, staying
+from lab.services import HEAD, REDIS, is_node
+from lab.topology import Progress, ServiceStatus, State
 
 START_SECONDS = 120.0
 """Deadline for one service to become healthy, each time that it is started. Measured on 2 cores: head 8 s,
@@ -29,19 +31,19 @@ LONGEST_SECONDS = TRIES * START_SECONDS
 
 POLL_SECONDS = 0.1
 PORTS_SECONDS = 5.0
-"""How often to look who holds the ports of a service that is not healthy yet; a look takes 50 ms."""
+"""Interval between looks at who holds the ports of a service that is not healthy yet; one takes 50 ms."""
 
 NOBODY: Mapping[str, Identity] = MappingProxyType({})
 LAST_LINES = 12
-"""How much of a log an error shows."""
+"""Lines of a log that an error shows."""
 
 
 class Boot:
-    """Starts services of one lab. `clock` and `sleep` are in seconds."""
+    """Starts services of one lab."""
 
-    def __init__(self, plan: Plan, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    def __init__(self, plan: Plan, view: View) -> None:
         self._plan, self._layout = plan, plan.layout
-        self._clock, self._sleep = clock, sleep
+        self._view, self._clock = view, view.world.clock
         self._log_began: dict[str, int] = {}
         """Service -> size of its log when it was started: what is older is another process's."""
         self._first_began: dict[str, int] = {}
@@ -50,7 +52,7 @@ class Boot:
     def all(self, current: LabState, todo: tuple[str, ...], on_progress: OnProgress) -> None:
         """Start the services `todo`, in this order; on any failure stop what this call started.
 
-        In a lab that is up already some of it stays: see lab.runtime.repair.
+        In a lab that is up already some of it stays: see lab.runtime.starting.
 
         Raises ServiceError, PortTakenError, WaitTimeoutError, StoreError, SetupError.
         """
@@ -115,8 +117,8 @@ class Boot:
         identity = current.leaders.get(FORKS)
         if not self._plan.forked or identity is None:
             return
-        deadline = begin + forks.READY_SECONDS
-        if not forks.wait_until_ready(self._layout, identity, deadline, self._clock, self._sleep):
+        left = begin + forks.READY_SECONDS - self._clock()
+        if not forks.wait_until_ready(self._layout, identity, left, self._clock):
             detail = f"does not serve, processes start slowly; see {self._layout.log(FORKS)}"
             on_progress(Progress(FORKS, State.EXITED, detail, self._clock() - begin))
 
@@ -174,28 +176,42 @@ class Boot:
 
         Raises WaitTimeoutError, ServiceError, PortTakenError.
         """
-        deadline = self._clock() + START_SECONDS
-        look = self._clock() + PORTS_SECONDS
-        log = self._layout.log(service)
-        while True:
-            ready = readiness.probe(self._plan, service, after=identity.spawned_at)
-            if ready.ready:
-                on_progress(Progress(service, State.HEALTHY, ready.detail, self._clock() - begin))
-                return
+        look_at_ports = self._clock() + PORTS_SECONDS
+
+        def look() -> ServiceStatus:
+            nonlocal look_at_ports
+            status = self._status(service, identity)
+            if status.state is State.HEALTHY:
+                return status
             for name, each in ((service, identity), *others.items()):
                 self._check_alive(name, each)
-            if self._clock() >= look:
-                look = self._clock() + PORTS_SECONDS
+            if self._clock() >= look_at_ports:
+                look_at_ports = self._clock() + PORTS_SECONDS
                 taken = self._shut_out(service, identity)
                 if taken is not None:
                     raise taken
-            if self._clock() >= deadline:
-                raise WaitTimeoutError(
-                    f"{service} is not healthy after {START_SECONDS:g} s: {ready.detail}. "
-                    f"{listing(self._last_lines(service))}",
-                    f"the whole log: {log}",
-                )
-            self._sleep(POLL_SECONDS)
+            return status
+
+        status = settle(
+            look,
+            lambda found: found.state is State.HEALTHY,
+            timeout=START_SECONDS,
+            clock=self._clock,
+            every=POLL_SECONDS,
+        )
+        if status.state is not State.HEALTHY:
+            raise WaitTimeoutError(
+                f"{service} is not healthy after {START_SECONDS:g} s: {status.detail}. "
+                f"{listing(self._last_lines(service))}",
+                f"the whole log: {self._layout.log(service)}",
+            )
+        on_progress(Progress(service, State.HEALTHY, status.detail, self._clock() - begin))
+
+    def _status(self, service: str, identity: Identity) -> ServiceStatus:
+        """The status of a service that is starting."""
+        seen = state.running(service, identity, self._plan.ports, self._view.world)
+        cluster = self._view.cluster(seen, starting=True) if is_node(service) else ((), "")
+        return self._view.status(service, seen, cluster)
 
     def _shut_out(self, service: str, identity: Identity) -> PortTakenError | None:
         """The error when somebody else holds a port of the service, also at a second look."""
@@ -238,8 +254,7 @@ class Boot:
         healthy = [
             name
             for name in alive
-            if name == FORKS
-            or readiness.probe(self._plan, name, after=current.leaders[name].spawned_at).ready
+            if name == FORKS or self._status(name, current.leaders[name]).state is State.HEALTHY
         ]
         return staying(alive, ran, healthy)
 

@@ -1,4 +1,4 @@
-"""Why a service did not start, from how it ended, who holds its ports, and what it wrote."""
+"""Causes of a failed start, from how the service ended, who holds its ports, and its output."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from pathlib import Path
 from lab.errors import LabError, PortTakenError, ServiceError
 from lab.runtime import ports
 from lab.runtime.logtail import listing
-from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE
-
-PORTS_OF: Mapping[str, tuple[str, ...]] = {
-    STORE: ("s3",),
-    HEAD: ("gcs", "dashboard", "client"),
-    JUPYTER: ("jupyter",),
-    PROMETHEUS: ("prometheus",),
-    METRICS: ("metrics",),
-}
-"""Names of the ports that a service listens on."""
+from lab.services import ports_of, row
 
 _MISSING = re.compile(r"No module named '?([\w.]+)'?")
 _FULL = "No space left on device"
@@ -33,9 +24,9 @@ def ended(
     `code` is its exit code, negative for a signal, None when unknown; `numbers` are the lab's ports.
     """
     log_hint = f"the whole log: {log}"
-    for name in PORTS_OF.get(service, ()):
+    for name in ports_of([row(service)], scraped=False):
         if name in numbers and not ports.is_free(numbers[name]):
-            return _taken(f"{service} ended while starting", name, numbers[name])
+            return ports.taken(service, name, numbers[name])
     text = "\n".join(lines)
     what = f"{service} ended while starting"
     missing = _MISSING.search(text)
@@ -60,18 +51,11 @@ def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> 
 
     Ray's head goes on without its dashboard then.
     """
-    for name in PORTS_OF.get(service, ()):
+    for name in ports_of([row(service)], scraped=False):
         found = ports.listeners(numbers[name]) if name in numbers else ()
         if found and not set(found) & set(own):
-            return _taken(f"{service} cannot serve", name, numbers[name])
+            return ports.taken(service, name, numbers[name])
     return None
-
-
-def _taken(what: str, name: str, number: int) -> PortTakenError:
-    return PortTakenError(
-        f"{what}: its port {number} ({name}) was taken meanwhile by {ports.holder(number)}",
-        "end that, or `labctl down` and `labctl up` to choose another port",
-    )
 
 
 def _name(number: int) -> str:

@@ -5,40 +5,36 @@ It is no service: nobody uses it from outside, and without it the lab only start
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from lab.host.clock import Clock, settle
 from lab.runtime.local import processes, temporary
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, Layout
 from lab.runtime.local.state import LabState
 
 READY_SECONDS = 30.0
-"""How long after the start of a lab its nodes wait, all together, for the server to have Ray imported;
-measured on 2 idle cores: 4 s."""
+"""Time from the start of a lab for which its nodes wait, all together, until the server has Ray imported.
+Measured on 2 idle cores: 4 s."""
 
 POLL_SECONDS = 0.05
 
 
 def runs(current: LabState) -> bool:
-    """Whether the server of this state runs."""
+    """True when the server of this state runs."""
     identity = current.leaders.get(FORKS)
     return identity is not None and processes.find(identity) is not None
 
 
-def wait_until_ready(
-    layout: Layout,
-    identity: Identity,
-    deadline: float,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> bool:
+def wait_until_ready(layout: Layout, identity: Identity, timeout: float, clock: Clock) -> bool:
     """Wait until the server forks processes of nodes; whether it does, before it ends and in time."""
     listens = layout.forks / "node.sock"
-    while not listens.exists():
-        if processes.find(identity) is None or clock() >= deadline:
-            return False
-        sleep(POLL_SECONDS)
-    return True
+    over = settle(
+        lambda: (listens.exists(), processes.find(identity) is None),
+        any,
+        timeout=timeout,
+        clock=clock,
+        every=POLL_SECONDS,
+    )
+    return over[0]
 
 
 def end(layout: Layout) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from lab.host.clock import Clock
 from lab.runtime import logtail
 
 FOLLOW_SECONDS = 0.3
@@ -17,7 +18,7 @@ def lines(
     tail: int | None,
     follow: bool,
     going_on: Callable[[], bool],
-    sleep: Callable[[float], None],
+    clock: Clock,
 ) -> Iterator[str]:
     """The lines of `path` without newline, the last `tail` if given; with `follow` those to come too.
 
@@ -36,7 +37,7 @@ def lines(
                 continue
             if not going_on():
                 return
-            sleep(FOLLOW_SECONDS)
+            clock.sleep(FOLLOW_SECONDS)
 
 
 def size(path: Path) -> int:

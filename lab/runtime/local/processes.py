@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from lab.host import command
+from lab.host.clock import Clock
 from lab.host.descent import fork_of
 
 MARK = "RAYLAB_SERVICE"
@@ -42,7 +43,7 @@ PROC = Path("/proc")
 
 
 SAMPLE_SECONDS = 0.3
-"""How long the use of CPU is looked at."""
+"""Duration of one measurement of CPU usage."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,11 @@ class Identity:
     pid: int
     started_at: float
     spawned_at: float = field(default=0.0, compare=False)
-    """What the clock said then (seconds since the epoch), to compare with times that Ray gives."""
+    """Seconds since the epoch by the clock then, to compare with times that Ray gives."""
 
 
 def start_time(pid: int) -> float:
-    """When a process started: seconds since the boot on Linux, elsewhere since the epoch.
+    """Start time of a process: seconds since the boot on Linux, elsewhere since the epoch.
 
     psutil's own time is computed from the time of day, and moves when that is set. Raises psutil.Error.
     """
@@ -68,7 +69,7 @@ def start_time(pid: int) -> float:
 
 
 def boot_id() -> str:
-    """What this boot of the machine is called, or nothing where the system has no name for it."""
+    """The name of this boot of the machine, or nothing where the system has none for it."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -110,7 +111,7 @@ def find(identity: Identity) -> psutil.Process | None:
 
 
 def exit_code(identity: Identity) -> int | None:
-    """How a process that this one started has ended: its exit code, negative for a signal.
+    """Exit code of a process that this one started, negative for a signal.
 
     None while it runs, and when another process is its parent or it was asked before.
     """
@@ -173,7 +174,7 @@ def _session_since(leader: Identity) -> Identity | None:
 
 
 def _belongs(process: psutil.Process, session: Identity | None, mark: str) -> bool:
-    """Whether a process is of the leader's session, or carries the mark."""
+    """True when a process is of the leader's session, or carries the mark."""
     with contextlib.suppress(psutil.Error, OSError):
         if session is not None and os.getsid(process.pid) == session.pid:
             return start_time(process.pid) >= session.started_at - START_TOLERANCE_SECONDS
@@ -188,11 +189,7 @@ def _mark(process: psutil.Process, variable: str = MARK) -> str:
     return ""
 
 
-def usage(
-    groups: Mapping[str, Sequence[psutil.Process]],
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> dict[str, tuple[float, int]]:
+def usage(groups: Mapping[str, Sequence[psutil.Process]], clock: Clock) -> dict[str, tuple[float, int]]:
     """Group -> (CPU in percent of one core, memory in bytes) of its processes together, over a moment.
 
     Memory is their proportional share (PSS) where the system can say it: a page that forked processes have in
@@ -201,7 +198,7 @@ def usage(
     """
     begin = clock()
     before = {name: _cpu_seconds(group) for name, group in groups.items()}
-    sleep(SAMPLE_SECONDS)
+    clock.sleep(SAMPLE_SECONDS)
     passed = max(clock() - begin, SAMPLE_SECONDS)
     found = {}
     for name, group in groups.items():
@@ -307,7 +304,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def frozen(processes: Iterable[psutil.Process]) -> bool:
-    """Whether there are processes and every one of them is stopped (SIGSTOP)."""
+    """True when there are processes and every one of them is stopped (SIGSTOP)."""
     states = []
     for process in processes:
         with contextlib.suppress(psutil.Error):

@@ -7,58 +7,30 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 
-from lab.cluster.api import Node, RayApi
-from lab.errors import (
-    ClusterError,
-    LabDownError,
-    LabError,
-    NotFoundError,
-    RefusedError,
-    ServiceError,
-    SetupError,
-    StateError,
-    UnsupportedError,
-    WaitTimeoutError,
-)
+from lab.errors import RefusedError, SetupError, StateError, UnsupportedError, WaitTimeoutError
 from lab.host import command, environment
-from lab.host.files import home, lock, make_private, remove
-from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
-from lab.runtime import ports, statefile
-from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
-from lab.runtime.local import forks, output, processes, readiness, reserve, services, state, temporary
+from lab.host.files import lock, make_private, remove
+from lab.runtime import statefile
+from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
+from lab.runtime.health import Seen, World
+from lab.runtime.hosted import HostedRuntime
+from lab.runtime.local import forks, output, processes, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.services import Layout, Plan
 from lab.runtime.local.state import LabState
-from lab.runtime.wait_known import all_settled, settled
-from lab.topology import (
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PROMETHEUS,
-    REDIS,
-    STORE,
-    Credentials,
-    Endpoints,
-    LabSpec,
-    LabStatus,
-    Progress,
-    ServiceStatus,
-    State,
-    Usage,
-    is_node,
-)
+from lab.services import HEAD, REDIS, STORE, is_node
+from lab.topology import LabSpec, LabStatus, Progress, State, Usage
 
 STOP_SECONDS = 5.0
 """Grace of a service at `down`."""
 
 LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
-"""How long to wait for another labctl that starts a service of this lab or chooses ports for another."""
+"""Time to wait for another labctl that starts a service of this lab or chooses ports for another."""
 
 NODE_MEMORY_SHARE = 0.8
 """Share of the host's memory that all nodes together offer to Ray's scheduler."""
@@ -71,32 +43,20 @@ SHARED = {
     Feature.MEMORY_LIMIT: f"{_SHARED} memory",
     Feature.SCRATCH_DISK: f"{_SHARED} disk",
 }
-"""Why a node that is a plain process has no such thing of its own."""
-
-NO_KEY = Credentials("", "")
-NO_SECRETS = Secrets(NO_KEY, "", "", NO_KEY, "", "")
+"""Reasons why a node that is a plain process has no such thing of its own."""
 
 
-class LocalRuntime(Runtime):
-    """One lab of plain processes. All state is in files below `home()/<lab>`."""
+class LocalRuntime(HostedRuntime[LabState]):
+    """One lab of plain processes."""
 
     kind = "local"
 
-    def __init__(
-        self,
-        lab: str,
-        folder: Path | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, lab: str, folder: Path | None = None, *, world: World | None = None) -> None:
         """`folder` is where the lab keeps its things; by default its folder in `home()`."""
-        super().__init__(lab)
-        self._folder = folder or home() / lab
+        super().__init__(lab, folder, world or World())
         # Named after the folder: labs of equal name in two homes must not share it.
-        short = hashlib.sha256(str(self._folder.absolute()).encode()).hexdigest()[:8]
+        short = hashlib.sha256(str(self._folder).encode()).hexdigest()[:8]
         self._layout = Layout(self._folder, Path("/tmp") / f"raylab-{os.getuid()}" / short)
-        self._clock, self._sleep = clock, sleep
 
     # The whole lab
 
@@ -107,19 +67,12 @@ class LocalRuntime(Runtime):
         with lock(self._folder / "lock", f"lab {self.lab}"):
             current = self._load()
             if current is not None and reserve.anything_alive(current):
-                reserve.check_same(current, spec)
+                self._check_same(current, spec)
             else:
                 current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
-            plan, known = self._plan(current), current
-
-            def look() -> tuple[Sequence[ServiceStatus], str]:
-                nodes, why = self._nodes_or_problem(plan) if known.leaders else ((), "")
-                found = [readiness.service_status(plan, known, name, nodes) for name in plan.services]
-                return found, why
-
-            found = all_settled(look, on_progress, self._clock, self._sleep)
-            todo = tuple(each.service for each in found if each.state is not State.HEALTHY)
-            self._boot(plan).all(current, todo, on_progress)
+            boot = self._boot(current)
+            for todo in self._rounds(current, on_progress):
+                boot.all(self._load() or current, todo, on_progress)
         return self.status()
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
@@ -146,8 +99,7 @@ class LocalRuntime(Runtime):
                 current = None
             leaders = dict(current.leaders) if current else {}
             leaders.pop(services.FORKS, None)
-            marked = processes.services_of(self._folder)
-            names = {*leaders, STORE, HEAD, JUPYTER, PROMETHEUS, METRICS, *marked}
+            names = {*leaders, *processes.services_of(self._folder)}
             # Clients first, then the nodes that depend on the head, then the head, the store last.
             order = sorted(
                 names, key=lambda name: (name == STORE, name == REDIS, name == HEAD, is_node(name), name)
@@ -191,74 +143,32 @@ class LocalRuntime(Runtime):
         """See Runtime.status."""
         current, notes = self._find()
         if current is None:
-            return LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu, notes)
+            return self._nothing(notes)
         if current.stale:
             notes = (
                 "the machine was rebooted since `up`; `labctl up` starts the lab again, with its objects",
             )
-        readable = True
-        try:
-            secrets = self._secrets()
-        except LabError as error:
-            secrets, readable = NO_SECRETS, False
-            notes = (*notes, f"{error.message}; {error.hint}")
-        plan = self._plan(current, secrets)
-        nodes = self._nodes(plan) if readable else ()
-        found = tuple(
-            readiness.service_status(plan, current, name, nodes, secrets=readable) for name in plan.services
-        )
-        up = any(s.state not in (State.ABSENT, State.EXITED) for s in found)
-        return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, (*current.notes, *notes))
+        return self._status(current, self._seen(current), notes)
 
     def kept(self) -> tuple[str, ...]:
         """See Runtime.kept: the folders of the store that hold something."""
         places = sorted((self._folder / "objects").glob("*"))
         return tuple(str(place) for place in places if place.is_dir() and any(place.iterdir()))
 
-    def spec(self) -> LabSpec:
-        """See Runtime.spec."""
-        return self._up_state().spec
-
-    def endpoints(self) -> Endpoints:
-        """See Runtime.endpoints."""
-        plan = self._plan(self._up_state())
-        return Endpoints(
-            dashboard=plan.url("dashboard"),
-            gcs=f"{ports.LOOPBACK}:{plan.ports['gcs']}",
-            s3=plan.url("s3"),
-            credentials=plan.secrets.store,
-            ray_token=plan.secrets.ray_token,
-            ray_token_file=str(self._layout.secrets / RAY_FILE),
-            jupyter=f"{plan.url('jupyter')}/lab?token={plan.secrets.jupyter_token}",
-            prometheus=plan.url("prometheus") if plan.prometheus else "",
-        )
-
     def client_environment(self) -> dict[str, str]:
         """See Runtime.client_environment. On this runtime a shell can be a driver too: `ray.init()` works."""
-        return services.client_environment(self._plan(self._up_state()))
+        return services.client_environment(self._plan(self._up()))
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
         """See Runtime.usage."""
-        leaders = self._up_state().leaders
+        leaders = self._up().leaders
         groups = {s: processes.members(leaders.get(s), self._layout.mark(s)) for s in services}
-        measured = processes.usage(groups, self._clock, self._sleep)
+        measured = processes.usage(groups, self._clock)
         return {service: Usage(cpu, memory) for service, (cpu, memory) in measured.items()}
 
     def missing(self, feature: Feature) -> str:
         """See Runtime.missing."""
         return SHARED[feature]
-
-    def folder(self) -> Path:
-        """See Runtime.folder."""
-        return self._folder
-
-    def set_training_key(self, enabled: bool) -> None:
-        """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
-        from lab.store.admin import MinioAdministration
-
-        plan = self._plan(self._running(STORE))
-        admin = MinioAdministration(plan.url("s3"), plan.secrets.root)
-        admin.set_user_enabled(plan.secrets.store.access_key, enabled)
 
     # One service
 
@@ -266,14 +176,14 @@ class LocalRuntime(Runtime):
         """See Runtime.logs."""
         current = self._load()
         if current is None:
-            raise LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
-        self._known(current, service)
+            raise self._down_error()
+        self._check_known(current, service)
         return output.lines(
             self._layout.log(service),
             tail=tail,
             follow=follow,
             going_on=lambda: self._has(service),
-            sleep=self._sleep,
+            clock=self._clock,
         )
 
     def refuse_own(self, *services: str) -> None:
@@ -289,19 +199,19 @@ class LocalRuntime(Runtime):
     def kill(self, service: str) -> None:
         """See Runtime.kill. Raises RefusedError in a process of the service, as stop and pause do."""
         self.refuse_own(service)
-        current = self._running(service)
+        current = self._check_runs(service)
         processes.end(current.leaders.get(service), self._layout.mark(service), grace=0)
 
     def stop(self, service: str, *, timeout: float = 10.0) -> None:
         """See Runtime.stop."""
         self.refuse_own(service)
-        current = self._running(service)
+        current = self._check_runs(service)
         processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout)
 
     def pause(self, service: str) -> None:
         """See Runtime.pause."""
         self.refuse_own(service)
-        current = self._running(service)
+        current = self._check_runs(service)
         leader, mark = current.leaders.get(service), self._layout.mark(service)
         for _ in range(3):  # a process made between the look and the signal is caught by the next look
             processes.send(processes.members(leader, mark), signal.SIGSTOP)
@@ -310,8 +220,8 @@ class LocalRuntime(Runtime):
 
     def resume(self, service: str) -> None:
         """See Runtime.resume."""
-        current = self._up_state()
-        self._known(current, service)
+        current = self._up()
+        self._check_known(current, service)
         found = processes.members(current.leaders.get(service), self._layout.mark(service))
         processes.send(found, signal.SIGCONT)
 
@@ -322,14 +232,13 @@ class LocalRuntime(Runtime):
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start."""
-        self._known(self._up_state(), service)
+        self._check_known(self._up(), service)
         with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
-            current = self._up_state()
-            plan = self._plan(current)
-            found = self._known_status(plan, current, service)
+            current = self._up()
+            found = self._settled(current, service)
             if found.state in (State.HEALTHY, State.PAUSED):
                 return
-            boot = self._boot(plan)
+            boot = self._boot(current)
             identity = current.leaders.get(service)
             if found.state is State.EXITED or identity is None or is_node(service):
                 # What is left of a node that lost its cluster cannot be revived; it makes room.
@@ -350,7 +259,7 @@ class LocalRuntime(Runtime):
         on_line: Callable[[str], None] | None = None,
     ) -> Execution:
         """See Runtime.execute. The process carries the service's mark: `down` would end it too."""
-        current = self._running(service)
+        current = self._check_runs(service)
         how = self._plan(current).command(service)
         try:
             if on_line is None:
@@ -365,11 +274,7 @@ class LocalRuntime(Runtime):
 
     # Inside
 
-    def _load(self) -> LabState | None:
-        return self._find()[0]
-
     def _find(self) -> tuple[LabState | None, tuple[str, ...]]:
-        """The lab's state, and notes about it. Raises StateError when it runs without."""
         return statefile.find(
             self._folder / state.FILE,
             lambda: state.load(self._folder),
@@ -377,82 +282,51 @@ class LocalRuntime(Runtime):
             lambda: processes.services_of(self._folder),
         )
 
-    def _boot(self, plan: Plan) -> Boot:
-        return Boot(plan, self._clock, self._sleep)
+    def _boot(self, current: LabState) -> Boot:
+        return Boot(self._plan(current), self._view(current)[0])
+
+    def _services(self, current: LabState) -> tuple[str, ...]:
+        return services.services_of(current.spec, current.ports)
+
+    def _seen(self, current: LabState) -> dict[str, Seen]:
+        return {name: current.seen(name, self._world) for name in self._services(current)}
+
+    def _runs_none(self, port: str) -> UnsupportedError:
+        return reserve.runs_none(port)
 
     def _has(self, service: str) -> bool:
-        """Whether the lab stands in its state file with this service."""
+        """True when the lab stands in its state file with this service."""
         try:
             current = self._load()
-        except LabError:
+        except StateError:
             return False
-        return current is not None and service in self._plan(current, NO_SECRETS).services
+        return current is not None and service in self._services(current)
 
-    def _up_state(self) -> LabState:
+    def _up(self) -> LabState:
         current = self._load()
         if current is None or not reserve.anything_alive(current):
-            raise LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
+            raise self._down_error()
         return current
 
-    def _running(self, service: str) -> LabState:
-        current = self._up_state()
-        self._known(current, service)
+    def _check_runs(self, service: str) -> LabState:
+        current = self._up()
+        self._check_known(current, service)
         if not processes.members(current.leaders.get(service), self._layout.mark(service)):
-            raise LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
+            raise self._not_running(service)
         return current
 
     def _cannot(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"cannot {what}: {SHARED[Feature.NETWORK]}", "use --runtime compose")
 
-    def _known(self, current: LabState, service: str) -> None:
-        names = self._plan(current, NO_SECRETS).services
-        if service not in names:
-            raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
-
-    def _plan(self, current: LabState, secrets: Secrets | None = None) -> Plan:
+    def _plan(self, current: LabState) -> Plan:
         return Plan(
             spec=current.spec,
             ports=current.ports,
             layout=self._layout,
-            secrets=secrets or self._secrets(),
+            secrets=self._secrets(),
             store=current.store,
             minio=shutil.which("minio") or "minio",
             prometheus=(shutil.which("prometheus") or "prometheus") if "prometheus" in current.ports else "",
             redis=(reserve.find_redis() or "redis-server") if current.spec.gcs_ft else "",
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),
         )
-
-    def _secrets(self) -> Secrets:
-        """The secrets that the lab was started with. Raises ServiceError; new ones would open nothing."""
-        folder = self._layout.secrets
-        try:
-            missing = [name for name in (STORE_FILE, RAY_FILE, JUPYTER_FILE) if not (folder / name).exists()]
-        except OSError as error:
-            raise ServiceError(f"cannot look into {folder}: {error.strerror}", "check its owner") from error
-        if missing:
-            hint = "`labctl down`, then `labctl up` makes a new one"
-            raise ServiceError(f"the secret {folder / missing[0]} is missing", hint)
-        return load_or_make(folder)
-
-    def _nodes(self, plan: Plan) -> Sequence[Node]:
-        """The cluster's nodes; none when Ray does not answer, so that nobody asks again for every service."""
-        return self._nodes_or_problem(plan)[0]
-
-    def _nodes_or_problem(self, plan: Plan) -> tuple[Sequence[Node], str]:
-        """The cluster's nodes, or why they cannot be had."""
-        try:
-            return RayApi(plan.url("dashboard"), plan.secrets.ray_token).nodes(), ""
-        except ClusterError as error:
-            return (), error.message
-
-    def _known_status(self, plan: Plan, current: LabState, service: str) -> ServiceStatus:
-        """What a service does, for sure: a node that runs may well train while Ray is slow to answer.
-
-        Raises WaitTimeoutError where that does not become known of a worker.
-        """
-
-        def look() -> tuple[ServiceStatus, str]:
-            nodes, why = self._nodes_or_problem(plan)
-            return readiness.service_status(plan, current, service, nodes), why
-
-        return settled(service, look, self._clock, self._sleep)

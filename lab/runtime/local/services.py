@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,22 +22,21 @@ from lab.host.secrets import (
     Secrets,
 )
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
-from lab.runtime.ports import LOOPBACK, USUAL
-from lab.topology import (
-    BUCKET,
-    FOOD11,
+from lab.runtime.ports import LOOPBACK
+from lab.services import (
     HEAD,
     JUPYTER,
-    LEDGER_PREFIX,
     METRICS,
+    PORTS,
     PROMETHEUS,
     REDIS,
-    REGION,
+    SERVICES,
     STORE,
-    LabSpec,
-    Vendor,
+    WORKER,
+    Service,
     is_worker,
 )
+from lab.topology import BUCKET, FOOD11, LEDGER_PREFIX, OBJECT_STORE_BYTES, REGION, LabSpec, Vendor
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout: what holds lab/ and workspace/."""
@@ -47,12 +46,8 @@ PROBE = ROOT / "lab" / "probe"
 JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
 
-OBJECT_STORE_BYTES = 200 * 1024**2
-"""Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 %
-of the host's memory, would be counted once per node."""
-
 FORKS = "fork-server"
-"""What the fork server is called in the state and the logs: no service, since nobody uses it from outside."""
+"""The fork server's name in the state and the logs. It is no service: nobody uses it from outside."""
 
 LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
@@ -73,7 +68,7 @@ INHERITED = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
 )
-"""What a service keeps of the environment `up` was called in; the rest could change how a lab behaves."""
+"""Variables that a service keeps of those `up` was called with; others could change how a lab behaves."""
 
 INHERITED_PREFIXES = (
     "HTTP_PROXY",
@@ -89,7 +84,7 @@ INHERITED_PREFIXES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one lab keeps its things."""
+    """Folders and files of one lab."""
 
     folder: Path
     ray_temporary: Path
@@ -101,17 +96,17 @@ class Layout:
         return self.folder / "secrets"
 
     def objects(self, store: str) -> Path:
-        """What the object store keeps; each kind of server has its own format, so its own folder."""
+        """Folder of the stored objects; each kind of server has its own format, so its own folder."""
         return self.folder / "objects" / store
 
     @property
     def forks(self) -> Path:
-        """Where the fork server listens; short, as Ray's folder is, and not a part of it."""
+        """Folder of the fork server's sockets; short, as Ray's folder is, and not a part of it."""
         return self.ray_temporary.with_name(f"{self.ray_temporary.name}-forks")
 
     @property
     def redis(self) -> Path:
-        """What Redis keeps: the state of one cluster, which ends with it."""
+        """Folder of Redis: the state of one cluster, which ends with it."""
         return self.folder / "redis"
 
     @property
@@ -130,7 +125,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Command:
-    """How to start a service."""
+    """The command that starts a service."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -156,13 +151,6 @@ class Plan:
     """Memory that each node offers to Ray's scheduler."""
 
     @property
-    def services(self) -> tuple[str, ...]:
-        """What is started, in this order."""
-        charts = (name for name in (PROMETHEUS, METRICS) if self.prometheus and name in self.ports)
-        redis = (REDIS,) if self.spec.gcs_ft else ()
-        return (STORE, *charts, JUPYTER, *redis, HEAD, *self.spec.worker_services)
-
-    @property
     def patches_off(self) -> str:
         """Names of the patches that are off here, with commas. Raises UsageError."""
         return patches.switched_off(self.spec, os.environ)
@@ -177,32 +165,12 @@ class Plan:
         return f"{scheme}://{LOOPBACK}:{self.ports[port]}"
 
     def command(self, service: str) -> Command:
-        """How to start `service`."""
-        environment = {**self._base(), MARK: self.layout.mark(service)}
-        argv: tuple[str, ...]
+        """The command that starts `service`."""
         if service == FORKS:
             return self._fork_server()
-        if service == STORE:
-            return self._store(environment)
-        if service == PROMETHEUS:
-            # Its status pages name its folder as PWD does; where there is no /proc it finds out by itself.
-            return Command(
-                self._prometheus_argv(), {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder
-            )
-        if service == REDIS:
-            return Command(self._redis_argv(), environment, self.layout.folder)
-        environment.update(client_environment(self))
-        if service == METRICS:
-            argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
-            return Command(argv, environment, ROOT)
-        if service == JUPYTER:
-            environment.update(self._jupyter_environment())
-            return Command(self._jupyter_argv(), environment, ROOT / "workspace")
-        environment.update(self._node_environment(service))
-        argv = self._node_argv(service)
-        if self.forked:
-            argv = (argv[0], "-I", "-S", str(LAUNCHER), str(self.layout.forks), "node", *argv)
-        return Command(argv, environment, self.layout.folder)
+        return COMMANDS.get(service, Plan._node)(
+            self, {**self._base(), MARK: self.layout.mark(service)}, service
+        )
 
     def _fork_server(self) -> Command:
         """It has the environment of a node but for what tells nodes apart: its forks are given their own.
@@ -224,7 +192,7 @@ class Plan:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
-    def _store(self, environment: dict[str, str]) -> Command:
+    def _store(self, environment: dict[str, str], _: str) -> Command:
         address = f"{LOOPBACK}:{self.ports['s3']}"
         if self.store == "minio":
             environment.update(
@@ -245,31 +213,49 @@ class Plan:
         )
         return Command(argv, environment, ROOT)
 
-    def _prometheus_argv(self) -> tuple[str, ...]:
-        """Paths are relative to the lab's folder: its pages show them to whoever reaches its port."""
-        return (
+    def _prometheus(self, environment: dict[str, str], _: str) -> Command:
+        """Its status pages show paths to whoever reaches its port: all are relative to the lab's folder.
+
+        They name that folder as PWD does; where there is no /proc it finds out by itself.
+        """
+        argv = (
             self.prometheus,
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=prometheus",
             f"--web.listen-address={LOOPBACK}:{self.ports['prometheus']}",
             "--web.cors.origin=none",  # no origin is called so: no page of another may read the answers
         )
+        return Command(argv, {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder)
 
-    def _redis_argv(self) -> tuple[str, ...]:
+    def _redis(self, environment: dict[str, str], _: str) -> Command:
         """The password is in the file, where nobody else can read it."""
-        return (
+        argv = (
             *(self.redis, str(self.layout.secrets / REDIS_SETTINGS_FILE)),
             *("--bind", LOOPBACK, "--port", str(self.ports["redis"])),
             *("--dir", str(self.layout.redis), "--appendonly", "yes", "--save", ""),
         )
+        return Command(argv, environment, self.layout.folder)
 
-    def _jupyter_argv(self) -> tuple[str, ...]:
-        return (
+    def _metrics(self, environment: dict[str, str], _: str) -> Command:
+        argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
+        return Command(argv, {**environment, **client_environment(self)}, ROOT)
+
+    def _jupyter(self, environment: dict[str, str], _: str) -> Command:
+        argv = (
             *(sys.executable, "-m", "jupyterlab"),
             f"--ServerApp.ip={LOOPBACK}",
             f"--ServerApp.port={self.ports['jupyter']}",
             f"--ServerApp.root_dir={ROOT / 'workspace'}",
         )
+        environment = {**environment, **client_environment(self), **self._jupyter_environment()}
+        return Command(argv, environment, ROOT / "workspace")
+
+    def _node(self, environment: dict[str, str], service: str) -> Command:
+        environment = {**environment, **client_environment(self), **self._node_environment(service)}
+        argv = self._node_argv(service)
+        if self.forked:
+            argv = (argv[0], "-I", "-S", str(LAUNCHER), str(self.layout.forks), "node", *argv)
+        return Command(argv, environment, self.layout.folder)
 
     def _jupyter_environment(self) -> dict[str, str]:
         own = self.layout.folder / "jupyter"
@@ -354,8 +340,34 @@ class Plan:
         return environment
 
 
+COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
+    STORE: Plan._store,
+    REDIS: Plan._redis,
+    PROMETHEUS: Plan._prometheus,
+    METRICS: Plan._metrics,
+    JUPYTER: Plan._jupyter,
+}
+"""Service -> its command, given the environment that every process of the lab has; any other is a node."""
+
+
+def startable(service: Service) -> bool:
+    """True when this runtime has a way to start the service."""
+    return service.is_node or service.name in COMMANDS
+
+
+def services_of(spec: LabSpec, ports: Mapping[str, int]) -> tuple[str, ...]:
+    """The services of a lab with these ports, in the order of starting, its nodes last."""
+
+    def has(service: Service) -> bool:
+        chosen = not service.ports or service.ports[0].name in ports
+        return startable(service) and chosen and (spec.gcs_ft or not service.gcs_ft)
+
+    found = [each for each in SERVICES if has(each) and each.name != WORKER]
+    return (*(each.name for each in sorted(found, key=lambda each: each.is_node)), *spec.worker_services)
+
+
 def client_environment(plan: Plan) -> dict[str, str]:
-    """What a process needs to use the cluster and the store: for nodes, for Jupyter, for a person's shell."""
+    """Variables for a process that uses the cluster and the store: a node, Jupyter, a person's shell."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(plan.layout.secrets / RAY_FILE),
@@ -384,15 +396,9 @@ def prometheus_config(plan: Plan) -> str:
         "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
         "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
-        "metrics:9101": f"{LOOPBACK}:{plan.ports.get(METRICS, USUAL[METRICS])}",
+        "metrics:9101": f"{LOOPBACK}:{plan.ports.get('metrics', PORTS['metrics'].usual)}",
         "127.0.0.1:9090": f"{LOOPBACK}:{plan.ports['prometheus']}",
     }
     for there, replacement in here.items():
         text = text.replace(there, json.dumps(replacement)[1:-1])
     return text
-
-
-def secret_file(plan: Plan, service: str) -> Path | None:
-    """The file that holds a service's secret, for `labctl services`."""
-    names = {STORE: STORE_FILE, HEAD: RAY_FILE, JUPYTER: JUPYTER_FILE}
-    return plan.layout.secrets / names[service] if service in names else None

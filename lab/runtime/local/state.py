@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,18 +10,20 @@ from typing import Any
 
 import psutil
 
-from lab.host.files import write_private
 from lab.runtime import statefile
+from lab.runtime.health import Seen, World
+from lab.runtime.local import processes
 from lab.runtime.local.processes import Identity, boot_id
-from lab.topology import LabSpec
+from lab.services import REDIS, SERVICES, ports_of
+from lab.topology import LabSpec, State
 
 SCHEMA = "raylab-local/2"
 FILE = "state.json"
-PORTS = ("dashboard", "gcs", "client", "s3", "jupyter")
+PORTS = ports_of((each for each in SERVICES if not (each.optional or each.gcs_ft)), scraped=False)
 """Ports that every lab has."""
 
 BOOT_TOLERANCE_SECONDS = 60.0
-"""How far the time of the last boot may move, where it is computed from the time of day."""
+"""Seconds by which the time of the last boot may move, where it is computed from the time of day."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +33,39 @@ class LabState:
     spec: LabSpec
     ports: Mapping[str, int]
     booted_at: float
-    """When the machine was booted (seconds since the epoch)."""
+    """Time of the machine's boot (seconds since the epoch)."""
     boot: str
     """The name of that boot, or empty where the system gives it none."""
     store: str
-    """Which S3 server runs: `minio` or `moto`."""
+    """The S3 server that runs: `minio` or `moto`."""
     leaders: Mapping[str, Identity] = field(default_factory=dict)
     """Service -> its first process. A service that was started once stays listed when it has died."""
     notes: tuple[str, ...] = ()
 
     @property
     def stale(self) -> bool:
-        """Whether the machine was rebooted since: then no process of this state can be alive."""
+        """True when the machine was rebooted since: then no process of this state can be alive."""
         now = boot_id()
         if now and self.boot:
             return now != self.boot
         return abs(psutil.boot_time() - self.booted_at) > BOOT_TOLERANCE_SECONDS
+
+    @property
+    def stand_in(self) -> bool:
+        """True when moto serves in place of MinIO."""
+        return self.store == "moto"
+
+    def seen(self, service: str, world: World) -> Seen:
+        """The process of a service now."""
+        identity = self.leaders.get(service)
+        if identity is None:
+            return Seen(State.ABSENT, "not started")
+        process = None if self.stale else processes.find(identity)
+        if process is None:
+            return Seen(State.EXITED, "its process has ended")
+        if processes.frozen([process]):
+            return Seen(State.PAUSED, "its processes are frozen", pid=identity.pid)
+        return running(service, identity, self.ports, world)
 
     def with_leader(self, service: str, identity: Identity) -> LabState:
         """This state with one service's process replaced."""
@@ -58,6 +76,12 @@ class LabState:
         return dataclasses.replace(self, leaders={k: v for k, v in self.leaders.items() if k != service})
 
 
+def running(service: str, identity: Identity, ports: Mapping[str, int], world: World) -> Seen:
+    """A service whose process runs."""
+    own_check = world.redis(ports["redis"]) if service == REDIS else ""
+    return Seen(State.RUNNING, "", identity.spawned_at, own_check, identity.pid)
+
+
 def load(folder: Path) -> LabState | None:
     """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
     return statefile.load(folder / FILE, _decode)
@@ -65,25 +89,11 @@ def load(folder: Path) -> LabState | None:
 
 def save(folder: Path, state: LabState) -> None:
     """Replace the state in `folder`, in one step."""
-    write_private(folder / FILE, json.dumps(_encode(state), indent=1))
-
-
-def _encode(state: LabState) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "spec": dataclasses.asdict(state.spec),
-        "ports": dict(state.ports),
-        "booted_at": state.booted_at,
-        "boot": state.boot,
-        "store": state.store,
-        "leaders": {name: dataclasses.asdict(identity) for name, identity in state.leaders.items()},
-        "notes": list(state.notes),
-    }
+    statefile.save(folder / FILE, SCHEMA, state)
 
 
 def _decode(document: Mapping[str, Any]) -> LabState:
-    if document["schema"] != SCHEMA:
-        raise ValueError(f"schema {document['schema']!r} is not {SCHEMA!r}")
+    statefile.check_schema(document, SCHEMA)
     missing = [name for name in PORTS if name not in document["ports"]]
     if missing:
         raise ValueError(f"no port {missing[0]}")

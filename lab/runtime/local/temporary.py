@@ -45,7 +45,7 @@ def remove(folder: Path) -> None:
 
 
 def _problem(folder: Path, *, rays: bool = False) -> str:
-    """Why this folder cannot be trusted, or nothing. The mode of what is Ray's says nothing."""
+    """The reason not to trust this folder, or nothing. The mode of Ray's own folder says nothing."""
     try:
         found = os.lstat(folder)
     except OSError as error:

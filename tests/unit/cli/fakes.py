@@ -32,7 +32,7 @@ from tests.unit.fakes import AT, FakeApi, FakeJobs, job
 
 __all__ = ["AT", "CHECKS", "MOMENTS", "PLAN", "SERVICES", "Labctl", "job", "receipt"]
 
-SERVICES = ("minio", "ray-head", "ray-worker-0", "ray-worker-1", "jupyter")
+SERVICES = ("minio", "ray-head", "jupyter", "ray-worker-0", "ray-worker-1")
 PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")
 """The GPUs of every lab that is started."""
 CHECKS = (

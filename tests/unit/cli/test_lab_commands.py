@@ -168,7 +168,7 @@ def test_a_lab_that_runs_without_its_state_file_is_not_called_down(
         assert "labctl up" not in result.stderr
     assert labctl.json("status", code=20)["error"]["code"] == "StateError"
     assert labctl.changes() == []
-    assert labctl.ok("down").startswith("lab raylab: stopped jupyter, ")
+    assert labctl.ok("down").startswith("lab raylab: stopped ray-worker-1, ")
 
 
 def test_down_as_json(labctl: Labctl) -> None:
@@ -326,7 +326,7 @@ def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[st
 def test_services_as_json(labctl: Labctl) -> None:
     document = labctl.json("services")
     assert list(document) == ["name", "up", "services"]
-    assert document["services"][2] == {
+    assert document["services"][3] == {
         "service": "ray-worker-0",
         "state": "healthy",
         "what": "Ray node that trains",

@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 
 from lab.cluster.api import Node
-from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError
+from lab.errors import (
+    ClusterError,
+    LabDownError,
+    RefusedError,
+    ServiceError,
+    UnsupportedError,
+    WaitTimeoutError,
+)
 from lab.lab import Lab
+from lab.runtime.fake import FakeClock
+from lab.runtime.health import World
 from lab.runtime.inside import InsideRuntime
+from lab.runtime.ready import wait_ready
 from lab.runtime.select import choose
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, State, Vendor
 
@@ -57,9 +67,8 @@ def inside(
             raise nodes
         return nodes
 
-    return InsideRuntime(
-        "mine", environment, http=lambda url: 200 if url in serving else None, list_nodes=list_nodes
-    )
+    world = World(http=lambda url, _: 200 if url in serving else None, nodes=list_nodes)
+    return InsideRuntime("mine", environment, world=world)
 
 
 def states(runtime: InsideRuntime) -> dict[str, State]:
@@ -213,6 +222,23 @@ def test_what_only_the_host_can_do_is_refused_with_the_command_for_it(
         act(inside(environment))
     assert "on the host: " in caught.value.hint
     assert f"labctl {command} --name mine" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why", "command"),
+    [
+        (NODES, "minio is exited (http://minio:9000 does not answer)", "labctl restart minio --name mine"),
+        (ClusterError("no head"), "ray-head is exited (no head)", "labctl up --name mine"),
+    ],
+)
+def test_a_wait_in_vain_names_the_services_and_the_command_for_the_host(
+    environment: dict[str, str], nodes: Sequence[Node] | ClusterError, why: str, command: str
+) -> None:
+    with pytest.raises(WaitTimeoutError) as caught:
+        wait_ready(inside(environment, nodes, serving=()), 3, clock=FakeClock())
+    assert why in caught.value.message
+    assert "seen from inside" not in caught.value.message
+    assert caught.value.hint == f"on the host: {command}"
 
 
 def test_another_lab_is_out_of_reach_from_inside(environment: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from lab.errors import PortTakenError
 from lab.runtime import ports
+from lab.services import PORTS
 
 
 @pytest.fixture
@@ -120,4 +121,4 @@ def test_a_reserved_port_is_not_given_again() -> None:
 
 
 def test_every_service_has_a_usual_port_of_its_own() -> None:
-    assert len(set(ports.USUAL.values())) == len(ports.USUAL)
+    assert len({port.usual for port in PORTS.values()}) == len(PORTS)

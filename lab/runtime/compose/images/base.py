@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import SetupError, UnsupportedError
 from lab.host.environment.progress import Progress
-from lab.runtime.compose.images.engine import ImageEngine
+from lab.runtime.compose.engine import Engine
 
 INCLUDE = "ca-certificates,python3,python3-venv"
 EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Host:
-    """What is asked of this machine; tests put in their own."""
+    """The machine, as far as it is asked; tests put in their own."""
 
     root: Path = Path("/")
     which: Callable[[str], str | None] = shutil.which
@@ -160,14 +160,14 @@ def suite_here(suite: str, host: Host) -> str:
     return chosen
 
 
-def make_base(suite: str, engine: ImageEngine, progress: Progress, host: Host) -> str:
+def make_base(suite: str, engine: Engine, progress: Progress, host: Host) -> str:
     """Make the base image of a release, unless it is there; returns its name. Takes about half a minute.
 
     Raises UnsupportedError, SetupError.
     """
     suite = suite_here(suite, host)
     name = base_name(suite)
-    if there := engine.inspect([name]).get(name):
+    if there := engine.images([name]).get(name):
         progress.line(f"{name} of {there.created[:10]} is taken; `docker image rm {name}` has it made anew")
         return name
     chosen = of_suite(sources(host.root), suite, own_suite(host.root))
@@ -179,7 +179,7 @@ def make_base(suite: str, engine: ImageEngine, progress: Progress, host: Host) -
             lines = [f"deb {each.uri} {each.suite} {' '.join(each.components)}\n" for each in chosen]
             source_list.write_text("".join(lines), encoding="utf-8")
             argv = command(suite, archive, source_list, keyrings)
-            engine.call(
+            engine.call_program(
                 argv, f"making {name}", progress, lambda line: progress.update(f"{name}: {line[:60]}")
             )
             engine.docker("import", str(archive), name, what=f"importing {name}", progress=progress)

@@ -15,9 +15,9 @@ from pathlib import Path
 from lab.errors import SetupError
 from lab.host.environment import ROOT, pip
 from lab.host.environment.progress import Progress
+from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
-from lab.runtime.compose.images.engine import ImageEngine
 from lab.runtime.compose.images.model import PROMETHEUS_STANDIN, S3_STANDIN
 from lab.version import __version__
 
@@ -26,7 +26,7 @@ TORCH_INDEXES: Mapping[str, str] = {
     "cuda": "https://download.pytorch.org/whl/cu130",
     "rocm": "https://download.pytorch.org/whl/rocm7.2",
 }
-"""Where each build of torch 2.13.0 comes from. cu126 has it for drivers before 580 and GPUs before Turing."""
+"""Sources of each build of torch 2.13.0. cu126 has it for drivers before 580 and GPUs before Turing."""
 
 EXTRA_PACKAGES: Mapping[str, str] = {"rocm": "rocm-smi"}
 """Debian packages that only this variant needs."""
@@ -57,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a build asks of this machine; tests put in their own."""
+    """The machine, as far as a build asks it; tests put in their own."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     host: Host = field(default_factory=Host)
@@ -66,7 +66,7 @@ class Machine:
 
 
 def targets(variant: str, *, offline: bool) -> tuple[Target, ...]:
-    """What is built: the lab's image and, offline, before it the stand-ins, which show soon what is wrong."""
+    """The images to build: the lab's and, offline, before it the stand-ins, which fail early."""
     lab = Target("lab", f"raylab/ray:{__version__}-{variant}", variant)
     if not offline:
         return (lab,)
@@ -78,7 +78,7 @@ def build(
     *,
     offline: bool = False,
     suite: str = "",
-    engine: ImageEngine | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     machine: Machine | None = None,
 ) -> tuple[Built, ...]:
@@ -88,7 +88,7 @@ def build(
 
     Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
     """
-    engine, progress, machine = engine or ImageEngine(), progress or Progress(), machine or Machine()
+    engine, progress, machine = engine or Engine(), progress or Progress(), machine or Machine()
     try:
         engine.docker("buildx", "version", what="asking for buildx")
         base = make_base(suite, engine, progress, machine.host) if offline else ""
@@ -102,11 +102,11 @@ def build(
         progress.clear()
 
 
-def _pip_settings(engine: ImageEngine, machine: Machine) -> context.PipSettings:
+def _pip_settings(engine: Engine, machine: Machine) -> context.PipSettings:
     """pip's configuration on this machine; an environment without pip has none."""
     argv = [machine.python, "-m", "pip", "config", "list"]
     try:
-        return context.pip_settings("\n".join(engine.call(argv, "asking pip for its configuration")))
+        return context.pip_settings("\n".join(engine.call_program(argv, "asking pip for its configuration")))
     except SetupError:
         return context.pip_settings("")
 
@@ -134,7 +134,7 @@ def _build(
     base: str,
     folder: Path,
     settings: context.PipSettings,
-    engine: ImageEngine,
+    engine: Engine,
     progress: Progress,
     machine: Machine,
 ) -> Built:
@@ -147,7 +147,7 @@ def _build(
             progress=progress,
             on_line=lambda line: _show(line, target.name, progress),
         )
-    info = engine.inspect([target.name])[target.name]
+    info = engine.images([target.name])[target.name]
     seconds = time.monotonic() - started
     progress.line(f"{target.name}: {info.size / 1e9:.2f} GB, built in {seconds:.0f} s")
     return Built(target.name, info.size, seconds)
@@ -193,7 +193,7 @@ def command(
 
 
 def required_cuda(index: str) -> str:
-    """What NVIDIA's toolkit shall ask of the driver for PyTorch from this index, such as `cuda>=13.0`.
+    """NVIDIA's requirement on the driver for PyTorch from this index, such as `cuda>=13.0`.
 
     The toolkit reads it from NVIDIA_REQUIRE_CUDA in the image and starts no container where it does not hold:
     an older driver would let everything start, and PyTorch see no GPU.

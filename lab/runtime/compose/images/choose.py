@@ -1,4 +1,4 @@
-"""Which images a lab runs on here: what is there, what stands in, what has to be fetched."""
+"""The images that a lab runs on here: present ones, stand-ins, and those that have to be fetched."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from lab.errors import LabError, SetupError
 from lab.host.environment.progress import Progress
+from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import context, model
 from lab.runtime.compose.images.building import Machine, build
-from lab.runtime.compose.images.engine import ImageEngine, ImageInfo
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
+from lab.runtime.compose.inspected import ImageInfo
 from lab.topology import GRAFANA, LabSpec, Vendor
 
 WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
@@ -22,10 +23,10 @@ def vendor_of(spec: LabSpec | Vendor) -> Vendor:
     return spec if isinstance(spec, Vendor) else spec.gpu.vendor
 
 
-def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: ImageEngine) -> tuple[ImageNeed, ...]:
+def look(needs: Sequence[ImageNeed], vendor: Vendor, engine: Engine) -> tuple[ImageNeed, ...]:
     """The same images, with what the engine knows of each."""
     names = dict.fromkeys(name for need in needs for name in (need.name, model.kept_name(need.name)))
-    there = engine.inspect(tuple(names))
+    there = engine.images(tuple(names))
 
     def seen(need: ImageNeed) -> ImageNeed:
         name = next((n for n in (need.name, model.kept_name(need.name)) if n in there), "")
@@ -45,17 +46,17 @@ def _stale(need: ImageNeed, vendor: Vendor, info: ImageInfo) -> bool:
 
 
 def needs(
-    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images of a lab with these GPUs, then the stand-ins. Raises EngineError without an engine."""
     environ = os.environ if environ is None else environ
-    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or ImageEngine())
+    return look((*model.wanted(vendor, environ), *model.stand_ins()), vendor, engine or Engine())
 
 
 def resolve(
-    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> ResolvedImages:
-    """What a lab runs on with the images that are here; fetches nothing.
+    """Choose among the images that are here those that a lab runs on; fetch nothing.
 
     Raises EngineError when no engine answers.
     """
@@ -96,7 +97,7 @@ def resolve(
 
 
 def missing(
-    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
+    spec: LabSpec | Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images without which this lab cannot start here. Empty when it can."""
     return resolve(spec, environ, engine).missing
@@ -105,7 +106,7 @@ def missing(
 def ensure(
     spec: LabSpec | Vendor,
     environ: Mapping[str, str] | None = None,
-    engine: ImageEngine | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     machine: Machine | None = None,
 ) -> ResolvedImages:
@@ -114,7 +115,7 @@ def ensure(
     Grafana is left out when it cannot be had. Raises SetupError, with every way to get what is missing;
     EngineError when no engine answers.
     """
-    engine, progress = engine or ImageEngine(), progress or Progress()
+    engine, progress = engine or Engine(), progress or Progress()
     resolved = resolve(spec, environ, engine)
     fetch = list(resolved.missing)
     if GRAFANA in resolved.left_out and not resolved.files:
@@ -143,14 +144,14 @@ def lacking(need: ImageNeed, why: LabError) -> SetupError:
 def pull(
     vendor: Vendor,
     environ: Mapping[str, str] | None = None,
-    engine: ImageEngine | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> tuple[ImageNeed, ...]:
     """Pull every image of a lab that is not built here and not there yet; returns them as they are then.
 
     Raises SetupError, EngineError.
     """
-    engine, progress = engine or ImageEngine(), progress or Progress()
+    engine, progress = engine or Engine(), progress or Progress()
     environ = os.environ if environ is None else environ
     wanted = [need for need in look(model.wanted(vendor, environ), vendor, engine) if not need.own]
     try:
@@ -163,7 +164,7 @@ def pull(
 
 
 def to_save(
-    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: ImageEngine | None = None
+    vendor: Vendor, environ: Mapping[str, str] | None = None, engine: Engine | None = None
 ) -> tuple[ImageNeed, ...]:
     """The images that a lab runs on here, stand-ins in place of what is not; absent ones are among them."""
     found = needs(vendor, environ, engine)

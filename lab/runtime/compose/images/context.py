@@ -1,4 +1,4 @@
-"""What a build is given: its context, wheels that lie on this machine, a CA bundle, a package index."""
+"""Input of a build: its context, wheels that lie on this machine, a CA bundle, a package index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUND
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 
 CONFIG_KEYS = ("index-url", "extra-index-url", "trusted-host", "timeout", "retries")
-"""What of pip's own configuration holds inside a build too."""
+"""Settings of pip that hold inside a build too."""
 
 TORCH_BUILDS = ("torch", "torchvision")
 """The packages that have a build for each variant, named in the label of their version."""
@@ -160,14 +160,14 @@ def wheels(
 
 
 def _build_is(label: str, variant: str) -> bool:
-    """Whether a wheel with this local label is of the variant; PyPI's have none and are the CUDA build."""
+    """True when a wheel with this local label is of the variant; PyPI's have none and are the CUDA build."""
     if variant == "cuda":
         return not label or label.startswith("cu")
     return label.startswith(variant)
 
 
 def content(target: str, variant: str, root: Path = Path(ROOT)) -> str:
-    """What an image of this target is built from, as a short hash. Code that is mounted is not in it."""
+    """A short hash of the files that an image of this target is built from, without mounted code."""
     digest = hashlib.sha256(variant.encode() if target == "lab" else b"")
     for name in ("docker/Dockerfile", *INPUTS[target]):
         digest.update((root / name).read_bytes())

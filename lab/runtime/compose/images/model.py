@@ -1,4 +1,4 @@
-"""Which images a lab needs, as plain data. The Compose files say which; this module reads them."""
+"""The images that a lab needs, as plain data. The Compose files name them; this module reads those."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ImageNeed:
     variable: str
     """The variable of the Compose files that chooses it."""
     own: bool = False
-    """Whether this project builds it; others are pulled."""
+    """True when this project builds it; others are pulled."""
     present: bool = False
     local_name: str = ""
     """The name under which the engine has it; that of an image out of an archive is `kept_name(name)`."""
@@ -65,7 +65,7 @@ class ImageNeed:
 
 @dataclass(frozen=True)
 class ResolvedImages:
-    """What a lab runs on here: nothing of it is fetched any more."""
+    """The images that a lab runs on here; none of them is fetched any more."""
 
     images: tuple[tuple[str, str], ...]
     """(variable, image) for the Compose env file."""

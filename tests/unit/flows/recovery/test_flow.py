@@ -20,7 +20,7 @@ from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import Timeline
 from lab.runtime.base import OnProgress
 from lab.runtime.fake import FakeRuntime
-from lab.runtime.tries import again
+from lab.runtime.starting import again
 from lab.topology import LabStatus, Progress, State
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 

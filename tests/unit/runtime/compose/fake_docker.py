@@ -12,23 +12,16 @@ from lab.cluster.api import Node
 from lab.errors import ClusterError, EngineError, LabError
 from lab.host.command import OnLine
 from lab.runtime.compose import project, state
-from lab.runtime.compose.engine import FOLDER_LABEL, LAB_LABEL, Container, Engine
+from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
+from lab.runtime.compose.inspected import FOLDER_LABEL, LAB_LABEL, Container
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.fake import FakeClock
-from lab.topology import (
-    GRAFANA,
-    HEAD,
-    GpuAssignment,
-    GpuPlan,
-    LabSpec,
-    Vendor,
-    is_node,
-    is_worker,
-    worker,
-)
+from lab.runtime.health import World
+from lab.services import GRAFANA, HEAD, PORTS, is_node, is_worker, row, worker
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
 STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
 GAVE_UP = "Exception: The current node timed out during startup. This could happen because ..."
@@ -45,7 +38,8 @@ def spec(name: str = "lab", workers: int = 2) -> LabSpec:
 def lab_state(folder: Path, name: str = "lab", **changes: Any) -> ComposeState:
     """What an `up` with the stand-ins has written into `folder`."""
     wanted = spec(name)
-    ports = {port: 20_000 + number for number, port in enumerate(project.PORTS) if port != GRAFANA}
+    names = [port.name for port in PORTS.values() if port.published]
+    ports = {port: 20_000 + number for number, port in enumerate(names) if port != GRAFANA}
     files = project.files(wanted, ["offline.yaml"])
     made = replace(ComposeState(wanted, ports, files, {}, (GRAFANA,)), **changes)
     state.save(folder, made)
@@ -102,18 +96,13 @@ class FakeDocker:
             name,
             folder,
             engine=self.engine(),
-            environment={},
-            get_images=self.find_images,
-            find_images=self.find_images,
-            http=self.http,
-            list_nodes=self.list_nodes,
-            clock=self.clock,
-            sleep=self.clock.sleep,
+            world=World(clock=self.clock, http=self.http, nodes=self.list_nodes, environ={}),
+            images=self.find_images,
         )
 
-    def find_images(self, spec: LabSpec, environment: Mapping[str, str]) -> ResolvedImages:
+    def find_images(self, spec: LabSpec, environment: Mapping[str, str], fetch: bool) -> ResolvedImages:
         """The images of a lab."""
-        del spec, environment
+        del spec, environment, fetch
         if self.missing is not None:
             raise self.missing
         return self.images
@@ -165,7 +154,7 @@ class FakeDocker:
         for container in self.containers.values():
             folder = Path(container.labels.get(FOLDER_LABEL, ""))
             found = state.load(folder) if container.state == "running" else None
-            name = project.PORT_OF.get(container.service, "")
+            name = row(container.service).url_port
             if found is not None and found.ports.get(name) == port:
                 return 200 if self.serves(container) else None
         return None

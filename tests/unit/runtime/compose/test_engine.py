@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from lab.errors import EngineError, WaitTimeoutError
-from lab.runtime.compose.engine import Engine, clean_environment, seconds
+from lab.runtime.compose.engine import Engine, clean_environment
+from lab.runtime.compose.inspected import seconds
 
 Answers = dict[str, tuple[int, str, str]]
 
@@ -208,3 +210,51 @@ def test_the_use_of_cpu_is_read_of_each_container() -> None:
     found = engine({"stats --no-stream --no-trunc --format {{json .}} aa bb cc": (0, answer, "")})
     assert found.cpu_percent(("aa", "bb", "cc")) == {"aa": 151.53, "cc": 0.0}
     assert found.cpu_percent(()) == {}
+
+
+class Finished:
+    """A command that has written all its output."""
+
+    def __init__(self, output: bytes, code: int) -> None:
+        self.stdout, self.code = io.BytesIO(output), code
+        self.ended = False
+
+    def wait(self) -> int:
+        self.ended = True
+        return self.code
+
+    def poll(self) -> int | None:
+        return self.code if self.ended else None
+
+    def kill(self) -> None:
+        self.ended = True
+
+
+def piped(output: bytes, code: int = 0) -> tuple[Engine, list[tuple[str, ...]], Finished]:
+    """An engine whose logs are these bytes, what it was asked, and the process that is asked."""
+    asked: list[tuple[str, ...]] = []
+    process = Finished(output, code)
+
+    def pipe(argv: Sequence[str], errors: object) -> Any:
+        assert errors == subprocess.STDOUT
+        asked.append(tuple(argv[1:]))
+        return process
+
+    return Engine(pipe=pipe), asked, process
+
+
+def test_a_log_is_read_a_line_at_a_time_and_its_process_ends_with_the_reader() -> None:
+    docker, asked, process = piped(b"one\r\ncaf\xe9\nthree\n")
+    lines = docker.logs("abc", True, 3)
+    assert (next(lines), next(lines)) == ("one", "caf\ufffd")
+    assert not process.ended
+    lines.close()  # type: ignore[attr-defined]
+    assert process.ended
+    assert asked == [("logs", "--follow", "--tail", "3", "abc")]
+    assert list(piped(b"one\n")[0].logs("abc", False, None)) == ["one"]
+
+
+def test_a_log_that_cannot_be_read_is_an_error_in_the_engines_words() -> None:
+    docker, _, _ = piped(b"Error: the logging driver does not support reading\n", 1)
+    with pytest.raises(EngineError, match="does not support reading"):
+        list(docker.logs("abc", False, None))

@@ -20,6 +20,7 @@ from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
+from lab.services import PORTS
 from lab.topology import (
     GRAFANA,
     HEAD,
@@ -39,7 +40,7 @@ from tests.unit.runtime.compose.fake_docker import lab_state, spec
 
 
 def made(lab: LabSpec, *added: str, left_out: tuple[str, ...] = ()) -> ComposeState:
-    ports = dict.fromkeys(project.PORTS, 20_000)
+    ports = dict.fromkeys((port.name for port in PORTS.values() if port.published), 20_000)
     return ComposeState(lab, ports, project.files(lab, added), {"LAB_IMAGE": "x:1"}, left_out)
 
 

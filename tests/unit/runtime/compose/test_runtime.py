@@ -20,7 +20,7 @@ from lab.errors import (
 from lab.runtime import ports
 from lab.runtime.compose import boot, state
 from lab.runtime.compose.boot import START_SECONDS
-from lab.runtime.compose.engine import Container
+from lab.runtime.compose.inspected import Container
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, Progress, State

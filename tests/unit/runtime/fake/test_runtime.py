@@ -72,15 +72,15 @@ def test_a_failure_while_up_repairs_leaves_what_ran_before_and_what_is_healthy_b
     before = {s.service: s.pid for s in runtime.status().services}
     runtime.kill("ray-worker-1")
     runtime.die(JUPYTER)
-    runtime.fail_on_start(JUPYTER, KeyboardInterrupt())
+    runtime.fail_on_start("ray-worker-1", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         runtime.up(SPEC)
     after = {s.service: s.pid for s in runtime.status().services}
     assert {name: after[name] for name in (STORE, HEAD, WORKER)} == {
         name: before[name] for name in (STORE, HEAD, WORKER)
     }
-    assert state(runtime, "ray-worker-1") is State.HEALTHY
-    assert state(runtime, JUPYTER) is State.EXITED
+    assert state(runtime, JUPYTER) is State.HEALTHY
+    assert state(runtime, "ray-worker-1") is State.EXITED
 
 
 def test_a_slow_service_is_starting_for_as_many_polls_as_asked(runtime: FakeRuntime) -> None:

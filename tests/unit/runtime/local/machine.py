@@ -8,20 +8,22 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
+from lab.cluster.api import Node
 from lab.errors import ClusterError
 from lab.runtime import ports
-from lab.runtime.local import forks, processes, readiness, state
-from lab.runtime.local import runtime as runtime_module
+from lab.runtime.fake import FakeClock
+from lab.runtime.health import World
+from lab.runtime.local import forks, processes, state
 from lab.runtime.local.processes import Identity
-from lab.runtime.local.readiness import Readiness
 from lab.runtime.local.runtime import LocalRuntime
-from lab.runtime.local.services import Layout, Plan
+from lab.runtime.local.services import Layout
+from lab.services import HEAD, REDIS, SERVICES, is_node
 from lab.store import setup
 from lab.topology import Credentials, LabSpec
 
@@ -46,7 +48,7 @@ class FakeProcess:
 class Machine:
     """Its processes, its clock, and what is to go wrong."""
 
-    now: float = BOOTED_AT + 1000
+    clock: FakeClock = field(default_factory=lambda: FakeClock(BOOTED_AT + 1000))
     running: dict[int, FakeProcess] = field(default_factory=dict)
     journal: list[tuple[str, str]] = field(default_factory=list)
     """(spawn | end | TERM | STOP | CONT | bucket, service)"""
@@ -78,12 +80,12 @@ class Machine:
     """Whether it runs and never listens."""
     _spawned_codes: dict[int, int] = field(default_factory=dict)
     pids: Any = field(default_factory=lambda: itertools.count(100))
+    folders: list[Path] = field(default_factory=list)
+    """Of the labs on it."""
 
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+    @property
+    def now(self) -> float:
+        return self.clock()
 
     def services(self, verb: str) -> list[str]:
         return [service for what, service in self.journal if what == verb]
@@ -166,15 +168,46 @@ class Machine:
 
     # In place of what answers on ports
 
-    def probe(self, plan: Plan, service: str, *, after: float, nodes: Any = None) -> Readiness:
+    def _serves(self, service: str) -> bool:
         self.on_probe.get(service, lambda: None)()
-        ready = service not in self.unready and service in self.alive
-        return Readiness(ready, "" if ready else "does not answer")
+        return service not in self.unready and service in self.alive
+
+    def http(self, url: str, headers: Mapping[str, str]) -> int | None:
+        del headers
+        name = self._port_name(urlsplit(url).port or 0)
+        if name == "dashboard":
+            return None if self.silent else 200
+        service = next(each.name for each in SERVICES for port in each.ports if port.name == name)
+        return 200 if self._serves(service) else None
+
+    def _port_name(self, number: int) -> str:
+        labs = filter(None, map(state.load, self.folders))
+        return next(name for lab in labs for name, port in lab.ports.items() if port == number)
+
+    def nodes(self, url: str, token: str) -> tuple[Node, ...]:
+        assert self._port_name(urlsplit(url).port or 0) == "dashboard"
+        assert token
+        found = []
+        for process in list(self.running.values()):
+            service = process.mark.rpartition(":")[2]
+            if is_node(service) and process.leader and self._serves(service):
+                began = process.started_at
+                found.append(Node(f"node-{service}", service, True, service == HEAD, {}, began, None, ""))
+        if self.silent:
+            raise ClusterError("does not answer")
+        return tuple(found)
 
     def runtime(self, folder: Path, name: str = "raylab") -> LocalRuntime:
         """A new runtime, as another shell would make, that puts nothing outside `folder`."""
-        runtime = LocalRuntime(name, folder / name, clock=self.clock, sleep=self.sleep)
+        world = World(
+            clock=self.clock,
+            http=self.http,
+            nodes=self.nodes,
+            redis=lambda _: "" if self._serves(REDIS) else "does not answer",
+        )
+        runtime = LocalRuntime(name, folder / name, world=world)
         runtime._layout = Layout(folder / name, folder / f"ray-{name}")
+        self.folders.append(folder / name)
         return runtime
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +216,6 @@ class Machine:
         patch.setattr(forks, "end", self.end_forks)
         for module in (processes, state):
             patch.setattr(module, "boot_id", lambda: self.boot)
-        patch.setattr(readiness, "probe", self.probe)
         patch.setattr(ports, "is_free", lambda port: port not in self.taken)
         patch.setattr(ports, "listeners", lambda port: self.listeners.get(port, ()))
         patch.setattr(ports, "holder", lambda port: f"holder of {port}")
@@ -194,26 +226,12 @@ class Machine:
             "which",
             lambda name: f"/bin/{name}" if name in self.programs else None,
         )
-        machine = self
-
-        class Api(SimpleNamespace):
-            """A dashboard that names no node: what is healthy, `Machine.probe` alone decides."""
-
-            def __init__(self, url: str, token: str) -> None:
-                super().__init__(url=url)
-
-            def nodes(self) -> tuple[()]:
-                if machine.silent:
-                    raise ClusterError("does not answer")
-                return ()
-
-        patch.setattr(runtime_module, "RayApi", Api)
 
         def set_up(url: str, root: Credentials, key: Credentials) -> None:
             assert url.startswith("http://127.0.0.1:")
             assert root != key
-            machine.journal.append(("bucket", "ray"))
-            machine.on_bucket()
+            self.journal.append(("bucket", "ray"))
+            self.on_bucket()
 
         patch.setattr(setup, "run", set_up)
 

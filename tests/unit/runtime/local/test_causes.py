@@ -32,7 +32,7 @@ def test_a_port_that_was_taken_meanwhile_is_named_with_its_holder(
     with pytest.raises(PortTakenError) as caught:
         machine.runtime(tmp_path).up(SPEC)
     assert caught.value.message == (
-        f"{service} ended while starting: its port {port} ({name}) was taken meanwhile by holder of {port}"
+        f"{service} cannot serve: its port {port} ({name}) was taken meanwhile by holder of {port}"
     )
     assert not machine.running
 

@@ -52,7 +52,7 @@ def test_redis_listens_on_loopback_and_has_its_password_from_a_file(up: LocalRun
     head = plan.command(HEAD)
     assert head.environment["RAY_REDIS_ADDRESS"] == f"127.0.0.1:{plan.ports['redis']}"
     assert head.environment["RAY_external_storage_namespace"] == "raylab"
-    for service in plan.services:
+    for service in up._services(current):
         command = plan.command(service)
         assert password not in " ".join([*command.argv, *command.environment.values()]), service
         assert ("RAY_REDIS_ADDRESS" in command.environment) is (service == HEAD), service

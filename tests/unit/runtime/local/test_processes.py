@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.runtime.fake import FakeClock
 from lab.runtime.local import processes
 from lab.runtime.local.processes import MARK, Identity
 
@@ -458,14 +459,13 @@ def test_memory_is_a_process_share_of_it_where_the_system_can_say_that() -> None
 
 
 def test_the_use_of_a_service_is_that_of_all_its_processes() -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += 2 * seconds  # on a busy machine more time passes than was asked for
+    class Busy(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(2 * seconds)  # on a busy machine more time passes than was asked for
 
     half, whole = processes.SAMPLE_SECONDS, 2 * processes.SAMPLE_SECONDS
     groups: Any = {
         "a": [Working(1, 5.0, 5.0 + whole, 0.0), Working(2, 1.0, 1.0 + half, 0.0), Working(3, 4.0)],
         "b": [],
     }
-    assert processes.usage(groups, lambda: now[0], sleep) == {"a": (150.0, 2000), "b": (0.0, 0)}
+    assert processes.usage(groups, Busy()) == {"a": (150.0, 2000), "b": (0.0, 0)}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lab.cluster import ray_settings
-from lab.host.secrets import Secrets
-from lab.runtime.local import readiness
+from lab.host.secrets import JUPYTER_FILE, Secrets
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
     ROOT,
@@ -19,7 +18,7 @@ from lab.runtime.local.services import (
     Plan,
     client_environment,
     prometheus_config,
-    secret_file,
+    services_of,
 )
 from lab.topology import (
     HEAD,
@@ -58,12 +57,14 @@ def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **cha
 
 
 def every(plan: Plan) -> dict[str, Any]:
-    return {service: plan.command(service) for service in plan.services}
+    return {service: plan.command(service) for service in services_of(plan.spec, plan.ports)}
 
 
 def test_the_services_depend_on_what_there_is() -> None:
-    assert plan().services == (STORE, JUPYTER, HEAD, W0, W1)
-    assert plan(prometheus="/bin/prometheus").services == (STORE, PROMETHEUS, METRICS, JUPYTER, HEAD, W0, W1)
+    charts = {name: PORTS[name] for name in ("prometheus", "metrics")}
+    without = {name: number for name, number in PORTS.items() if name not in charts}
+    assert services_of(LabSpec(), without) == (STORE, JUPYTER, HEAD, W0, W1)
+    assert services_of(LabSpec(), PORTS) == (STORE, PROMETHEUS, METRICS, JUPYTER, HEAD, W0, W1)
 
 
 @pytest.mark.parametrize("store", ["minio", "moto"])
@@ -135,7 +136,7 @@ def test_jupyter_reads_its_token_from_the_secret_file_and_no_settings_of_the_use
     own = {name for name in names if jupyter[name].startswith("/labs/raylab/jupyter/")}
 
     assert own == {"JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"}
-    assert jupyter["JUPYTER_TOKEN_FILE"] == str(secret_file(plan(), JUPYTER))
+    assert jupyter["JUPYTER_TOKEN_FILE"] == str(plan().layout.secrets / JUPYTER_FILE)
     assert names - own == {"JUPYTER_TOKEN_FILE", "JUPYTER_CONFIG_PATH"}
     assert (Path(jupyter["JUPYTER_CONFIG_PATH"]) / "jupyter_server_config.json").is_file()
 
@@ -249,7 +250,6 @@ def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() 
     made = plan(prometheus="/bin/prometheus")
     command = made.command(METRICS)
 
-    assert METRICS not in plan().services
     assert command.argv[1:] == ("-m", "lab.metrics", "--listen", "127.0.0.1:7")
     assert (command.cwd / "lab" / "metrics" / "__main__.py").is_file()
     assert command.environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
@@ -265,92 +265,4 @@ def test_the_heads_own_metrics_have_ports_that_no_other_lab_of_the_host_has() ->
 
 def test_a_lab_that_was_started_without_a_port_for_its_metrics_goes_on_without_them() -> None:
     ports = {name: port for name, port in PORTS.items() if name != "metrics"}
-    assert METRICS not in plan(prometheus="/bin/prometheus", ports=ports).services
-
-
-def test_services_with_a_secret_name_its_file() -> None:
-    files = {service: secret_file(plan(), service) for service in (STORE, HEAD, JUPYTER, W0)}
-
-    assert [path.name if path else None for path in files.values()] == [
-        *("s3.json", "ray.token"),
-        *("jupyter.token", None),
-    ]
-
-
-# Readiness
-
-
-@pytest.mark.parametrize(
-    ("service", "store", "url"),
-    [
-        (STORE, "minio", "http://127.0.0.1:4/minio/health/live"),
-        (STORE, "moto", "http://127.0.0.1:4/raylab/health"),
-        (PROMETHEUS, "moto", "http://127.0.0.1:6/-/ready"),
-        (METRICS, "moto", "http://127.0.0.1:7/metrics"),
-        (JUPYTER, "moto", "http://127.0.0.1:5/api/status"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("status", "ready", "detail"),
-    [(200, True, ""), (None, False, "does not answer"), (403, False, "answers HTTP 403")],
-)
-def test_a_service_is_ready_when_it_answers_its_users(
-    monkeypatch: pytest.MonkeyPatch,
-    service: str,
-    store: str,
-    url: str,
-    status: int | None,
-    ready: bool,
-    detail: str,
-) -> None:
-    asked: list[tuple[str, Any]] = []
-
-    def http_status(url: str, headers: Any = None) -> int | None:
-        asked.append((url, headers))
-        return status
-
-    monkeypatch.setattr(readiness, "http_status", http_status)
-    found = readiness.probe(plan(store=store), service, after=0)
-
-    assert found.ready is ready
-    assert detail in found.detail
-    assert asked == [(url, {"Authorization": "token the-jupyter-token"} if service == JUPYTER else None)]
-
-
-def node(service: str, started_at: float | None, *, alive: bool = True) -> Any:
-    from lab.cluster.api import Node
-
-    return Node("0123456789", service, alive, False, {}, started_at, None, "")
-
-
-@pytest.mark.parametrize(
-    ("nodes", "ready"),
-    [
-        ([], False),
-        ([node(W0, 100.5)], True),
-        ([node(W0, 90.0)], False),
-        ([node(W0, 90.0), node(W0, 101.0)], True),
-        ([node(W0, 101.0, alive=False)], False),
-        ([node(W1, 101.0)], False),
-        ([node(W0, None)], False),
-    ],
-)
-def test_a_node_is_ready_when_it_has_joined_since_its_process_started(nodes: list[Any], ready: bool) -> None:
-    assert readiness.probe(plan(), W0, after=100.0, nodes=nodes).ready is ready
-
-
-def test_a_node_is_not_ready_while_the_dashboard_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.errors import ClusterError
-
-    class Silent:
-        def __init__(self, *_: str) -> None:
-            pass
-
-        def get(self, *_: object, **__: object) -> None:
-            raise ClusterError("Ray's dashboard does not answer")
-
-    monkeypatch.setattr(readiness, "RayApi", Silent)
-
-    found = readiness.probe(plan(), HEAD, after=100.0)
-
-    assert (found.ready, found.detail) == (False, "Ray's dashboard does not answer")
+    assert METRICS not in services_of(LabSpec(), ports)

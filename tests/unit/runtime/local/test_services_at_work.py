@@ -247,7 +247,7 @@ def test_status_says_why_a_service_is_not_healthy(machine: Machine, runtime: Loc
     found = {s.service: (s.state, s.detail) for s in status.services}
     assert found[W0] == (State.EXITED, "its process has ended")
     assert found[W1] == (State.PAUSED, "its processes are frozen")
-    assert found[JUPYTER] == (State.RUNNING, "does not answer")
+    assert found[JUPYTER] == (State.RUNNING, "http://127.0.0.1:8888/api/status does not answer")
     assert found[STORE] == (State.HEALTHY, "moto stands in for MinIO")
     assert status.up
     assert not status.healthy
@@ -341,7 +341,7 @@ def test_following_waits_for_whole_lines_and_ends_with_the_lab(
             yield
 
     play = steps()
-    monkeypatch.setattr(runtime, "_sleep", lambda _: next(play))
+    monkeypatch.setattr(machine.clock, "sleep", lambda _: next(play))
 
     assert list(runtime.logs(W0, follow=True)) == ["one", "two", "three"]
 

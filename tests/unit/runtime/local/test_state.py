@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def test_where_a_boot_has_a_name_a_clock_that_was_set_makes_nothing_stale(
 
 
 def changed(path: tuple[str, ...], value: Any) -> bytes:
-    document = state._encode(FULL)
+    document: dict[str, Any] = {"schema": state.SCHEMA, **dataclasses.asdict(FULL)}
     inner = document
     for key in path[:-1]:
         inner = inner[key]
@@ -135,7 +136,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_state_without_the_newer_fields_can_still_be_read(tmp_path: Path) -> None:
-    document = state._encode(FULL)
+    document: dict[str, Any] = {"schema": state.SCHEMA, **dataclasses.asdict(FULL)}
     del document["notes"]
     del document["spec"]["stock_ray"]
     (tmp_path / state.FILE).write_text(json.dumps(document))

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import RefusedError, ServiceError
+from lab.runtime.health import World
+from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
 from lab.topology import HEAD, JUPYTER, STORE, State, worker
@@ -100,24 +102,14 @@ def test_a_service_can_be_frozen_stopped_and_read_without_secrets(
 
 
 def test_the_time_of_the_spawn_is_what_a_nodes_start_is_compared_with(
-    machine: Machine, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, runtime: LocalRuntime
 ) -> None:
-    from lab.runtime.local import readiness, state
-
-    asked: list[float] = []
-
-    def probe(*_: object, after: float, **__: object) -> readiness.Readiness:
-        asked.append(after)
-        return readiness.Readiness(True)
-
-    monkeypatch.setattr(readiness, "probe", probe)
     current = state.load(runtime._folder)
     assert current is not None
-
-    runtime.status()
-
     services = {name: identity for name, identity in current.leaders.items() if name != FORKS}
-    assert asked == [identity.spawned_at for identity in services.values()]
+    assert services
+    for name, identity in services.items():
+        assert current.seen(name, World()).since == identity.spawned_at
 
 
 def test_a_port_that_is_not_the_labs_is_refused_with_the_one_in_use(

@@ -24,6 +24,7 @@ from lab.host.files import lock
 from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.ports import is_free as really_free
+from lab.services import PORTS
 from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, LabSpec, Progress, State, worker
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
@@ -163,7 +164,7 @@ def test_a_service_that_never_serves_takes_up_back(machine: Machine, tmp_path: P
     machine.unready.add(service)
     begin = machine.now
 
-    with pytest.raises(WaitTimeoutError, match=f"{service} is not healthy after 120 s: does not answer"):
+    with pytest.raises(WaitTimeoutError, match=f"{service} is not healthy after 120 s: .*not a"):
         machine.runtime(tmp_path).up(SPEC)
     assert machine.now - begin == pytest.approx(120, abs=1)
     assert nothing_left(machine, tmp_path)
@@ -304,7 +305,7 @@ def addresses(machine: Machine, folder: Path, name: str = "raylab") -> dict[str,
 
 @pytest.mark.parametrize("name", ["raylab", "other"])
 def test_ports_stay_the_same_over_down_and_up(machine: Machine, tmp_path: Path, name: str) -> None:
-    machine.taken = set(ports.USUAL.values())
+    machine.taken = {port.usual for port in PORTS.values()}
     first = addresses(machine, tmp_path, name)
     machine.taken = set()
 
@@ -364,7 +365,7 @@ def test_only_the_default_lab_takes_the_usual_ports(machine: Machine, tmp_path: 
 
 
 def test_a_wanted_port_wins_over_the_usual_port_of_another_service(machine: Machine, tmp_path: Path) -> None:
-    machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", ports.USUAL["dashboard"]),)))
+    machine.runtime(tmp_path).up(dataclasses.replace(SPEC, ports=(("s3", PORTS["dashboard"].usual),)))
 
     endpoints = machine.runtime(tmp_path).endpoints()
     assert endpoints.s3 == "http://127.0.0.1:8265"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, cast
 
 from lab.host.environment.progress import Progress
-from lab.runtime.compose.images.engine import ImageEngine
+from lab.runtime.compose.engine import Engine
 
 
 class FakeDocker:
@@ -28,13 +28,11 @@ class FakeDocker:
         self.on_call: Callable[[tuple[str, ...]], None] = lambda _: None
 
     def run(
-        self,
-        argv: list[str],
-        env: Mapping[str, str],
-        on_line: Callable[[str], None],
-        on_tick: Callable[[], None],
-        keep: int | None,
-    ) -> int:
+        self, argv: Sequence[str], on_line: Callable[[str], None], **_: Any
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(argv, self._run(argv, on_line), "", "")
+
+    def _run(self, argv: Sequence[str], on_line: Callable[[str], None]) -> int:
         words = tuple(argv[1:] if argv[0] == "docker" else argv)
         self.journal.append(words)
         self.on_call(words)
@@ -74,15 +72,16 @@ class FakeDocker:
             on_line(json.dumps({**record, "Config": {"Labels": known["labels"]}}))
         return code
 
-    def stream(self, argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    def pipe(self, argv: Sequence[str], errors: IO[bytes] | int) -> subprocess.Popen[bytes]:
         self.journal.append(tuple(argv[1:]))
         if self.save_code:
+            assert not isinstance(errors, int)
             errors.write(b"Error response from daemon: write /x: no space left on device\n")
         return cast("subprocess.Popen[bytes]", FakeProcess(self.archive, self.save_code))
 
     @property
-    def engine(self) -> ImageEngine:
-        return ImageEngine(self.run, {}, ("docker",), self.stream)
+    def engine(self) -> Engine:
+        return Engine(stream=self.run, pipe=self.pipe)
 
     def calls(self, *start: str) -> list[tuple[str, ...]]:
         """The command lines that begin so."""

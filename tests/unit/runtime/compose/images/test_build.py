@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import EngineError, LabError, SetupError
+from lab.runtime.compose.causes import failed
 from lab.runtime.compose.images import building, context
 from lab.runtime.compose.images.base import Host
-from lab.runtime.compose.images.causes import failed
 from lab.version import __version__
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
@@ -203,7 +203,7 @@ def test_a_build_that_fails_shows_its_last_lines(tmp_path: Path) -> None:
         (
             "Cannot connect to the Docker daemon at unix:///x. Is it running?",
             EngineError,
-            "no Docker",
+            "Docker Engine is not running",
             "start",
         ),
         ("something else entirely", SetupError, "something else entirely", "repeat"),

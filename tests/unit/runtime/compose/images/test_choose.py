@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.errors import EngineError, SetupError
+from lab.host.command import OnLine
 from lab.host.environment import ROOT
+from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import choose, context, model
-from lab.runtime.compose.images.engine import ImageEngine
 from lab.topology import GpuPlan, LabSpec, Vendor
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
 
@@ -142,39 +146,40 @@ def test_a_lab_goes_on_without_grafana() -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "no Docker Engine answers"),
+        (
+            "Cannot connect to the Docker daemon at unix:///x.sock.",
+            "Docker Engine is not running",
+        ),
         (
             "permission denied while trying to connect to the Docker daemon socket",
-            "you may not use the Docker",
+            "may not use the Docker Engine",
         ),
     ],
 )
 def test_an_engine_that_does_not_answer_is_no_missing_image(output: str, message: str) -> None:
-    def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
-        assert callable(on_line)
+    def run(argv: Sequence[str], on_line: OnLine, **_: Any) -> subprocess.CompletedProcess[str]:
         on_line(output)
-        return 1
+        return subprocess.CompletedProcess(argv, 1, "", "")
 
     with pytest.raises(EngineError, match=message):
-        choose.missing(SPEC, {}, ImageEngine(run, {}))
+        choose.missing(SPEC, {}, Engine(stream=run))
 
 
 def test_a_warning_beside_an_image_that_is_not_there_is_no_error() -> None:
-    def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
-        assert callable(on_line)
+    def run(argv: Sequence[str], on_line: OnLine, **_: Any) -> subprocess.CompletedProcess[str]:
         on_line("WARNING: Error loading config file: open /root/.docker/config.json: permission denied")
         on_line("Error: No such image: x")
-        return 1
+        return subprocess.CompletedProcess(argv, 1, "", "")
 
-    assert LAB in [need.name for need in choose.missing(SPEC, {}, ImageEngine(run, {}))]
+    assert LAB in [need.name for need in choose.missing(SPEC, {}, Engine(stream=run))]
 
 
 def test_without_docker_the_error_says_so() -> None:
-    def run(argv: list[str], env: object, on_line: object, on_tick: object, keep: object) -> int:
+    def run(argv: Sequence[str], on_line: OnLine, **_: Any) -> subprocess.CompletedProcess[str]:
         raise FileNotFoundError(argv[0])
 
     with pytest.raises(EngineError, match="`docker` is not installed"):
-        choose.missing(SPEC, {}, ImageEngine(run, {}))
+        choose.missing(SPEC, {}, Engine(stream=run))
 
 
 def test_what_is_saved_is_what_a_lab_runs_on_here() -> None:

@@ -1,4 +1,4 @@
-"""What the output of Docker, of a build and of mmdebstrap means when they fail."""
+"""Causes of a failure of Docker, of a build or of mmdebstrap, found in its output."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lab.host.environment import pip
 
 CAUSES: tuple[tuple[str, type[LabError], str, str], ...] = (
     (
-        r"permission denied while trying to connect",
+        r"permission denied while trying to connect|permission denied.*\.sock",
         EngineError,
-        "you may not use the Docker Engine of this machine",
-        "`sudo usermod -aG docker $USER`, then log in anew; or call labctl with sudo",
+        "this user may not use the Docker Engine (permission denied on its socket)",
+        "`sudo usermod -aG docker $USER`, then log in again; or use --runtime local",
     ),
     (
         r"Cannot connect to the Docker daemon|Is the docker daemon running"
         r"|failed to connect to the docker API",
         EngineError,
-        "no Docker Engine answers",
-        "start it: `sudo systemctl start docker`, or Docker Desktop",
+        "the Docker Engine is not running",
+        "start it: `sudo systemctl start docker`, or Docker Desktop; or use --runtime local",
     ),
     (
         r"'buildx' is not a docker command|unknown command: docker buildx"
@@ -119,13 +119,37 @@ NOISE = re.compile(r"^#\d+ (?:[\d.]+ )?|^-+$|^ *>>> |^\s*\d+ \| ")
 
 def failed(what: str, lines: Sequence[str]) -> LabError:
     """The error to raise when doing `what` failed with these last lines of output."""
-    text = "\n".join(lines)
+    known = known_cause("\n".join(lines), f"{what}: ")
+    if known is not None:
+        return known
+    cause = pip.cause([NOISE.sub("", line) for line in lines])
+    return SetupError(f"{what}: {cause.message}", cause.hint)
+
+
+def no_answer(text: str) -> EngineError:
+    """The error for an engine that does not do what it is asked for, from what it says."""
+    words = " ".join(text.split()) or "no reason given"
+    known = known_cause(words)
+    if isinstance(known, EngineError):
+        return known
+    return EngineError(f"docker failed: {words}", "`labctl doctor` looks at the engine")
+
+
+def known_cause(text: str, prefix: str = "") -> LabError | None:
+    """The error for the first of CAUSES that this output shows."""
     for pattern, error, message, hint in CAUSES:
         if match := re.search(pattern, text, re.IGNORECASE):
             named = {k: (v or "").strip() for k, v in match.groupdict().items()}
-            return error(f"{what}: {message.format(**named)}", hint)
-    cause = pip.cause([NOISE.sub("", line) for line in lines])
-    return SetupError(f"{what}: {cause.message}", cause.hint)
+            return error(f"{prefix}{message.format(**named)}", hint)
+    return None
+
+
+def missing_command(name: str) -> EngineError:
+    """The error when the command that stands for `docker` is not there."""
+    return EngineError(
+        f"the command `{name}` is not installed",
+        "install Docker (docs.docker.com/engine/install), or use --runtime local",
+    )
 
 
 def last_words(lines: Sequence[str], count: int = 8) -> list[str]:

@@ -1,0 +1,192 @@
+"""The part that runtimes which start a lab's services themselves have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from lab.errors import LabDownError, LabError, NotFoundError, ServiceError, UnsupportedError
+from lab.host.files import home
+from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
+from lab.runtime import statefile
+from lab.runtime.base import OnProgress, Runtime
+from lab.runtime.health import Seen, View, World
+from lab.runtime.ports import LOOPBACK
+from lab.runtime.starting import all_settled, settled
+from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, STORE, is_worker
+from lab.topology import Endpoints, LabSpec, LabStatus, ServiceStatus, State
+
+
+class LabState(Protocol):
+    """The part of a lab's state file that every such runtime has."""
+
+    @property
+    def spec(self) -> LabSpec:
+        """The settings that it was started with."""
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """Name -> number."""
+
+    @property
+    def stand_in(self) -> bool:
+        """True when a stand-in serves in place of MinIO."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Facts that a person should know."""
+
+
+S = TypeVar("S", bound=LabState)
+
+
+class HostedRuntime(Runtime, Generic[S]):
+    """One lab whose state is in files below `home()/<lab>`."""
+
+    def __init__(self, lab: str, folder: Path | None, world: World) -> None:
+        """`folder` is where the lab keeps its things; by default its folder in `home()`."""
+        super().__init__(lab)
+        self._folder = (folder or home() / lab).absolute()
+        self._world, self._clock = world, world.clock
+
+    @abstractmethod
+    def _find(self) -> tuple[S | None, tuple[str, ...]]:
+        """The lab's state, and notes about it. Raises StateError when it runs without."""
+
+    @abstractmethod
+    def _up(self) -> S:
+        """The state of a lab of which something runs. Raises LabDownError."""
+
+    @abstractmethod
+    def _services(self, current: S) -> tuple[str, ...]:
+        """The services of the lab, in the order of starting."""
+
+    @abstractmethod
+    def _seen(self, current: S) -> dict[str, Seen]:
+        """Process or container of each service now."""
+
+    @abstractmethod
+    def _runs_none(self, port: str) -> UnsupportedError:
+        """The error for a port that such a lab does not have."""
+
+    def spec(self) -> LabSpec:
+        """See LabView.spec."""
+        return self._up().spec
+
+    def endpoints(self) -> Endpoints:
+        """See LabView.endpoints. Nodes in containers can be reached from the lab's own network only."""
+        current, secrets = self._up(), self._secrets()
+        view = View(current.ports, current.stand_in, secrets, self._world)
+        gcs = current.ports.get("gcs")
+        return Endpoints(
+            dashboard=view.url(HEAD),
+            gcs=f"{LOOPBACK}:{gcs}" if gcs else f"{HEAD}:{PORTS['gcs'].usual}",
+            s3=view.url(STORE),
+            credentials=secrets.store,
+            ray_token=secrets.ray_token,
+            ray_token_file=str(self._folder / "secrets" / RAY_FILE),
+            jupyter=f"{view.url(JUPYTER)}/lab?token={secrets.jupyter_token}",
+            prometheus=view.url(PROMETHEUS),
+            grafana=view.url(GRAFANA),
+            grafana_password=secrets.grafana_password if view.url(GRAFANA) else "",
+        )
+
+    def folder(self) -> Path:
+        """See Runtime.folder."""
+        return self._folder
+
+    def set_training_key(self, enabled: bool) -> None:
+        """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""
+        from lab.store.admin import MinioAdministration
+
+        self._check_runs(STORE)
+        endpoints, root = self.endpoints(), self._secrets().root
+        MinioAdministration(endpoints.s3, root).set_user_enabled(endpoints.credentials.access_key, enabled)
+
+    def _load(self) -> S | None:
+        return self._find()[0]
+
+    def _down_error(self) -> LabDownError:
+        return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
+
+    def _not_running(self, service: str) -> LabDownError:
+        return LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
+
+    @abstractmethod
+    def _check_runs(self, service: str) -> object:
+        """Raises LabDownError unless the service runs, NotFoundError when the lab does not have it."""
+
+    def _check_known(self, current: S, service: str) -> None:
+        names = self._services(current)
+        if service not in names:
+            raise NotFoundError(f"lab {self.lab} has no service {service!r}", f"it has: {', '.join(names)}")
+
+    def _check_same(self, current: S, asked: LabSpec) -> None:
+        """Raises RefusedError when a lab that is up is not what is asked for."""
+        statefile.check_same(current.spec, current.ports, asked, self._runs_none)
+
+    def _secrets(self) -> Secrets:
+        """The secrets that the lab was started with. Raises ServiceError; new ones would open nothing."""
+        folder = self._folder / "secrets"
+        try:
+            missing = [name for name in (STORE_FILE, RAY_FILE, JUPYTER_FILE) if not (folder / name).exists()]
+        except OSError as error:
+            raise ServiceError(f"cannot look into {folder}: {error.strerror}", "check its owner") from error
+        if missing:
+            hint = "`labctl down`, then `labctl up` makes a new one"
+            raise ServiceError(f"the secret {folder / missing[0]} is missing", hint)
+        return load_or_make(folder)
+
+    def _view(self, current: S) -> tuple[View, tuple[str, ...]]:
+        """All that is needed to ask its services, and a note where that lacks the secrets."""
+        try:
+            return View(current.ports, current.stand_in, self._secrets(), self._world), ()
+        except LabError as error:
+            problem = (f"{error.message}; {error.hint}",)
+            return View(current.ports, current.stand_in, None, self._world), problem
+
+    def _status(self, current: S, seen: Mapping[str, Seen], notes: tuple[str, ...]) -> LabStatus:
+        view, problem = self._view(current)
+        found, _ = view.statuses(seen)
+        up = any(s.state not in (State.ABSENT, State.EXITED) for s in found)
+        all_notes = (*current.notes, *notes, *problem)
+        return LabStatus(self.lab, self.kind, up, found, current.spec.gpu, all_notes)
+
+    def _nothing(self, notes: tuple[str, ...] = ()) -> LabStatus:
+        """The status of a lab that is down."""
+        return LabStatus(self.lab, self.kind, False, (), LabSpec(self.lab).gpu, notes)
+
+    def _to_start(self, current: S, on_progress: OnProgress) -> tuple[str, ...]:
+        """The services that are not healthy, once each that runs has had the time to answer."""
+        view, _ = self._view(current)
+        found = all_settled(lambda: view.statuses(self._seen(current)), on_progress, self._clock)
+        return tuple(each.service for each in found if each.state is not State.HEALTHY)
+
+    def _rounds(self, current: S, on_progress: OnProgress) -> Iterator[tuple[str, ...]]:
+        """The services that `up` has to start. Each round is started before the next is asked for.
+
+        Workers outlive a head whose state is in Redis: those that run are judged once it is back.
+        """
+        todo = self._to_start(current, on_progress)
+        seen = self._seen(current)
+        living = [name for name in todo if is_worker(name) and seen[name].state is State.RUNNING]
+        if current.spec.gcs_ft and HEAD in todo and living:
+            yield tuple(name for name in todo if name not in living)
+            todo = self._to_start(self._load() or current, on_progress)
+        yield todo
+
+    def _settled(self, current: S, service: str) -> ServiceStatus:
+        """The certain status of a service: a node that runs may well train while Ray is slow to answer.
+
+        Raises WaitTimeoutError where that does not become known of a worker.
+        """
+        view, _ = self._view(current)
+
+        def look() -> tuple[ServiceStatus, str]:
+            seen = self._seen(current)
+            cluster = view.cluster(seen.get(HEAD))
+            return view.status(service, seen[service], cluster), cluster[1]
+
+        return settled(service, look, self._clock)
