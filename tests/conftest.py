@@ -18,19 +18,19 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raylab")
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
-    group.addoption("--all", action="store_true", help="run the long tests too")
+    group.addoption("--all", action="store_true", help="run the long and the rare tests too")
     group.addoption("--part", action="append", default=[], help="a line for the summary")
 
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()
-"""How many long tests of each folder were left out."""
+"""Number of tests of each folder that were left out."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests out, unless they are asked for; the summary counts them."""
+    """Leave the long and the rare tests out, unless they are asked for; the summary counts them."""
     if config.getoption("--all"):
         return
-    left = [item for item in items if item.get_closest_marker("long")]
+    left = [item for item in items if any(item.get_closest_marker(name) for name in ("long", "rare"))]
     config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
     if left:
         config.hook.pytest_deselected(items=left)

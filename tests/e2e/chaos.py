@@ -34,7 +34,8 @@ class ChaosTests:
     def shell(self) -> Shell:
         raise NotImplementedError
 
-    @pytest.mark.parametrize("which", ["few", pytest.param("others", marks=pytest.mark.long)])
+    @pytest.mark.long
+    @pytest.mark.parametrize("which", ["few", "others"])
     def test_every_fault_is_survived_and_nothing_is_lost(
         self, shell: Shell, tmp_path: Path, which: str
     ) -> None:

@@ -52,6 +52,7 @@ class CourseTests:
         assert run.last.metrics["val_accuracy"] > 0.8
         assert len(run.checkpoints) == 8
 
+    @pytest.mark.long
     def test_the_courses_own_command_trains_in_a_terminal_of_jupyter(self, shell: Shell) -> None:
         submit = (
             "ray job submit --runtime-env runtime.json --entrypoint-num-gpus 1 --entrypoint-num-cpus 8"

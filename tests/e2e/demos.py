@@ -43,6 +43,7 @@ class InteractiveDemos:
         with jupyter.kernel("notebooks/demo.ipynb") as kernel:
             yield kernel
 
+    @pytest.mark.long
     def test_demo_3_tunes_three_trials_of_two_workers_and_runs_at_once_what_fits(
         self, shell: Shell, jupyter: Jupyter, kernel: Kernel
     ) -> None:

@@ -25,12 +25,13 @@ class LessonTests:
 
     LESSONS: ClassVar[Sequence[int]] = numbers()
     LONG: ClassVar[Sequence[int]] = ()
-    """Those of them that are tested with --all only."""
+    RARE: ClassVar[Sequence[int]] = ()
+    """Those of them with these marks."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each lesson."""
         if "number" in metafunc.fixturenames:
-            marks = dict.fromkeys(self.LONG, pytest.mark.long)
+            marks = dict.fromkeys(self.LONG, pytest.mark.long) | dict.fromkeys(self.RARE, pytest.mark.rare)
             tests = [pytest.param(number, marks=marks.get(number, ())) for number in self.LESSONS]
             metafunc.parametrize("number", tests)
 

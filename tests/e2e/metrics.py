@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from lab.topology import HEAD, STORE, worker
 from tests.dashboard import Prometheus, queries
 from tests.e2e.harness import PATIENCE, Shell
@@ -96,6 +98,7 @@ class MetricsTests:
         assert ended == 403, "whoever reaches its port can end it"
         assert "admin APIs disabled" in kept, "whoever reaches its port can fill its disk"
 
+    @pytest.mark.long
     def test_a_store_that_hangs_is_told_and_costs_no_other_figure(self, shell: Shell) -> None:
         prometheus = Prometheus(shell.lab.endpoints().prometheus)
 

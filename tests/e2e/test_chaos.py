@@ -49,6 +49,7 @@ def test_a_fault_that_cannot_be_here_is_refused_with_the_reason(bench: Bench, fa
     assert "--runtime compose" in ended.err
 
 
+@pytest.mark.long
 def test_an_elastic_run_goes_on_with_one_worker_and_grows_back(bench: Bench) -> None:
     job = bench.digits(epochs=28, workers=2, min_workers=1, batch_size=4)
     bench.where(job)
@@ -65,6 +66,7 @@ def test_an_elastic_run_goes_on_with_one_worker_and_grows_back(bench: Bench) -> 
     assert bench.healthy()
 
 
+@pytest.mark.long
 def test_what_a_killed_labctl_left_frozen_is_healed(bench: Bench) -> None:
     job = bench.digits(epochs=400)
     target = bench.where(job)

@@ -33,6 +33,7 @@ class TestCourse(CourseTests):
         assert set(first["nodes"]) != set(second["nodes"])
         assert second["last_epoch"] == 7
 
+    @pytest.mark.long
     def test_a_script_of_the_course_that_stops_early_after_a_fault_has_recovered(
         self, bench: Bench, tmp_path: Path
     ) -> None:
@@ -53,6 +54,7 @@ class TestCourse(CourseTests):
         assert "ended by itself at epoch" in receipt["checks"][0]["detail"]
         assert "of 20, counted from 0): Lightning stopped early" in receipt["checks"][0]["detail"]
 
+    @pytest.mark.long
     def test_what_a_job_asks_pip_for_is_installed_for_it_and_for_no_other(
         self, bench: Bench, tmp_path: Path
     ) -> None:

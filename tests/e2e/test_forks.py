@@ -320,6 +320,7 @@ def anonymous(pid: int) -> float:
     raise AssertionError("this kernel does not say how much memory of a process is anonymous")
 
 
+@pytest.mark.long
 def test_three_hundred_forks_leave_nothing(server: Server, tmp_path: Path) -> None:
     script = tmp_path / "short.py"
     script.write_text("print('x')\n")

@@ -11,8 +11,8 @@ from tests.e2e.lessons import LessonTests
 
 
 class TestLessons(LessonTests):
-    LONG = (5, 6, 8)
-    """Each takes 2 to 6 minutes on 2 cores."""
+    LONG = (3, 7)
+    RARE = (5, 6, 8)
 
     @pytest.fixture(scope="class")
     def own(self, make_bench: Callable[[], Bench]) -> Bench:

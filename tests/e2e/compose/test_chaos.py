@@ -41,6 +41,7 @@ class TestHead:
         bench.labctl(*UP, "--gcs-ft", timeout=UP_SECONDS)
         return bench
 
+    @pytest.mark.long
     def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(
         self, lasting: ContainerBench
     ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.receipts import assert_recovered
 
@@ -23,6 +25,7 @@ def test_one_command_boots_breaks_and_proves_the_recovery_and_leaves_nothing(
     assert bench.volumes() != [], "down took the checkpoints with it"
 
 
+@pytest.mark.long
 def test_a_lab_that_was_taken_down_boots_again_with_its_checkpoints_and_a_second_down_leaves_nothing(
     make_container_bench: Callable[[], ContainerBench],
 ) -> None:

@@ -76,6 +76,7 @@ def test_the_dashboard_refuses_whoever_has_no_token(box: ContainerBench, path: s
     assert http_status(f"{endpoints.dashboard}{path}", token=endpoints.ray_token) == 200
 
 
+@pytest.mark.long
 def test_the_cluster_refuses_a_node_and_a_driver_that_have_no_token(box: ContainerBench) -> None:
     head = box.containers()["ray-head"]
     (network,) = head["NetworkSettings"]["Networks"]

@@ -10,7 +10,7 @@ from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.lessons import LessonTests
 
 
-@pytest.mark.long
+@pytest.mark.rare
 class TestLessons(LessonTests):
     LESSONS = (5, 6, 7, 8)
 
