@@ -14,7 +14,7 @@ LAYERS = (
     ("version", "errors"),
     ("topology",),
     ("host",),
-    ("store", "datasets"),
+    ("store", "datasets", "queue"),
     ("evidence",),
     ("cluster",),
     ("runtime",),
