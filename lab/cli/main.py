@@ -24,6 +24,7 @@ from lab.cli.commands import (
     jobs,
     lessons,
     machine,
+    queue,
     report,
     services,
     submit,
@@ -93,7 +94,7 @@ def cli(ctx: click.Context) -> None:
 def _assemble() -> None:
     shared_options(cli, root=True)
     first = (services, submit, jobs, top, faults, chaos, report)
-    for module in (*first, lessons, data, gpus, images, machine):
+    for module in (*first, queue, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()

@@ -34,6 +34,7 @@ PAGES = (
     "lessons",
     "metrics",
     "python",
+    "queues",
     "recovery",
     "report",
     "store",

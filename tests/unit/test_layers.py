@@ -29,6 +29,7 @@ LAYERS = (
 FLOWS = (
     ("recovery", "doctor", "images", "testing"),
     ("chaos", "demo", "lessons", "report"),
+    ("queues",),
 )
 """The same among the flows."""
 
