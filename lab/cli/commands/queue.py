@@ -24,22 +24,10 @@ MAX_UNTIL = 10 * 366 * 24 * 3600.0
 SHOWN = 40
 """Lines of a list that a person is shown."""
 
-DEFAULT_NAMESPACE = "default"
-MAX_CYCLES = 1_000_000
-MAX_UNTIL = 10 * 366 * 24 * 3600.0
-SHOWN = 40
-"""Lines of a list that a person is shown."""
-
 FILES = click.argument(
     "files", type=values.Place(dir_okay=False), nargs=-1, required=True, metavar="FILE...",
     help="YAML files with objects of Kueue; together they are one set.",
 )  # fmt: skip
-NAMESPACE = "default"
-MAX_CYCLES = 1_000_000
-MAX_UNTIL = 10 * 366 * 24 * 3600.0
-SHOWN = 40
-"""Lines of a list that a person is shown."""
-
 NAMESPACE = click.option(
     "-n", "--namespace", type=values.Text(), default=DEFAULT_NAMESPACE, metavar="NAMESPACE",
     help=f"For objects that name none. [default: {DEFAULT_NAMESPACE}]",

@@ -105,9 +105,8 @@ class _Reader:
                 f"{version} has no {kind}", f"did you mean {wanted}{self._number(kind)}?"
             )
         elif number not in (VERSIONS if KUEUE in group else ("v1",)):
-            given["apiVersion"].wrong(
-                f"{version} is not read, only {' and '.join(VERSIONS)}", meant(number, VERSIONS)
-            )
+            known = VERSIONS if KUEUE in group else ("v1",)
+            given["apiVersion"].wrong(f"{version} is not read, only {' and '.join(known)}")
         else:
             self._object(kind, given, at, old=number == VERSIONS[0])
 

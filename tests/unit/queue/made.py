@@ -25,6 +25,7 @@ from lab.queue.places import Change
 
 GPU = "nvidia.com/gpu"
 FLAVOR = "h100"
+PLAIN = Config()
 
 Amounts = int | tuple[int, int | None] | tuple[int, int | None, int | None]
 """Nominal quota, and with it the borrowing and the lending limit."""
@@ -54,7 +55,7 @@ def cohort(name: str, parent: str = "", amounts: Amounts | None = None, **rest: 
 
 
 def setup(
-    *queues: ClusterQueue, cohorts: Iterable[Cohort] = (), config: Config = Config(), **rest: Any
+    *queues: ClusterQueue, cohorts: Iterable[Cohort] = (), config: Config = PLAIN, **rest: Any
 ) -> Setup:
     """These queues, each with a LocalQueue of its name in namespace `ns`, and all flavors they use."""
     names = {flavor.name for each in queues for one in each.groups for flavor in one.flavors}

@@ -95,8 +95,8 @@ CASES: dict[str, dict[str, Any]] = {
         "gpus": 5,
         "reason": "ExceedsMaxQuota",
         "message": "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor "
-        "own, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4), "
-        "insufficient quota for nvidia.com/gpu in flavor spot, previously considered podsets requests (0) + "
+        "own, previously considered podsets requests (0) + current podset request (5) > maximum capacity "
+        "(4), insufficient quota for nvidia.com/gpu in flavor spot, previously considered podsets requests (0) + "
         "current podset request (5) > maximum capacity (4)",
     },
     "not enough is free": {
@@ -166,7 +166,8 @@ CASES: dict[str, dict[str, Any]] = {
         "gpus": 1,
         "resource": "amd.com/gpu",
         "reason": "NoMatchingFlavor",
-        "message": "couldn't assign flavors to pod set main: resource amd.com/gpu unavailable in ClusterQueue",
+        "message": "couldn't assign flavors to pod set main: resource amd.com/gpu unavailable in "
+        "ClusterQueue",
     },
     "nothing of a resource that no group covers": {"gpus": 0, "resource": "amd.com/gpu", "flavor": ""},
 }
