@@ -157,7 +157,7 @@ class Engine(Places):
 
     def _expired(self, item: Item, now: float) -> list[Change]:
         """Evict what took too long to start, and deactivate what ran too long."""
-        limit, began = item.workload.max_execution, item.admitted_at or now
+        limit, began = item.workload.max_execution, item.since(now)
         if limit is not None and item.executed + now - began >= limit - 1e-9:
             told = "The workload exceeded its maximum execution time"
             return self._deactivate(item, now, reasons.EXECUTION_TIME, told)

@@ -77,6 +77,10 @@ class Item:
             return self.evicted_at, 0
         return self.workload.created, self.workload.order
 
+    def since(self, now: float) -> float:
+        """The time of its admission; `now` where none is known."""
+        return now if self.admitted_at is None else self.admitted_at
+
     def reserve(self, admission: Admission, at: float | None) -> None:
         """Hold quota from now on."""
         self.admission, self.usage = admission, admission.usage()

@@ -129,7 +129,7 @@ class Places:
     def _keep(self, item: Item, now: float) -> None:
         self.snapshot.held[item.cluster_queue][item.key] = item
         waits, limit = self.setup.config.pods_ready, item.workload.max_execution
-        began = now if item.admitted_at is None else item.admitted_at
+        began = item.since(now)
         item.admitted_at = began
         if not item.ready:
             self._unready.add(item.key)
@@ -146,7 +146,7 @@ class Places:
         if item.state == ADMITTED:
             self.tree.queues[name].remove_all(item.usage)
             del self.snapshot.held[name][item.key]
-            item.executed += max(0.0, now - (item.admitted_at or now))
+            item.executed += max(0.0, now - item.since(now))
             item.release()
             self._generations[name] = self._generations.get(name, 0) + 1
             self._stir(self._family[name])

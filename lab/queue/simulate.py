@@ -145,7 +145,7 @@ class _Run:
 
     def _begun(self, item: Item) -> None:
         """Foresee the end of a workload that now holds quota."""
-        began, workload = item.admitted_at or self.now, item.workload
+        began, workload = item.since(self.now), item.workload
         self._open[item.key] = Span(item.key, item.cluster_queue, dict(item.usage), began - self.found.start)
         if workload.duration is not None:
             self._foresee(max(self.now, began + workload.duration - item.executed), item, "end")
