@@ -16,7 +16,19 @@ QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 INT32 = 2**31 - 1
-NULL, BOOL, INT, FLOAT = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+STRING, NULL, BOOL, INT, FLOAT = (
+    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float")
+)
+WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), NULL),
+    **{
+        form: BOOL
+        for word in ("true", "false", "yes", "no", "on", "off")
+        for form in (word, word.capitalize(), word.upper())
+    },
+}
+WHOLE = re.compile(r"[-+]?(0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
+REAL = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 @dataclass(frozen=True)
@@ -49,22 +61,14 @@ def meant(word: str, known: Sequence[str]) -> str:
     return f"did you mean {lowered[close[0]]}?" if close and lowered[close[0]] != word else ""
 
 
-class At:
-    """A YAML value at its place. A reader of a wrong value notes the error and returns something harmless."""
+class Spot:
+    """A place in a file, at which something can be wrong."""
 
-    def __init__(self, node: Any, file: str, path: str, problems: Problems) -> None:
-        """`node` is PyYAML's."""
-        self.node, self.file, self.path, self.problems = node, file, path, problems
+    __slots__ = ("file", "line", "path", "problems")
 
-    @property
-    def line(self) -> int:
-        """Line in the file, counted from 1."""
-        return int(self.node.start_mark.line) + 1
-
-    @property
-    def null(self) -> bool:
-        """Tell if the value is null or empty."""
-        return bool(self.node.tag == NULL)
+    def __init__(self, file: str, line: int, path: str, problems: Problems) -> None:
+        """`line` is counted from 1."""
+        self.file, self.line, self.path, self.problems = file, line, path, problems
 
     def wrong(self, message: str, hint: str = "") -> None:
         """Note an error here."""
@@ -73,6 +77,38 @@ class At:
     def warn(self, message: str, hint: str = "") -> None:
         """Note something that will probably surprise."""
         self.problems.warnings.append(Problem(self.file, self.line, self.path, message, hint))
+
+
+class At(Spot):
+    """A YAML value at its place. A reader of a wrong value notes the error and returns something harmless."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Any, file: str, path: str, problems: Problems) -> None:
+        """`node` is PyYAML's, composed without resolving its type."""
+        super().__init__(file, node.start_mark.line + 1, path, problems)
+        self.node = node
+
+    def spot(self) -> Spot:
+        """The place without the value, to be kept."""
+        return Spot(self.file, self.line, self.path, self.problems)
+
+    @property
+    def tag(self) -> str:
+        """The type of a scalar, as YAML 1.1 has it."""
+        node = self.node
+        if node.tag != STRING or node.style in ("'", '"', "|", ">"):
+            return str(node.tag)
+        if node.value in WORDS:
+            return WORDS[node.value]
+        if node.value[0] not in "+-.0123456789":
+            return STRING
+        return INT if WHOLE.fullmatch(node.value) else FLOAT if REAL.fullmatch(node.value) else STRING
+
+    @property
+    def null(self) -> bool:
+        """Tell if the value is null or empty."""
+        return self.node.id == "scalar" and self.tag == NULL
 
     # Containers
 
@@ -142,7 +178,7 @@ class At:
 
     def text(self) -> str:
         """A string; numbers and booleans are none."""
-        if self.node.id != "scalar" or self.node.tag in (NULL, BOOL, INT, FLOAT):
+        if self.node.id != "scalar" or self.tag in (NULL, BOOL, INT, FLOAT):
             self.wrong(f"expected a string, found {self._shown()}")
             return ""
         return str(self.node.value)
@@ -175,14 +211,14 @@ class At:
 
     def boolean(self) -> bool:
         """`true` or `false`."""
-        if self.node.id != "scalar" or self.node.tag != BOOL:
+        if self.node.id != "scalar" or self.tag != BOOL:
             self.wrong(f"expected true or false, found {self._shown()}")
             return False
         return str(self.node.value).lower() in ("true", "yes", "on")
 
     def integer(self, least: int = -INT32 - 1, most: int = INT32) -> int:
         """A whole number within limits."""
-        if self.node.id != "scalar" or self.node.tag != INT:
+        if self.node.id != "scalar" or self.tag != INT:
             self.wrong(f"expected a whole number, found {self._shown()}")
             return least
         try:
@@ -256,11 +292,11 @@ def documents(text: str, file: str, problems: Problems) -> Iterator[At]:
     """Every document of a YAML text; one that is no YAML is an error with its line."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         for node in yaml.compose_all(text, Loader=loader):
-            if node is not None and node.tag != NULL:
-                yield At(node, file, "", problems)
+            if node is not None and not (at := At(node, file, "", problems)).null:
+                yield at
     except yaml.reader.ReaderError as error:
         problems.errors.append(Problem(file, 1, "", f"not YAML: {error.reason}"))
     except yaml.MarkedYAMLError as error:

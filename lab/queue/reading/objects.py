@@ -17,7 +17,7 @@ from lab.queue.model import (
 )
 from lab.queue.reading import quotas
 from lab.queue.reading.config import config
-from lab.queue.reading.nodes import At, Problem, Problems, documents, meant
+from lab.queue.reading.nodes import At, Problem, Problems, Spot, documents, meant
 from lab.queue.reading.workloads import Drafted, workload
 
 KUEUE = "kueue.x-k8s.io"
@@ -79,7 +79,7 @@ class _Reader:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.config: Config | None = None
         self.drafts: list[Drafted] = []
-        self.places: dict[tuple[str, ...], At] = {}
+        self.places: dict[tuple[str, ...], Spot] = {}
 
     def document(self, at: At) -> None:
         """Read one object, or each of a list."""
@@ -118,7 +118,7 @@ class _Reader:
         if kind == "Configuration":
             if self.config is not None:
                 at.wrong(f"a second Configuration; the first is at {self._place('Configuration')}")
-            self.places["Configuration",] = at
+            self.places["Configuration",] = at.spot()
             self.config = config(at, old)
             return
         meta = self._metadata(kind, given, at)
@@ -134,7 +134,7 @@ class _Reader:
             )
             meta["name"].wrong(f"a second {kind} {'/'.join(key[1:])}{where}", hint)
             return
-        self.places[key] = at
+        self.places[key] = at.spot()
         if kind == "Workload":
             self.drafts.append(workload(space, name, at, meta, old))
             return

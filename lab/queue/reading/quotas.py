@@ -36,9 +36,11 @@ TOPOLOGY = "topology-aware scheduling needs more than one machine"
 def resource_name(at: At) -> str:
     """A resource; a name that only looks like a known one gets a warning."""
     name = at.qualified()
-    hint = meant(name, KNOWN)
-    if name != name.lower() and name.lower() in KNOWN:
-        at.warn(f"{name}: names of resources are case-sensitive; nothing asks for this one", hint)
+    if name in KNOWN:
+        return name
+    if name.lower() in KNOWN:
+        told = f"{name}: names of resources are case-sensitive; nothing asks for this one"
+        at.warn(told, meant(name, KNOWN))
     elif "/" not in name and name not in BUILT_IN and not name.startswith("hugepages-") and name:
         at.warn(f"{name}: no resource of Kubernetes has this name", meant(f"nvidia.com/{name}", KNOWN))
     return name

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from lab.queue import reasons
 from lab.queue.model import PODS, Admission, PodSet, PodSetAdmission, Requirement, Workload
-from lab.queue.reading.nodes import At, meant
-from lab.queue.reading.quotas import CHECKS, TOPOLOGY, requirements, resource_name, tolerations
+from lab.queue.reading.nodes import At, Spot, meant
+from lab.queue.reading.quotas import CHECKS, KNOWN, TOPOLOGY, requirements, resource_name, tolerations
 
 PREFIX = "raylab.io/"
 DURATION = f"{PREFIX}duration"
@@ -46,7 +46,7 @@ SCHEDULING = "scheduling.k8s.io"
 class PriorityRef:
     """A priority class that a workload names; `pods` says that it is one of pods."""
 
-    at: At
+    at: Spot
     name: str
     pods: bool
 
@@ -55,7 +55,7 @@ class PriorityRef:
 class Drafted:
     """A workload as read, before its priority is looked up and its creation time is known to be missing."""
 
-    at: At
+    at: Spot
     workload: Workload
     created: bool
     priority: bool
@@ -92,7 +92,7 @@ def workload(namespace: str, name: str, at: At, meta: Mapping[str, At], old: boo
         found = _annotated(found, meta["annotations"])
     if "status" in given:
         found = _status(found, given["status"], old)
-    return Drafted(at, found, "creationTimestamp" in meta, "priority" in spec, _ref(spec))
+    return Drafted(at.spot(), found, "creationTimestamp" in meta, "priority" in spec, _ref(spec))
 
 
 def _check_pod_sets(spec: Mapping[str, At], pod_sets: tuple[PodSet, ...]) -> None:
@@ -111,7 +111,7 @@ def _ref(spec: Mapping[str, At]) -> PriorityRef | None:
             wanted = SCHEDULING if kind == "PriorityClass" else "kueue.x-k8s.io"
             given["group"].choice((wanted,))
         if "name" in given:
-            return PriorityRef(given["name"], given["name"].name(), kind == "PriorityClass")
+            return PriorityRef(given["name"].spot(), given["name"].name(), kind == "PriorityClass")
         return None
     if "priorityClassName" not in spec:
         return None
@@ -119,7 +119,7 @@ def _ref(spec: Mapping[str, At]) -> PriorityRef | None:
     if "priorityClassSource" in spec and spec["priorityClassSource"].node.value:
         sources = ("kueue.x-k8s.io/workloadpriorityclass", f"{SCHEDULING}/priorityclass")
         pods = spec["priorityClassSource"].choice(sources) == sources[1]
-    return PriorityRef(at, at.name(), pods)
+    return PriorityRef(at.spot(), at.name(), pods)
 
 
 def _annotated(found: Workload, at: At) -> Workload:
@@ -207,7 +207,8 @@ def _amounts(at: At) -> dict[str, int]:
         if name == PODS:
             value.wrong("the key is reserved: pods are counted by themselves")
             continue
-        resource_name(_key(value, name))
+        if name not in KNOWN:
+            resource_name(_key(value, name))
         found[name] = value.amount(name)
     return found
 

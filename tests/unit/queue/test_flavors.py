@@ -96,8 +96,8 @@ CASES: dict[str, dict[str, Any]] = {
         "reason": "ExceedsMaxQuota",
         "message": "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor "
         "own, previously considered podsets requests (0) + current podset request (5) > maximum capacity "
-        "(4), insufficient quota for nvidia.com/gpu in flavor spot, previously considered podsets requests (0) + "
-        "current podset request (5) > maximum capacity (4)",
+        "(4), insufficient quota for nvidia.com/gpu in flavor spot, previously considered podsets requests "
+        "(0) + current podset request (5) > maximum capacity (4)",
     },
     "not enough is free": {
         "held": [("spot", 2, 0), ("own", 3, 0)],

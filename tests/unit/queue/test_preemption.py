@@ -267,8 +267,8 @@ def test_the_message_names_the_cause_and_both_places() -> None:
     _, changes = one_cycle(given, running("b", "b", 8), job("new", "a", 4))
     (message,) = [each.message for each in changes if each.event == "Preempted"]
     assert message == (
-        "Preempted to accommodate a workload (UID: new, JobUID: UNKNOWN) due to reclamation within the cohort; "
-        "preemptor path: /all/a; preemptee path: /all/b"
+        "Preempted to accommodate a workload (UID: new, JobUID: UNKNOWN) due to reclamation within the cohort"
+        "; preemptor path: /all/a; preemptee path: /all/b"
     )
 
 
