@@ -220,7 +220,7 @@ class Admission:
 class Workload:
     """A job as the queues see it, with what its status already says. Times are seconds.
 
-    `order` says which of two came first where neither has a creation time.
+    `order` is the place among those without a creation time, counted from 1; they came before all others.
     """
 
     namespace: str

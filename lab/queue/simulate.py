@@ -189,7 +189,7 @@ def _start(workloads: Sequence[Workload], everything: bool) -> float:
         for time in (each.reserved_at, each.admitted_at, each.evicted_at)
         if time is not None
     ]
-    created = [each.created for each in workloads]
+    created = [each.created for each in workloads if not each.order] or [each.created for each in workloads]
     if everything or (told and not created):
         return max([*told, *created], default=0.0)
     return max(told) if told else min(created, default=0.0)

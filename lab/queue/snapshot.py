@@ -80,7 +80,7 @@ class Snapshot:
         if policy != LOWER_OR_NEWER or preemptor.priority != candidate.priority:
             return False
         config = self.setup.config
-        return preemptor.queue_time(config) < candidate.queue_time(config)
+        return preemptor.queue_time(config)[0] < candidate.queue_time(config)[0]
 
     def sorted(self, candidates: Iterable[Item], queue: str) -> list[Item]:
         """Candidates in the order in which they are preempted."""

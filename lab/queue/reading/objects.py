@@ -186,7 +186,7 @@ class _Reader:
             self.namespaces,
             self.config or Config(),
         )
-        first = min((each.workload.created for each in self.drafts if each.created), default=0.0)
+        first = min((each.workload.created for each in self.drafts if each.created), default=1.0) - 1.0
         workloads = []
         for order, draft in enumerate(self.drafts, 1):
             found = draft.workload
@@ -248,7 +248,7 @@ class _Reader:
                 told = (
                     f"holds {place.resource} of flavor {place.flavor}, of which ClusterQueue {name} has none"
                 )
-                draft.at.wrong(told, meant(place.flavor, [flavor for flavor, _ in sorted(covered)]))
+                draft.at.warn(told, meant(place.flavor, [flavor for flavor, _ in sorted(covered)]))
 
 
 def _sorted(problems: Sequence[Problem]) -> tuple[Problem, ...]:
