@@ -13,6 +13,7 @@ from lab.queue.quantity import amount, parse
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 INT32 = 2**31 - 1
@@ -275,6 +276,17 @@ class At(Spot):
     def texts(self) -> dict[str, str]:
         """A mapping of strings, as labels are."""
         return {name: value.text() for name, value in self.mapping().items()}
+
+    def labels(self) -> dict[str, str]:
+        """Labels: keys and values of a limited form."""
+        found = {}
+        for name, value in self.mapping().items():
+            found[name] = value.text()
+            if not QUALIFIED.fullmatch(name):
+                value.wrong(f"{name!r} is no key of a label")
+            elif not LABEL.fullmatch(found[name]):
+                value.wrong(f"{found[name]!r} is no value of a label")
+        return found
 
     def _scalar(self) -> str:
         if self.node.id != "scalar" or self.null:

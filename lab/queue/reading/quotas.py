@@ -112,7 +112,7 @@ def flavor(name: str, spec: At | None) -> ResourceFlavor:
     if spec is None:
         return ResourceFlavor(name)
     given = spec.fields(("nodeLabels", "nodeTaints", "tolerations"), refused={"topologyName": TOPOLOGY})
-    labels = given["nodeLabels"].texts() if "nodeLabels" in given else {}
+    labels = given["nodeLabels"].labels() if "nodeLabels" in given else {}
     if len(labels) > 8:
         given["nodeLabels"].wrong(f"has {len(labels)} entries, must have at most 8")
     taints: list[Taint] = []
@@ -258,7 +258,7 @@ def _weight(given: Mapping[str, At]) -> float:
 def selector(at: At) -> tuple[Requirement, ...]:
     """A label selector."""
     given = at.fields(("matchLabels", "matchExpressions"))
-    labels = given["matchLabels"].texts() if "matchLabels" in given else {}
+    labels = given["matchLabels"].labels() if "matchLabels" in given else {}
     found = [Requirement(key, "In", (value,)) for key, value in labels.items()]
     if "matchExpressions" in given:
         found += requirements(given["matchExpressions"].items(), ("In", "NotIn", "Exists", "DoesNotExist"))

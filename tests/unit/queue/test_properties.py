@@ -24,7 +24,7 @@ from lab.queue.simulate import simulate
 from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup
 
 PLACE = FlavorResource(FLAVOR, GPU)
-MANY = settings(max_examples=400, deadline=None)
+MANY = settings(max_examples=400, deadline=None, database=None)
 
 NUMBERS = st.integers(0, 6)
 LIMITS = st.none() | NUMBERS
