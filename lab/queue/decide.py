@@ -13,7 +13,7 @@ from lab.queue.places import Change
 
 @dataclass(frozen=True)
 class Decision:
-    """What one scheduling cycle decides. `reasons` is why each workload that waits does: reason and message."""
+    """Outcome of one cycle. `reasons` holds reason and message of each workload that waits."""
 
     admissions: tuple[Change, ...]
     preemptions: tuple[Change, ...]

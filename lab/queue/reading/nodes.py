@@ -17,6 +17,9 @@ LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h)")
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 INT32 = 2**31 - 1
+LONGEST = 1e9
+"""Seconds of the longest duration: 31 years."""
+
 STRING, NULL, BOOL, INT, FLOAT = (
     f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float")
 )
@@ -186,8 +189,9 @@ class At(Spot):
 
     def name(self) -> str:
         """A name of an object."""
+        known = len(self.problems.errors)
         text = self.text()
-        if text and (len(text) > 253 or not SUBDOMAIN.fullmatch(text)):
+        if len(self.problems.errors) == known and (len(text) > 253 or not SUBDOMAIN.fullmatch(text)):
             self.wrong(f"{text!r} is not a name: lower case letters, digits, '-' and '.' only, at most 253")
         return text
 
@@ -253,12 +257,15 @@ class At(Spot):
     def duration(self) -> float:
         """Seconds of a duration such as 30s, 5m or 1h30m; a bare number is seconds."""
         text = self._scalar()
+        seconds = -1.0
         if re.fullmatch(r"\d+(\.\d*)?", text):
-            return float(text)
-        if not text or DURATION.sub("", text):
+            seconds = float(text)
+        elif text and not DURATION.sub("", text):
+            seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text))
+        if not 0 <= seconds <= LONGEST:
             self.wrong(f"{text!r} is not a duration: write 30s, 5m, 1h30m or a number of seconds")
             return 0.0
-        return sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text))
+        return seconds
 
     def time(self) -> float:
         """Seconds since 1970 of a time such as 2026-01-31T12:00:00Z."""
