@@ -159,7 +159,7 @@ class Cycle:
                 self._reserve(node, self._held_back(node, assignment))
         elif assignment.deferred:
             self._again(entry, reasons.WAITING_FOR_PREEMPTED, reasons.OVERLAPPING_BUT_FITS)
-            item.tried, item.preempting = None, True
+            item.tried = None
             self._reserve(node, assignment.usage)
         elif any(victim.item.key in self._preempted for victim in entry.victims):
             self._again(entry, reasons.WAITING_FOR_QUOTA, reasons.OVERLAPPING)
@@ -197,7 +197,7 @@ class Cycle:
     def _preempt(self, entry: Entry, node: Node) -> None:
         self._preempted.update((victim.item.key, victim.item) for victim in entry.victims)
         self._reserve(node, entry.assignment.usage)
-        entry.preempts = entry.item.preempting = True
+        entry.preempts = True
         entry.item.tried = None
         told = f"{entry.assignment.message}. Pending the preemption of {len(entry.victims)} workload(s)"
         self._again(entry, reasons.WAITING_FOR_PREEMPTED, told)

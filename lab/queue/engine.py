@@ -58,10 +58,8 @@ class Engine(Places):
         item.ready = ready
         waits = self.setup.config.pods_ready
         if ready:
-            item.was_ready, item.unready_since = True, None
-            self._unready.discard(key)
-            if not self._unready and waits is not None and waits.block_admission:
-                self._dirty.update(self._family.values())
+            item.unready_since = None
+            self._now_ready(item)
         else:
             item.unready_since = now
             self._unready.add(key)
@@ -86,7 +84,6 @@ class Engine(Places):
         held = [each for each in self.items.values() if each.state == ADMITTED]
         history = self.history
         self.setup = setup
-        self._stranded = {}
         self._build()
         if self.history is not None and history is not None:
             self.history.take_over(history)
@@ -194,13 +191,16 @@ class Engine(Places):
                 changes += self.evict(item, now, reasons.LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped")
         return changes
 
-    def settle(self, now: float, limit: int = 1 << 60) -> list[Change]:
+    def settle(self, now: float, limit: int | None = None) -> list[Change]:
         """Run cycles until nothing changes any more, or `limit` of them; preempted work goes at once."""
         changes: list[Change] = []
-        last = self.cycles + min(limit, 1000 + 20 * len(self.items))
-        while self._dirty and self.cycles < last:
+        left = 1000 + 20 * len(self.items) if limit is None else limit
+        while self._dirty and left:
             changes += self.cycle(now)
             changes += self.release_evicted(now)
+            left -= 1
+        if self._dirty and limit is None:
+            self.restless.add(now)
         self._dirty.clear()
         return changes
 

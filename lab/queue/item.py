@@ -53,7 +53,6 @@ class Item:
         self.usage: dict[FlavorResource, int] = {}
         self.reserved_at: float | None = None
         self.admitted_at: float | None = None
-        self.preempting = False
         self.evicted = workload.evicted
         self.evicted_at = workload.evicted_at
         self.requeues = workload.requeues
@@ -61,10 +60,8 @@ class Item:
         self.executed = workload.executed
         self.active = workload.active
         self.ready = workload.ready
-        self.was_ready = workload.ready
         self.unready_since: float | None = None
         self.tried: Tried | None = None
-        self.evictions = 0
         self.ticket = 0
         self.queued = False
         self.shape = shape(workload)
@@ -88,16 +85,14 @@ class Item:
         self.reserved_at = self.admitted_at = at
         self.state, self.reason, self.message = ADMITTED, "", ""
         self.evicted, self.evicted_at, self.requeue_at = "", None, None
-        self.preempting = False
         self.tried = None
 
     def release(self) -> None:
         """Hold nothing any more."""
         self.admission, self.usage = None, {}
         self.reserved_at = self.admitted_at = None
-        self.ready = self.was_ready = False
+        self.ready = False
         self.unready_since = None
-        self.preempting = False
 
 
 def requests(pod_sets: Sequence[PodSet], counts: Sequence[int] | None = None) -> list[dict[str, int]]:

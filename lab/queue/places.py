@@ -38,7 +38,9 @@ class Places:
         self.setup = setup
         self.items: dict[str, Item] = {}
         self.cycles = 0
-        self._stranded: dict[str, Item] = {}
+        self.restless: set[float] = set()
+        """Moments at which workloads preempted each other without end, until it was given up."""
+
         self._generations: dict[str, int] = {}
         self._deadlines: list[tuple[float, int, Item, float]] = []
         self._serial = 0
@@ -95,7 +97,6 @@ class Places:
         return self._go_back(item, now, reason, message)
 
     def _go_back(self, item: Item, now: float, reason: str, message: str) -> list[Change]:
-        item.evictions += 1
         self._let_go(item, now)
         item.state = PENDING
         return [self._requeued(item, now, reason, message), *self._enqueue(item, now)]
@@ -140,8 +141,7 @@ class Places:
 
     def _let_go(self, item: Item, now: float) -> None:
         """Take a workload out of wherever it is; others may fit then."""
-        self._stranded.pop(item.key, None)
-        self._unready.discard(item.key)
+        self._now_ready(item)
         name = item.cluster_queue
         if item.state == ADMITTED:
             self.tree.queues[name].remove_all(item.usage)
@@ -153,6 +153,14 @@ class Places:
         elif name in self.pending:
             self.pending[name].remove(item)
             self._dirty.add(self._family[name])
+
+    def _now_ready(self, item: Item) -> None:
+        """Wait no longer for the pods of this one; that may end a block on admissions."""
+        waits = self.setup.config.pods_ready
+        waited = item.key in self._unready
+        self._unready.discard(item.key)
+        if waited and not self._unready and waits is not None and waits.block_admission:
+            self._dirty.update(self._family.values())
 
     def _stir(self, family: Iterable[str]) -> None:
         """Try all that wait in these queues again."""
@@ -181,7 +189,6 @@ class Places:
                 self.pending[name].push(item)
             self._dirty.add(self._family[name])
             return self._wait(item, *why, now) if name in self.inactive else []
-        self._stranded[item.key] = item
         return self._wait(item, *why, now)
 
     def _set_deadline(self, item: Item, at: float) -> None:

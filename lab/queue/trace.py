@@ -30,6 +30,7 @@ def document(found: Simulation) -> dict[str, Any]:
         "start": _time(found.start),
         "end": _round(found.end),
         "cycles": engine.cycles,
+        "restless": sorted(_at(found, each) for each in engine.restless),
         "events": [
             {
                 "at": _at(found, each.at),

@@ -106,6 +106,8 @@ def simulate(
     from lab.queue.simulate import simulate as run
 
     result = run(found.setup, found.workloads, cycles=cycles, until=until)
+    for moment in sorted(result.engine.restless):
+        app.out.warn(f"after {moment - result.start:g} s workloads preempted each other without end")
     if html is not None:
         _write_page(app, html, result)
     if app.out.json_wanted:

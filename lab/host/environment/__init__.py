@@ -58,6 +58,7 @@ MODULES: dict[str, dict[str, str]] = {
         "matplotlib": "matplotlib",
     },
     "test": {
+        "hypothesis": "hypothesis",
         "jsonschema": "jsonschema",
         "mypy": "mypy",
         "pytest": "pytest",

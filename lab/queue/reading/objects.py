@@ -48,7 +48,7 @@ METADATA = (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Read:
     """Everything that was read. `workloads` are in the order of the files."""
 

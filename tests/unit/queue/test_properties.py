@@ -140,6 +140,7 @@ def test_no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload])
 @given(setups(), workloads())
 def test_it_comes_to_rest_and_who_waits_could_not_run(chosen: Setup, jobs: list[Workload]) -> None:
     found = simulate(chosen, jobs)
+    assert not found.engine.restless
     for item in found.engine.items.values():
         if item.state == "Pending" and chosen.cluster_queues[item.cluster_queue].strategy != "StrictFIFO":
             wanted = item.workload.pod_sets[0].requests[GPU]
