@@ -194,7 +194,7 @@ class Engine(Places):
     def settle(self, now: float, limit: int | None = None) -> list[Change]:
         """Run cycles until nothing changes any more, or `limit` of them; preempted work goes at once."""
         changes: list[Change] = []
-        left = 1000 + 20 * len(self.items) if limit is None else limit
+        left = 200 + 4 * len(self.items) if limit is None else limit
         while self._dirty and left:
             changes += self.cycle(now)
             changes += self.release_evicted(now)

@@ -140,7 +140,9 @@ def test_no_victim_is_preempted_for_nothing(chosen: Setup, jobs: list[Workload])
 @given(setups(), workloads())
 def test_it_comes_to_rest_and_who_waits_could_not_run(chosen: Setup, jobs: list[Workload]) -> None:
     found = simulate(chosen, jobs)
-    assert not found.engine.restless
+    if found.engine.restless:  # as in Kueue, unless its alpha gate for preemptors is on
+        assert any(each.preemption.borrow != "Never" for each in chosen.cluster_queues.values())
+        return
     for item in found.engine.items.values():
         if item.state == "Pending" and chosen.cluster_queues[item.cluster_queue].strategy != "StrictFIFO":
             wanted = item.workload.pod_sets[0].requests[GPU]

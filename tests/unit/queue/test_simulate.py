@@ -320,6 +320,22 @@ def test_the_document() -> None:
     assert (b["pending"], b["admitted"], b["weighted_share"]) == (1, 0, 0)
 
 
+def test_two_that_preempt_each_other_without_end_are_given_up() -> None:
+    borrow = Preemption(reclaim="LowerPriority", borrow="LowerPriority")
+    queues = [
+        queue("a", 1, "left", preemption=borrow, strategy="StrictFIFO"),
+        queue("b", 2, "left", strategy="StrictFIFO"),
+        queue("c", 2, "root"),
+    ]
+    given = setup(*queues, cohorts=[cohort("root", "", 0), cohort("left", "root", 6)])
+    sizes = (("w0", "a", 1, 1), ("w1", "a", 1, 1), ("w2", "a", 1, 0), ("w3", "b", 2, 0), ("w4", "b", 4, 0))
+    jobs = [job(name, door, gpus, priority=priority) for name, door, gpus, priority in sizes]
+    found = simulate(given, [*jobs, job("w5", "a", 4, priority=1)])
+    assert found.engine.restless == {0.0}
+    assert document(found)["restless"] == [0.0]
+    assert len(found.changes) < 2000
+
+
 def test_the_same_files_give_the_same_run() -> None:
     given = setup(*(queue(name, 2, "all", preemption=RECLAIM) for name in "abc"))
     jobs = [
