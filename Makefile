@@ -50,4 +50,4 @@ upgrade: ## like lock, but take the newest versions (needs uv)
 	$(MAKE) lock UPGRADE=--upgrade
 
 clean: ## remove .venv and the tools' caches; running labs keep running
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -119,7 +119,7 @@ class Lab:
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
         """
-        from lab.spec import Asked, spec_of
+        from lab.runtime.spec import Asked, spec_of
 
         fixed = tuple((ports or {}).items())
         asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray)

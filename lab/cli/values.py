@@ -77,9 +77,9 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
-    def __init__(self, *, zero: bool = False) -> None:
-        """With `zero`, allow a duration of zero."""
-        self.zero = zero
+    def __init__(self, *, zero: bool = False, most: float = MAX_DURATION) -> None:
+        """Allow durations up to `most` seconds, and with `zero` a duration of zero."""
+        self.zero, self.most = zero, most
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds. Raises UsageError."""
@@ -92,9 +92,14 @@ class Duration(click.ParamType[float]):
         if seconds < 0 or (seconds == 0 and not self.zero):
             least = "zero or more" if self.zero else "more than zero"
             raise UsageError(f"{_named(param)} {value}: must be {least}")
-        if seconds > MAX_DURATION:
-            raise UsageError(f"{_named(param)} {value}: must be at most 1 hour")
+        if seconds > self.most:
+            raise UsageError(f"{_named(param)} {value}: must be at most {hours(self.most)}")
         return seconds
+
+
+def hours(seconds: float) -> str:
+    """A long time in words."""
+    return "1 hour" if seconds == MAX_DURATION else f"{seconds / 3600:g} hours"
 
 
 class WholeNumber(click.ParamType[int]):

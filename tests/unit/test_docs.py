@@ -25,7 +25,7 @@ from lab.evidence.receipt import Verdict
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import QUESTIONS
 from lab.faults import catalogue, find_fault
-from lab.spec import Asked
+from lab.runtime.spec import Asked
 from tests.conftest import ROOT
 
 PAGES = (
@@ -37,6 +37,7 @@ PAGES = (
     "metrics",
     "patches",
     "python",
+    "queues",
     "recovery",
     "report",
     "store",

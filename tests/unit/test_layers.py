@@ -14,11 +14,11 @@ LAYERS = (
     ("version", "errors", "services"),
     ("topology",),
     ("host",),
-    ("store", "datasets"),
+    ("store", "datasets", "queue"),
     ("evidence",),
     ("cluster",),
     ("runtime",),
-    ("faults", "spec"),
+    ("faults",),
     ("lab",),
     ("flows",),
     ("recovery", "lessons", "metrics"),
@@ -29,6 +29,7 @@ LAYERS = (
 FLOWS = (
     ("recovery", "doctor", "images", "testing"),
     ("chaos", "demo", "lessons", "report"),
+    ("queues",),
 )
 """The same among the flows."""
 

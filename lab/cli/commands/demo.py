@@ -18,7 +18,7 @@ from lab.errors import LabError
 if TYPE_CHECKING:
     from lab.flows.demo import DemoResult
     from lab.lab import Lab
-    from lab.spec import Asked
+    from lab.runtime.spec import Asked
 
 MAX_EPOCHS = 1000
 

@@ -12,7 +12,7 @@ import click
 from lab.cli import documents, render, values
 from lab.cli.context import GPUS, App, LabCommand, pass_app
 from lab.errors import LabError, PinningError
-from lab.spec import Asked
+from lab.runtime.spec import Asked
 from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
     than planned, or the same as another worker; with 14 when there is no plan.
     """
     from lab.flows.doctor import pinning
-    from lab.spec import gpus_here, spec_of
+    from lab.runtime.spec import gpus_here, spec_of
 
     lab = app.open()
     running = lab.runtime.spec() if lab.status().up else None

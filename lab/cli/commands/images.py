@@ -36,7 +36,7 @@ def images() -> None:
 
 def vendor_of(choice: str) -> Vendor:
     """Vendor of the GPUs that images are for: `auto` is what `up` would choose here."""
-    from lab.spec import gpu_plan
+    from lab.runtime.spec import gpu_plan
 
     return gpu_plan("auto", LabSpec.workers, "compose").vendor if choice == "auto" else Vendor(choice)
 

@@ -18,9 +18,9 @@ from lab.cli.live import ProgressLines
 from lab.errors import LabDownError, LabError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
+from lab.runtime.spec import Asked
 from lab.services import GRAFANA, HEAD, JUPYTER, PORT_NAMES, STORE
 from lab.services import row as find_row
-from lab.spec import Asked
 from lab.topology import Endpoints, LabSpec, LabStatus
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
     Raises UsageError, UnsupportedError, GpuError, StateError.
     """
     from lab.flows.doctor import gather_facts, resource_warnings
-    from lab.spec import spec_of
+    from lab.runtime.spec import spec_of
 
     lab = app.open(announce=True)
     spec = spec_of(lab.runtime, asked)

@@ -15,7 +15,7 @@ from lab.cli.context import App, LabGroup, pass_app
 from lab.cli.live import ProgressLines
 from lab.errors import LessonError, SetupError, UsageError
 from lab.host.quantities import plural
-from lab.spec import Asked
+from lab.runtime.spec import Asked
 
 if TYPE_CHECKING:
     from lab.flows.lessons.model import Lesson, LessonResult

@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.faults import effect_of
 from lab.flows.report import labels
 from lab.flows.report.draw import Picture
 from lab.flows.report.model import ReportData
 from lab.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PATH = re.compile(r"(?<![\w:/.])/(?:[\w.+-]+/)+")
 """The folders of an absolute path. An address such as s3://ray/run has none of them."""
@@ -26,19 +29,8 @@ Rows = Iterator[tuple[str, ...]]
 
 def page(data: ReportData, pictures: Iterable[Picture]) -> str:
     """The report as HTML, complete in itself."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(
-        base64=lambda content: base64.b64encode(content).decode(), clock=_clock, sentence=_sentence
-    )
+    environment = templates()
+    environment.filters.update(clock=_clock, sentence=_sentence)
     return environment.get_template("page.html.j2").render(
         data=data,
         pictures={picture.name: picture for picture in pictures},
@@ -52,6 +44,22 @@ def page(data: ReportData, pictures: Iterable[Picture]) -> str:
         parts=tuple(_parts(data)),
         version=__version__,
     )
+
+
+def templates(*folders: Path) -> Environment:
+    """Jinja2 over these folders and this one: it escapes values, and fails on a name that is not there."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader((*folders, Path(__file__).parent)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    return environment
 
 
 def private(text: str, hidden: Iterable[str]) -> str:

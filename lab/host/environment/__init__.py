@@ -61,6 +61,7 @@ MODULES: dict[str, dict[str, str]] = {
         "matplotlib": "matplotlib",
     },
     "test": {
+        "hypothesis": "hypothesis",
         "mypy": "mypy",
         "pytest": "pytest",
         "ruff": "ruff",

@@ -95,7 +95,7 @@ class Labctl:
         self._patch = patch
         self._use(Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store))
         patch.setenv("RAYLAB_HOME", str(home))
-        self.gpu_plan = self.stub("lab.spec.gpu_plan", PLAN)
+        self.gpu_plan = self.stub("lab.runtime.spec.gpu_plan", PLAN)
         self.stub("lab.flows.doctor.gather_facts")
         self.stub("lab.flows.doctor.resource_warnings", ())
         self.stub("waiting_jobs", {})

@@ -32,7 +32,7 @@ VIEWS = tuple(
 
 def here(labctl: Labctl, *found: Detection) -> None:
     """Let the machine have these GPUs."""
-    labctl.stub("lab.spec.gpus_here", found)
+    labctl.stub("lab.runtime.spec.gpus_here", found)
 
 
 def see(labctl: Labctl, *views: WorkerView) -> None:

@@ -23,7 +23,7 @@ EXPECTED = {
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
-    "report",
+    "report", "queue", "queue check", "queue simulate",
 }  # fmt: skip
 
 

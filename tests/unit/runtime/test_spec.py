@@ -10,8 +10,8 @@ from lab.errors import GpuError, RefusedError, UnsupportedError, UsageError
 from lab.host.gpus import Detection
 from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
+from lab.runtime.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.runtime.statefile import check_same
-from lab.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
 

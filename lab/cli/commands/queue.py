@@ -1,0 +1,222 @@
+"""queue: quotas and queues as Kueue has them, checked and simulated without a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.cli import values
+from lab.cli.context import App, LabCommand, LabGroup, pass_app
+from lab.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from lab.queue.reading import Read
+    from lab.queue.reading.nodes import Problem
+    from lab.queue.simulate import Simulation
+
+CHECK_SCHEMA = "queue-check/1"
+DEFAULT_NAMESPACE = "default"
+MAX_CYCLES = 1_000_000
+MAX_UNTIL = 10 * 366 * 24 * 3600.0
+SHOWN = 40
+"""Lines of a list that a person is shown."""
+
+FILES = click.argument(
+    "files", type=values.Place(dir_okay=False), nargs=-1, required=True, metavar="FILE...",
+    help="YAML files with objects of Kueue; together they are one set.",
+)  # fmt: skip
+NAMESPACE = click.option(
+    "-n", "--namespace", type=values.Text(), default=DEFAULT_NAMESPACE, metavar="NAMESPACE",
+    help=f"For objects that name none. [default: {DEFAULT_NAMESPACE}]",
+)  # fmt: skip
+
+
+@click.group(cls=LabGroup)
+def queue() -> None:
+    """Check and simulate quotas and queues as Kueue has them. No lab has to run."""
+
+
+@queue.command(cls=LabCommand)
+@FILES
+@NAMESPACE
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "yaml"]), default="text", metavar="text|yaml",
+    help="Say what was understood, or write it as Kueue's v1beta2. [default: text]",
+)  # fmt: skip
+@pass_app
+def check(app: App, files: tuple[Path, ...], namespace: str, output: str) -> None:
+    """Read YAML files of Kueue, and say what is wrong or what was understood.
+
+    Exits with 2 when anything is wrong.
+    """
+    found = _read(app, files, namespace)
+    if output == "yaml":
+        from lab.queue.writing import as_yaml, objects
+
+        app.out.raw_line(as_yaml(objects(found.setup, found.workloads)).rstrip("\n"))
+        return
+    if app.out.json_wanted:
+        app.out.document(
+            {
+                "schema": CHECK_SCHEMA,
+                "understood": counts(found),
+                "warnings": [problem(each) for each in found.warnings],
+            }
+        )
+        return
+    for line in understood(found):
+        app.out.line(line)
+
+
+@queue.command(cls=LabCommand)
+@FILES
+@NAMESPACE
+@click.option(
+    "--cycles", type=values.WholeNumber(1, MAX_CYCLES), metavar="N",
+    help="Only so many scheduling cycles, at the start, with all workloads there.",
+)  # fmt: skip
+@click.option(
+    "--until", type=values.Duration(most=MAX_UNTIL), metavar="TIME",
+    help="Stop so long after the start. [default: when nothing more happens]",
+)  # fmt: skip
+@click.option(
+    "--html", type=values.Place(dir_okay=False), metavar="FILE",
+    help="Write a page with a picture: who had what when, queue by queue.",
+)  # fmt: skip
+@pass_app
+def simulate(
+    app: App,
+    files: tuple[Path, ...],
+    namespace: str,
+    cycles: int | None,
+    until: float | None,
+    html: Path | None,
+) -> None:
+    """Let workloads through queues on a virtual clock, and say who is admitted, preempted or waits, and why.
+
+    The files hold objects of Kueue. A Workload runs as long as its annotation raylab.io/duration says, or for
+    ever; one that is preempted goes on later where it was.
+    """
+    if cycles is not None and until is not None:
+        raise UsageError("--cycles and --until exclude each other", "name one end")
+    found = _read(app, files, namespace)
+    from lab.queue.simulate import simulate as run
+
+    result = run(found.setup, found.workloads, cycles=cycles, until=until)
+    for moment in sorted(result.engine.restless):
+        app.out.warn(f"after {moment - result.start:g} s workloads preempted each other without end")
+    if html is not None:
+        _write_page(app, html, result)
+    if app.out.json_wanted:
+        from lab.queue.trace import document
+
+        app.out.document(document(result), compact=True)
+        return
+    for line in story(result):
+        app.out.line(line)
+
+
+def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
+    """What is in the files. Raises UsageError, after all that is wrong was told."""
+    from lab.flows.queues.files import read_files
+
+    found = read_files(files, namespace)
+    for each in found.warnings:
+        app.out.warn(str(each), each.hint)
+    if not found.errors:
+        return found
+    first, *rest = found.errors
+    for each in rest:
+        app.out.ask(f"{each}{f' ({each.hint})' if each.hint else ''}")
+    more = f" (and {len(rest)} more)" if rest else ""
+    raise UsageError(f"{first}{more}", first.hint)
+
+
+def _write_page(app: App, path: Path, result: Simulation) -> None:
+    from lab.flows.queues.page import page
+    from lab.host import environment
+
+    environment.ensure("report", app.out.note)
+    try:
+        path.write_text(page(result), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from error
+    app.out.note(f"wrote {path}")
+
+
+# Words
+
+
+def counts(found: Read) -> dict[str, int]:
+    """Kind -> how many were read."""
+    setup = found.setup
+    classes = [each.pods for each in setup.priority_classes]
+    return {
+        "ResourceFlavor": len(setup.flavors),
+        "Cohort": len(setup.cohorts),
+        "ClusterQueue": len(setup.cluster_queues),
+        "LocalQueue": len(setup.local_queues),
+        "WorkloadPriorityClass": classes.count(False),
+        "PriorityClass": classes.count(True),
+        "Workload": len(found.workloads),
+    }
+
+
+def problem(each: Problem) -> dict[str, Any]:
+    """A problem as JSON."""
+    return {
+        "file": each.file, "line": each.line, "path": each.path, "message": each.message, "hint": each.hint,
+    }  # fmt: skip
+
+
+def understood(found: Read) -> list[str]:
+    """What was read, in lines."""
+    from lab.queue.model import quotas
+    from lab.queue.quantity import shown
+
+    lines = [f"{kind}: {number}" for kind, number in counts(found).items() if number]
+    for each in found.setup.cluster_queues.values():
+        place = f" in cohort {each.cohort}" if each.cohort else ""
+        lines.append(f"ClusterQueue {each.name}{place}, {each.strategy}")
+        for (flavor, resource), quota in quotas(each.groups):
+            limits = [
+                f", {word} {shown(resource, limit)}"
+                for word, limit in (("borrows at most", quota.borrowing), ("lends at most", quota.lending))
+                if limit is not None
+            ]
+            lines.append(f"  {flavor}: {shown(resource, quota.nominal)} {resource}{''.join(limits)}")
+        doors = [
+            f"{door.namespace}/{door.name}"
+            for door in found.setup.local_queues.values()
+            if door.cluster_queue == each.name
+        ]
+        lines.append(f"  used by: {', '.join(doors) or 'no LocalQueue'}")
+    return lines
+
+
+def story(result: Simulation) -> list[str]:
+    """What happened, in lines: the events in their order, then what still waits."""
+    from lab.queue.item import PENDING
+
+    changes = result.changes
+    lines = []
+    for each in changes[:SHOWN]:
+        where = f" in {each.cluster_queue}" if each.cluster_queue else ""
+        why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
+        lines.append(f"{each.at - result.start:10.3f} s  {each.event:<11} {each.workload}{where}{why}")
+        if each.event in ("Pending", "Preempted", "Deactivated"):
+            lines.append(f"{'':14}{each.message}")
+    if len(changes) > SHOWN:
+        lines.append(f"and {len(changes) - SHOWN} more events; --json shows all")
+    waiting = [each for each in result.engine.items.values() if each.state == PENDING]
+    lines.append(f"after {result.end:g} s and {result.engine.cycles} cycles: {len(waiting)} waiting")
+    for item in waiting[:SHOWN]:
+        reason, message = result.engine.told(item)
+        lines.append(f"  {item.key}: {reason or 'not tried yet'}{f': {message}' if message else ''}")
+    return lines
+
+
+COMMANDS = (queue,)

@@ -1,0 +1,1 @@
+"""Files of queues, read and simulated, and the page about a simulation."""

@@ -1,0 +1,81 @@
+"""The page about a simulation: one HTML file with everything in it, from page.html.j2."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lab.flows.queues.picture import draw
+from lab.flows.report.page import templates
+from lab.queue.simulate import Simulation
+from lab.queue.trace import document
+from lab.version import __version__
+
+MOST_ROWS = 500
+"""Rows of a table."""
+
+Rows = Iterator[tuple[str, ...]]
+
+
+def page(found: Simulation) -> str:
+    """The simulation as HTML, complete in itself."""
+    told = document(found)
+    return (
+        templates(Path(__file__).parent)
+        .get_template("page.html.j2")
+        .render(
+            facts=tuple(_facts(told)),
+            picture=draw(found),
+            queues=tuple(_queues(told)),
+            workloads=tuple(_workloads(told)),
+            events=tuple(_events(told)),
+            start=told["start"],
+            most=MOST_ROWS,
+            version=__version__,
+        )
+    )
+
+
+def _facts(told: dict[str, Any]) -> Rows:
+    events = Counter(each["event"] for each in told["events"])
+    yield "simulated", f"{told['end']:g} s"
+    yield "workloads", str(len(told["workloads"]))
+    yield "admissions", str(events["Admitted"])
+    yield "preemptions", str(events["Preempted"])
+    yield "finished", str(events["Finished"])
+    yield "cycles", str(told["cycles"])
+
+
+def _queues(told: dict[str, Any]) -> Rows:
+    for each in told["cluster_queues"]:
+        share = "infinite" if each["weighted_share"] is None else str(each["weighted_share"])
+        state = "active" if each["active"] else each["message"]
+        yield each["name"], each["cohort"], str(each["pending"]), str(each["admitted"]), share, state
+
+
+def _workloads(told: dict[str, Any]) -> Rows:
+    for each in told["workloads"]:
+        waited = "" if each["waited"] is None else f"{each['waited']:g} s"
+        why = f"{each['reason']}: {each['message']}" if each["message"] else each["reason"]
+        yield (
+            each["workload"],
+            each["cluster_queue"],
+            each["state"],
+            waited,
+            str(each["preemptions"]),
+            why,
+        )
+
+
+def _events(told: dict[str, Any]) -> Rows:
+    for each in told["events"]:
+        yield (
+            f"{each['at']:g}",
+            each["event"],
+            each["workload"],
+            each["cluster_queue"],
+            each["reason"],
+            each["message"],
+        )

@@ -1,0 +1,152 @@
+"""The picture of a simulation: a row for each ClusterQueue, a bar for each stretch that a workload held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lab.flows.report.draw.style import (
+    COLOURS,
+    FAULT,
+    HATCHES,
+    INK,
+    QUIET,
+    figure,
+    of,
+    render,
+    styled,
+)
+from lab.queue.model import quotas
+from lab.queue.simulate import Simulation
+
+MOST_BARS = 300
+"""With more of them, a row shows only how much is used."""
+
+MOST_QUEUES = 30
+
+PREEMPTED = "Preempted"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of a workload: from `low` up, `high` units thick."""
+
+    workload: str
+    begin: float
+    end: float
+    low: float
+    high: float
+    preempted: bool
+
+
+def draw(found: Simulation) -> tuple[bytes, str] | None:
+    """The picture as SVG, and what it shows in words; nothing where no queue has a quota."""
+    resource = _resource(found)
+    names = list(found.engine.setup.cluster_queues)[:MOST_QUEUES]
+    if not resource or not names:
+        return None
+    scale = 1000 if resource == "cpu" else 1
+    rows = {name: bars(found, name, resource, scale) for name in names}
+    places = {key: place for place, key in enumerate(found.engine.items)}
+    with styled():
+        drawn = figure(0.5 + 1.15 * len(names))
+        grid = drawn.subplots(len(names), 1, squeeze=False, sharex=True)
+        for (axes,), name in zip(grid, names, strict=True):
+            nominal = _nominal(found, name, resource) / scale
+            if sum(map(len, rows.values())) > MOST_BARS:
+                _used(axes, found, name, resource, scale)
+            else:
+                _bars(axes, rows[name], places, found.end)
+            axes.axhline(nominal, color=INK, linewidth=1, linestyle=(0, (4, 2)), zorder=5)
+            axes.set_title(f"{name}: quota {nominal:g}", fontsize=9)
+            axes.set_ylim(0, _height(found, name, resource, scale, nominal))
+            axes.yaxis.get_major_locator().set_params(integer=True, nbins=4)
+            axes.grid(visible=False, axis="y")
+        grid[-1][0].set_xlim(0, max(found.end, 1.0))
+        grid[-1][0].set_xlabel(f"seconds after the start; height: {resource}, dashed: quota of the queue")
+        return render(drawn, "svg"), _alt(found, rows, resource)
+
+
+def bars(found: Simulation, queue: str, resource: str, scale: int = 1) -> list[Bar]:
+    """The stretches of a queue, each on the lowest free place."""
+    placed: list[Bar] = []
+    running: list[Bar] = []
+    for span in found.spans:
+        amount = sum(value for place, value in span.usage.items() if place.resource == resource) / scale
+        if span.cluster_queue != queue or amount == 0:
+            continue
+        begin, end = max(0.0, span.begin), found.end if span.end is None else span.end
+        running = sorted((each for each in running if each.end > begin), key=lambda each: each.low)
+        low = 0.0
+        for each in running:
+            if each.low - low >= amount:
+                break
+            low = max(low, each.low + each.high)
+        bar = Bar(span.workload, begin, end, low, amount, span.ended_by == PREEMPTED)
+        running.append(bar)
+        placed.append(bar)
+    return placed
+
+
+def _bars(axes: Any, row: list[Bar], places: dict[str, int], end: float) -> None:
+    for bar in row:
+        at = places[bar.workload]
+        axes.broken_barh(
+            [(bar.begin, bar.end - bar.begin)], (bar.low, bar.high), facecolor=of(COLOURS, at),
+            hatch=of(HATCHES, at // len(COLOURS)), edgecolor="white", linewidth=1, alpha=0.85,
+        )  # fmt: skip
+        name = bar.workload.partition("/")[2]
+        if bar.end - bar.begin >= 0.012 * len(name) * max(end, 1.0):
+            axes.text(
+                bar.begin + (bar.end - bar.begin) / 2, bar.low + bar.high / 2, name.replace("$", r"\$"),
+                ha="center", va="center", fontsize=7.5, clip_on=True,
+                bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
+            )  # fmt: skip
+        if bar.preempted:
+            axes.plot(
+                [bar.end], [bar.low + bar.high / 2], marker="X", markersize=8, color=FAULT, zorder=6,
+                linestyle="none", clip_on=False,
+            )  # fmt: skip
+
+
+def _used(axes: Any, found: Simulation, name: str, resource: str, scale: int) -> None:
+    seen = [
+        (at, sum(value for place, value in used.items() if place.resource == resource) / scale)
+        for at, used in found.usage.get(name, [])
+    ]
+    seen.append((found.end, seen[-1][1] if seen else 0.0))
+    times, values = zip(*seen, strict=True)
+    axes.fill_between(times, values, step="post", color=COLOURS[0], alpha=0.6, linewidth=0)
+    axes.step(times, values, where="post", color=QUIET, linewidth=0.4)
+
+
+def _height(found: Simulation, name: str, resource: str, scale: int, nominal: float) -> float:
+    seen = found.usage.get(name, [])
+    most = max(
+        (sum(value for place, value in used.items() if place.resource == resource) for _, used in seen),
+        default=0,
+    )
+    return max(nominal, most / scale, 1.0) * 1.15
+
+
+def _nominal(found: Simulation, name: str, resource: str) -> int:
+    groups = found.engine.setup.cluster_queues[name].groups
+    return sum(quota.nominal for place, quota in quotas(groups) if place.resource == resource)
+
+
+def _resource(found: Simulation) -> str:
+    """The resource that is drawn: GPUs, where there are quotas of them."""
+    names = {
+        place.resource
+        for queue in found.engine.setup.cluster_queues.values()
+        for place, _ in quotas(queue.groups)
+    }
+    return min(names, key=lambda each: (not each.lower().endswith("gpu"), each != "cpu", each), default="")
+
+
+def _alt(found: Simulation, rows: dict[str, list[Bar]], resource: str) -> str:
+    told = [
+        f"{name}: {len(row)} stretches, {sum(bar.preempted for bar in row)} of them ended by preemption"
+        for name, row in rows.items()
+    ]
+    return f"{resource} in use over {found.end:g} seconds, queue by queue. {'; '.join(told)}."

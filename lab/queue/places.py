@@ -1,0 +1,196 @@
+"""Places of workloads: who waits where, who holds quota, and the ways from one to the other."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lab.queue import reasons
+from lab.queue.history import History
+from lab.queue.item import ADMITTED, INACTIVE, PENDING, Item
+from lab.queue.model import NONE, Setup
+from lab.queue.pending import Pending
+from lab.queue.snapshot import Snapshot
+from lab.queue.tree import Tree
+
+Flavors = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that happened: `event` is Admitted, Preempted, Pending, Requeued, Finished or Deactivated."""
+
+    at: float
+    event: str
+    workload: str
+    reason: str = ""
+    message: str = ""
+    cluster_queue: str = ""
+    flavors: Flavors = field(default_factory=dict)
+
+
+class Places:
+    """Every workload and its place. Methods return what changed."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Start without workloads."""
+        self.setup = setup
+        self.items: dict[str, Item] = {}
+        self.cycles = 0
+        self.restless: set[float] = set()
+        """Moments at which workloads preempted each other without end, until it was given up."""
+
+        self._generations: dict[str, int] = {}
+        self._deadlines: list[tuple[float, int, Item, float]] = []
+        self._serial = 0
+        self._leaving: list[Item] = []
+        self._unready: set[str] = set()
+        self._build()
+
+    def _build(self) -> None:
+        setup = self.setup
+        self.tree = Tree(setup.cluster_queues.values(), setup.cohorts.values())
+        self.inactive = dict(self._inactive())
+        self.history: History | None = None
+        fair = setup.config.admission_fair_sharing
+        if fair is not None and any(each.usage_based for each in setup.cluster_queues.values()):
+            weights = {door: each.weight for door, each in setup.local_queues.items()}
+            self.history = History(fair, weights)
+        self.pending: dict[str, Pending] = {}
+        for name, queue in setup.cluster_queues.items():
+            usage = self.history.of if self.history is not None and queue.usage_based else None
+            self.pending[name] = Pending(queue.strategy, setup.config, usage)
+        self.snapshot = Snapshot(setup, self.tree, {name: {} for name in setup.cluster_queues})
+        self._family: dict[str, tuple[str, ...]] = {}
+        for name, node in self.tree.queues.items():
+            root = node.root
+            self._family[name] = (name,) if root is node else tuple(each.name for each in root.all_queues())
+        self._dirty: set[tuple[str, ...]] = set(self._family.values())
+
+    def _inactive(self) -> Iterator[tuple[str, str]]:
+        """Queues that admit nothing, with the causes."""
+        for name, queue in self.setup.cluster_queues.items():
+            causes = []
+            if queue.stop != NONE:
+                causes.append("is stopped")
+            used = {flavor.name for group in queue.groups for flavor in group.flavors}
+            missing = sorted(used - set(self.setup.flavors))
+            if missing:
+                causes.append(f"references missing ResourceFlavor(s): {','.join(missing)}")
+            if name in self.tree.broken:
+                causes.append("is in a cohort that is part of a cycle")
+            if causes:
+                yield name, f"Can't admit new workloads: {', '.join(causes)}."
+
+    def _wait(self, item: Item, reason: str, message: str, now: float) -> list[Change]:
+        """Say why a workload waits, if that is another reason than before."""
+        same = item.reason == reason
+        item.reason, item.message = reason, message
+        return [] if same else [Change(now, "Pending", item.key, reason, message, item.cluster_queue)]
+
+    # Evictions
+
+    def evict(self, item: Item, now: float, reason: str, message: str) -> list[Change]:
+        """Take the quota from a workload, and send it back to its queue."""
+        item.evicted, item.evicted_at = reason, now
+        return self._go_back(item, now, reason, message)
+
+    def _go_back(self, item: Item, now: float, reason: str, message: str) -> list[Change]:
+        self._let_go(item, now)
+        item.state = PENDING
+        return [self._requeued(item, now, reason, message), *self._enqueue(item, now)]
+
+    def _deactivate(self, item: Item, now: float, cause: str, message: str) -> list[Change]:
+        queue = item.cluster_queue
+        self._let_go(item, now)
+        item.active, item.state = False, INACTIVE
+        item.reason = f"{reasons.DEACTIVATED}DueTo{cause}" if cause else reasons.DEACTIVATED
+        item.message = message
+        return [Change(now, "Deactivated", item.key, cause or reasons.DEACTIVATED, message, queue)]
+
+    @staticmethod
+    def _requeued(item: Item, now: float, reason: str, message: str = "") -> Change:
+        return Change(now, "Requeued", item.key, reason, message, item.cluster_queue)
+
+    # Places
+
+    def _held(self) -> Iterator[Item]:
+        for held in self.snapshot.held.values():
+            yield from held.values()
+
+    def _by_usage(self, queue: str) -> bool:
+        return self.setup.cluster_queues[queue].usage_based
+
+    def _hold(self, item: Item, now: float) -> None:
+        """Count a workload that holds quota already."""
+        self.tree.queues[item.cluster_queue].add_all(item.usage)
+        self._keep(item, now)
+
+    def _keep(self, item: Item, now: float) -> None:
+        self.snapshot.held[item.cluster_queue][item.key] = item
+        waits, limit = self.setup.config.pods_ready, item.workload.max_execution
+        began = item.since(now)
+        item.admitted_at = began
+        if not item.ready:
+            self._unready.add(item.key)
+            if waits is not None:
+                self._set_deadline(item, began + waits.timeout)
+        if limit is not None:
+            self._set_deadline(item, began + limit - item.executed)
+
+    def _let_go(self, item: Item, now: float) -> None:
+        """Take a workload out of wherever it is; others may fit then."""
+        self._now_ready(item)
+        name = item.cluster_queue
+        if item.state == ADMITTED:
+            self.tree.queues[name].remove_all(item.usage)
+            del self.snapshot.held[name][item.key]
+            item.executed += max(0.0, now - item.since(now))
+            item.release()
+            self._generations[name] = self._generations.get(name, 0) + 1
+            self._stir(self._family[name])
+        elif name in self.pending:
+            self.pending[name].remove(item)
+            self._dirty.add(self._family[name])
+
+    def _now_ready(self, item: Item) -> None:
+        """Wait no longer for the pods of this one; that may end a block on admissions."""
+        waits = self.setup.config.pods_ready
+        waited = item.key in self._unready
+        self._unready.discard(item.key)
+        if waited and not self._unready and waits is not None and waits.block_admission:
+            self._dirty.update(self._family.values())
+
+    def _stir(self, family: Iterable[str]) -> None:
+        """Try all that wait in these queues again."""
+        names = tuple(family)
+        self._dirty.add(names)
+        for name in names:
+            self.pending[name].unpark()
+
+    def _enqueue(self, item: Item, now: float) -> list[Change]:
+        """Put a workload into the queue that its LocalQueue leads to."""
+        door = self.setup.local_queues.get(item.queue)
+        name = door.cluster_queue if door is not None else ""
+        item.cluster_queue = name
+        if door is None:
+            why = reasons.MISCONFIGURED, f"LocalQueue {item.queue[1]} doesn't exist"
+        elif name not in self.pending:
+            why = reasons.MISCONFIGURED, f"ClusterQueue {name} doesn't exist"
+        elif door.stop != NONE:
+            why = reasons.SUSPENDED, f"LocalQueue {door.name} is stopped"
+        else:
+            stopped = self.setup.cluster_queues[name].stop != NONE
+            why = reasons.SUSPENDED, f"ClusterQueue {name} is {'stopped' if stopped else 'inactive'}"
+            if item.requeue_at is not None and item.requeue_at > now:
+                self.pending[name].put_off(item)
+            else:
+                self.pending[name].push(item)
+            self._dirty.add(self._family[name])
+            return self._wait(item, *why, now) if name in self.inactive else []
+        return self._wait(item, *why, now)
+
+    def _set_deadline(self, item: Item, at: float) -> None:
+        self._serial += 1
+        heapq.heappush(self._deadlines, (at, self._serial, item, item.admitted_at or 0.0))

@@ -1,0 +1,7 @@
+"""Kueue's YAML, v1beta1 and v1beta2, read strictly: anything wrong is told with file, line and path."""
+
+from __future__ import annotations
+
+from lab.queue.reading.objects import Read, read
+
+__all__ = ["Read", "read"]

@@ -1,0 +1,23 @@
+"""The benchmark of simulated queues, at a small size."""
+
+from __future__ import annotations
+
+from benchmarks.queue import CLASSES, results, scenario
+from lab.queue.reading import read
+from lab.queue.simulate import simulate
+from lab.queue.trace import document
+
+
+def test_the_scenario_is_kueues() -> None:
+    kinds = [text.splitlines()[1] for text in scenario()]
+    assert kinds.count("kind: Workload") == 15_000
+    assert kinds.count("kind: ClusterQueue") == 30
+
+
+def test_its_figures_come_from_the_document() -> None:
+    found = read([("scenario.yaml", "---\n".join(scenario(1, 2, 0.02)))])
+    assert (found.errors, found.warnings) == ((), ())
+    figures = results(document(simulate(found.setup, found.workloads)))
+    assert set(figures) == {*(each.name for each in CLASSES), "use"}
+    assert figures["large"] == 0.0
+    assert 0 < figures["use"] <= 100

@@ -1,0 +1,144 @@
+"""queue: checks and simulations, without a lab."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.cli.commands import queue
+from lab.cli.main import main
+from tests.conftest import ROOT
+
+DATA = ROOT / "tests" / "unit" / "data" / "queue"
+TEAMS = str(DATA / "two-teams.yaml")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    """Stdout and stderr of a command."""
+    capsys.readouterr()
+    assert main(["queue", *arguments]) == code
+    found = capsys.readouterr()
+    return found.out, found.err
+
+
+def test_check_says_what_was_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = run(capsys, "check", TEAMS)
+    assert "ClusterQueue blue in cohort lab, BestEffortFIFO\n  gpu: 4 nvidia.com/gpu\n" in out
+    assert err == ""
+
+
+def test_check_says_it_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = str(DATA / "seeds" / "red-cluster-queue.yaml")
+    found = json.loads(run(capsys, "check", seed, "--json")[0])
+    assert found["schema"] == "queue-check/1"
+    assert found["understood"]["ClusterQueue"] == 1
+    (odd,) = [each for each in found["warnings"] if each["hint"]]
+    assert (odd["line"], odd["hint"]) == (14, "did you mean nvidia.com/gpu?")
+
+
+def test_check_writes_the_new_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    written = tmp_path / "new.yaml"
+    written.write_text(
+        run(capsys, "check", str(DATA / "seeds" / "blue-cluster-queue.yaml"), "-o", "yaml")[0],
+        encoding="utf-8",
+    )
+    text = written.read_text(encoding="utf-8")
+    assert "apiVersion: kueue.x-k8s.io/v1beta2\n" in text
+    assert "cohortName: default-cohort\n" in text
+    run(capsys, "check", str(written))
+
+
+def test_everything_that_is_wrong_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: a}\nspec:\n"
+        "  namespaceSelector: {}\n  stopPolicy: Halt\n  queueingStrategy: StrictFifo\n"
+    )
+    _, err = run(capsys, "check", str(bad), code=2)
+    assert f"error: {bad}:6: spec.stopPolicy" in err
+    assert f"{bad}:7: spec.queueingStrategy: 'StrictFifo' is none of BestEffortFIFO, StrictFIFO" in err
+    assert run(capsys, "simulate", str(bad), code=2)[0] == ""
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run(capsys, "simulate", str(tmp_path / "none.yaml"), code=3)
+    run(capsys, "check", str(tmp_path), code=2)
+
+
+def test_simulate_tells_the_story(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = run(capsys, "simulate", TEAMS)
+    assert "   600.000 s  Preempted   alice/on-borrowed-gpus in blue (InCohortReclamation)\n" in out
+    assert out.endswith("cycles: 0 waiting\n")
+
+
+def test_simulate_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(run(capsys, "simulate", TEAMS, "--json")[0])
+    assert told["schema"] == "queue-simulation/1"
+    (preempted,) = [each for each in told["events"] if each["event"] == "Preempted"]
+    assert preempted == {
+        "at": 600.0,
+        "event": "Preempted",
+        "workload": "alice/on-borrowed-gpus",
+        "reason": "InCohortReclamation",
+        "message": "Preempted to accommodate a workload (UID: paper, JobUID: UNKNOWN) due to reclamation "
+        "within the cohort; preemptor path: /lab/red; preemptee path: /lab/blue",
+        "cluster_queue": "blue",
+        "flavors": {"main": {"nvidia.com/gpu": "gpu"}},
+    }
+
+
+def test_simulate_a_cycle_or_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(run(capsys, "simulate", TEAMS, "--cycles", "1", "--json")[0])
+    assert (told["cycles"], told["end"], len(told["events"])) == (1, 0.0, 2)
+    told = json.loads(run(capsys, "simulate", TEAMS, "--until", "5m", "--json")[0])
+    assert told["end"] == 300.0
+    run(capsys, "simulate", TEAMS, "--until", "5m", "--cycles", "1", code=2)
+
+
+def test_files_of_a_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = [str(DATA / "seeds" / f"{name}.yaml") for name in ("blue-local-queue", "blue-cluster-queue")]
+    assert "used by: blue/default-queue" in run(capsys, "check", *seeds, "-n", "blue")[0]
+
+
+def test_a_page_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.host.environment.ensure", lambda *_: None)
+    monkeypatch.setattr("lab.flows.queues.page.draw", lambda _: (b"<svg/>", "in <words>"))
+    page = tmp_path / "page.html"
+    _, err = run(capsys, "simulate", TEAMS, "--html", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert f"wrote {page}" in err
+    assert 'alt="in &lt;words&gt;"' in text
+    assert "<td>alice/on-borrowed-gpus</td>" in text
+    run(capsys, "simulate", TEAMS, "--html", str(tmp_path / "no" / "page.html"), code=21)
+
+
+def test_a_long_story_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "SHOWN", 2)
+    assert "more events; --json shows all\n" in run(capsys, "simulate", TEAMS)[0]
+
+
+def blocks(language: str) -> list[str]:
+    return [
+        text for kind, text in BLOCK.findall((ROOT / "docs" / "queues.md").read_text()) if kind == language
+    ]
+
+
+def test_the_examples_of_the_page_are_what_comes_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    classroom, fair, *_ = blocks("yaml")
+    Path("classroom.yaml").write_text(classroom, encoding="utf-8")
+    Path("fair.yaml").write_text(fair, encoding="utf-8")
+    first, second, *_ = (text.split("\n", 1) for text in blocks("console"))
+    assert first[0] == "$ labctl queue simulate classroom.yaml"
+    assert run(capsys, "simulate", "classroom.yaml")[0] == first[1]
+    assert second[0] == "$ labctl queue simulate classroom.yaml fair.yaml | grep Admitted"
+    lines = run(capsys, "simulate", "classroom.yaml", "fair.yaml")[0].splitlines()
+    assert [line for line in lines if "Admitted" in line] == second[1].splitlines()
