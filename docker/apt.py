@@ -13,7 +13,7 @@ from pathlib import Path
 
 CA = Path("/run/secrets/ca")
 UNUSED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/javascript/moment-timezone/data/*")
-"""Paths that are never unpacked. The last holds 200 MB of time zone tables that Prometheus' page does not use."""
+"""Paths never unpacked. The last holds 200 MB of time zone tables that Prometheus' page does not use."""
 
 LEFTOVERS = ("/var/lib/apt/lists", "/var/cache/apt", "/var/log/apt")
 

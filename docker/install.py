@@ -5,8 +5,8 @@
                                   a lab works without it, so the build continues
     install.py REQUIREMENTS.txt   every other package, each with its hash; then what else this torch needs
 
-The build can also provide wheels at /build/wheels, a CA bundle as the secret `ca`, and a pip.conf as the secret
-`pip-conf`. None of these stays in the image.
+The build can also provide wheels at /build/wheels, a CA bundle as the secret `ca`, and a pip.conf as the
+secret `pip-conf`. None of these stays in the image.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def install(*arguments: str, wheels: Path | None) -> list[str]:
 
 
 def torch_source(index: str, wheels: Path) -> list[str]:
-    """Options for the source of torch: a wheel given to the build, else the index; empty: pip's own sources."""
+    """Options for the source of torch: a wheel given to the build, else the index, else none (pip's own)."""
     if any(wheels.glob("torch-*.whl")):
         return ["--no-index"]
     return ["--index-url", index] if index else []
@@ -74,7 +74,7 @@ def torchvision(version: str, index: str, wheels: Path) -> list[str]:
 
 
 def rest(version: str, index: str, wheels: Path) -> list[str]:
-    """Command line that installs what this build of torch needs beside the locked packages: CUDA or ROCm libraries."""
+    """Command line that installs what else this build of torch needs: the CUDA or ROCm libraries."""
     extra = ["--extra-index-url", index] if index else []
     return install(*extra, f"torch=={version}", wheels=wheels)
 

@@ -2,8 +2,8 @@
 
     slim.py /opt/venv /layers
 
-Afterwards /layers/torch, /layers/ray and /layers/packages hold the environment between them, each to be copied
-to `/`: a changed package leaves the other two layers as they are. Bytecode has no time stamps, so the same
+Afterwards /layers/torch, /layers/ray and /layers/packages together hold the environment, each to be copied to
+`/`: a changed package leaves the other two layers as they are. Bytecode has no time stamps, so the same
 packages always give the same layers.
 """
 
