@@ -1,6 +1,6 @@
 """Installs Debian packages while an image is built: `apt.py [PACKAGE...]` and those in $EXTRA_PACKAGES.
 
-The package lists and the downloads do not stay. https mirrors behind a company's CA: the secret `ca` is used.
+Removes the package lists and the downloads afterwards. The secret `ca` is the CA bundle for https mirrors.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 CA = Path("/run/secrets/ca")
 UNUSED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/javascript/moment-timezone/data/*")
-"""Never unpacked. The last is 200 MB of time zone tables that Prometheus' page does not ask for."""
+"""Paths never unpacked. The last holds 200 MB of time zone tables that Prometheus' page does not use."""
 
 LEFTOVERS = ("/var/lib/apt/lists", "/var/cache/apt", "/var/log/apt")
 
 
 def commands(packages: list[str], ca: Path) -> list[list[str]]:
-    """apt's command lines; none when there is nothing to install."""
+    """Command lines of apt; none if there is nothing to install."""
     if not packages:
         return []
     trust = ["-o", f"Acquire::https::CAInfo={ca}"] if ca.is_file() else []
@@ -28,7 +28,7 @@ def commands(packages: list[str], ca: Path) -> list[list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Install; the exit code is apt's."""
+    """Install, and return apt's exit code."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for argv in commands(arguments + os.environ.get("EXTRA_PACKAGES", "").split(), CA):
         code = subprocess.run(argv, env=env, check=False).returncode

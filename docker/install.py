@@ -1,12 +1,12 @@
 """Installs packages into /opt/venv while an image is built; runs on the base image's Python alone.
 
-    install.py                    torch $TORCH_VERSION from $TORCH_INDEX, or from a wheel given to it;
-                                  torchvision $TORCHVISION_VERSION from the same place; a lab can do
-                                  without it, so a build goes on where it is not to be had
-    install.py REQUIREMENTS.txt   every other package, each with its hash; then what this torch needs more
+    install.py                    torch $TORCH_VERSION from $TORCH_INDEX, or from a wheel given to the build;
+                                  torchvision $TORCHVISION_VERSION from the same place, if it is there:
+                                  a lab works without it, so the build continues
+    install.py REQUIREMENTS.txt   every other package, each with its hash; then what else this torch needs
 
-What the build is given besides: wheels at /build/wheels, a company's CA
-bundle as the secret `ca`, and a pip.conf as the secret `pip-conf`. Neither stays in the image.
+The build can also provide wheels at /build/wheels, a CA bundle as the secret `ca`, and a pip.conf as the
+secret `pip-conf`. None of these stays in the image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WHEELS = Path("/build/wheels")
 
 
 def environment(environ: Mapping[str, str], secrets: Path) -> dict[str, str]:
-    """pip's environment: with the CA bundle and the configuration that the build was given, if any."""
+    """Environment for pip, with the CA bundle and the configuration of the build, if any."""
     env = {key: value for key, value in environ.items() if not (key == "PIP_INDEX_URL" and not value)}
     if (secrets / "ca").is_file():
         env |= {name: str(secrets / "ca") for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")}
@@ -33,7 +33,7 @@ def environment(environ: Mapping[str, str], secrets: Path) -> dict[str, str]:
 
 
 def install(*arguments: str, wheels: Path | None) -> list[str]:
-    """The command line of `pip install` that compiles nothing: slim.py does, for what is left."""
+    """Command line of `pip install` that compiles nothing: slim.py compiles what it leaves."""
     local = ["--find-links", str(wheels)] if wheels and any(wheels.glob("*.whl")) else []
     return [
         *PIP,
@@ -49,21 +49,21 @@ def install(*arguments: str, wheels: Path | None) -> list[str]:
 
 
 def torch_source(index: str, wheels: Path) -> list[str]:
-    """Where pip takes torch from: a wheel given to the build, else the index; empty: pip's own."""
+    """Options for the source of torch: a wheel given to the build, else the index, else none (pip's own)."""
     if any(wheels.glob("torch-*.whl")):
         return ["--no-index"]
     return ["--index-url", index] if index else []
 
 
 def torch(version: str, index: str, wheels: Path) -> list[str]:
-    """Installs torch alone."""
+    """Command line that installs only torch."""
     return install("--no-deps", *torch_source(index, wheels), f"torch=={version}", wheels=wheels)
 
 
 def torchvision(version: str, index: str, wheels: Path) -> list[str]:
-    """Installs torchvision alone, of the same build as torch; empty where there is none of that build.
+    """Command line that installs only torchvision, of the same build as torch; empty if there is none.
 
-    PyTorch's index has one of each build. Where torch is a wheel given to the build, only a wheel of
+    PyTorch's index has one for each build. If torch is a wheel given to the build, only a wheel of
     torchvision beside it is known to fit.
     """
     wanted = f"torchvision=={version}"
@@ -74,13 +74,13 @@ def torchvision(version: str, index: str, wheels: Path) -> list[str]:
 
 
 def rest(version: str, index: str, wheels: Path) -> list[str]:
-    """Installs what this build of torch needs besides the locked packages: the CUDA or ROCm libraries."""
+    """Command line that installs what else this build of torch needs: the CUDA or ROCm libraries."""
     extra = ["--extra-index-url", index] if index else []
     return install(*extra, f"torch=={version}", wheels=wheels)
 
 
 def main(requirements: str = "") -> int:
-    """Install torch, or what is locked; the exit code is pip's, but for torchvision, which may be missing."""
+    """Install torch or the locked packages, and return pip's exit code. A missing torchvision is no error."""
     version, index = os.environ.get("TORCH_VERSION", ""), os.environ.get("TORCH_INDEX", "")
     vision: list[str] = []
     if not requirements:

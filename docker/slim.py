@@ -1,10 +1,10 @@
-"""Takes out of a virtual environment what no lab ever runs, compiles the rest, and sorts it into layers.
+"""Removes what no lab uses from a virtual environment, compiles the rest, and sorts it into layers.
 
     slim.py /opt/venv /layers
 
-/layers/torch, /layers/ray and /layers/packages then hold the whole of it between them, each to be copied to
-`/`: one changed package leaves the layers of the other two as they are. Bytecode carries no time stamps, so
-that the same packages always give the same layers.
+Afterwards /layers/torch, /layers/ray and /layers/packages together hold the environment, each to be copied to
+`/`: a changed package leaves the other two layers as they are. Bytecode has no time stamps, so the same
+packages always give the same layers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 UNUSED = (
     "ray/jars",  # Ray's Java workers
-    "ray/rllib",  # reinforcement learning; nothing else of Ray imports it
+    "ray/rllib",  # reinforcement learning; no other part of Ray imports it
     "torch/include",  # headers: there is no compiler in the image
     "torch/share/cmake",  # the rest of share/ is read at run time: on ROCm databases of MIOpen and rccl
     "torch/test",  # PyTorch's own tests, in C++
@@ -28,20 +28,20 @@ UNUSED = (
     "pyarrow/src",
     "numpy/_core/include",
     "jupyterlab/galata",  # JupyterLab's browser tests
-    "jupyterlab/staging/*",  # for building JupyterLab anew
+    "jupyterlab/staging/*",  # for rebuilding JupyterLab
     "**/*.a",
     "**/*.js.map",
     "**/*.pyi",
     "**/*.pyx",
     "**/*.pxd",
 )
-"""Patterns in site-packages, each never used while a lab runs."""
+"""Patterns in site-packages of files that are never used while a lab runs."""
 
 KEPT = (
     "torch/bin/torch_shm_manager",  # data loaders start it
     "jupyterlab/staging/package.json",  # JupyterLab reads it as it starts
 )
-"""What one of those patterns matches, and is used all the same."""
+"""Files that match one of those patterns but are used."""
 
 TESTS_OF = (
     "jupyter*",
@@ -56,7 +56,7 @@ TESTS_OF = (
     "tornado",
     "ray",
 )
-"""Packages whose folders `tests` are dropped as well."""
+"""Packages whose `tests` folders are removed as well."""
 
 LAYERS = {
     "torch": (
@@ -65,17 +65,17 @@ LAYERS = {
     ),
     "ray": ("ray", "ray-*"),
 }
-"""What in site-packages goes into a layer of its own; all else is in `packages`."""
+"""Patterns in site-packages with a layer of their own; everything else is in `packages`."""
 
 
 def size(path: Path) -> int:
-    """Bytes of a file or of everything in a folder; links count nothing."""
+    """Bytes of a file or of everything in a folder; links count as 0."""
     files = [path] if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file() and not file.is_symlink())
 
 
 def remove(path: Path) -> int:
-    """Remove a file or folder, if it is there; returns its bytes."""
+    """Remove a file or folder if it is there; returns its bytes."""
     freed = size(path) if path.exists() else 0
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -85,7 +85,7 @@ def remove(path: Path) -> int:
 
 
 def slim(site: Path) -> int:
-    """Remove what is unused from site-packages; returns the bytes that this frees."""
+    """Remove unused files from site-packages; returns the bytes freed."""
     found = [path for pattern in UNUSED for path in site.glob(pattern)]
     found += [
         path for name in TESTS_OF for top in site.glob(name) for path in top.rglob("tests") if path.is_dir()
@@ -95,7 +95,7 @@ def slim(site: Path) -> int:
 
 
 def compile_all(folder: Path) -> None:
-    """Compile every module, so that no container has to when it starts; a container could not keep it."""
+    """Compile every module: a container could not keep bytecode that it compiles when it starts."""
     compileall.compile_dir(
         folder,
         quiet=2,
@@ -105,7 +105,7 @@ def compile_all(folder: Path) -> None:
 
 
 def sort(venv: Path, layers: Path) -> None:
-    """Move the environment into the folders of its layers."""
+    """Move the environment into the folders of the layers."""
     (site,) = venv.glob("lib/python3*/site-packages")
     for layer, patterns in LAYERS.items():
         target = layers / layer / site.relative_to("/")
@@ -123,7 +123,7 @@ def say(line: str) -> None:
 
 
 def main(venv: str, layers: str) -> None:
-    """Do all of it, and say what it came to."""
+    """Slim, compile and sort the environment, and print the sizes."""
     (site,) = Path(venv).glob("lib/python3*/site-packages")
     say(f"removed {slim(site) / 1e6:.0f} MB that no lab runs")
     compile_all(site)

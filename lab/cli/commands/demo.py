@@ -52,8 +52,9 @@ def demo(
 ) -> None:
     """Start the lab, train, lose a node, and prove the recovery.
 
-    Exits with 0 only when the verdict is `recovered`. With --json, stdout has two documents, one a line: how
-    the demo went, and last the receipt.
+    Exits with 0 only when the verdict is `recovered` or `as-expected` and the undisturbed run did not fail.
+    With --json, stdout has two documents, one per line: how the demo went, and
+    last the receipt.
     """
     from lab.faults import find_fault
     from lab.flows.demo import DemoRequest, run_demo

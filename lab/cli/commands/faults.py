@@ -86,7 +86,7 @@ def faults(app: App) -> None:
 @click.option(
     "--timeout", type=values.Duration(), metavar="TIME",
     help="Longest wait for the moment to inject, and again for training to go on. "
-    "[default: as long as the job gets on]",
+    "[default: while the job makes progress]",
 )  # fmt: skip
 @click.option(
     "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"

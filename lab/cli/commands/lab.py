@@ -43,7 +43,7 @@ service_argument = click.argument(
 @click.option("--workers", type=int, help=f"Ray nodes that train. [default: {LabSpec.workers}]")
 @click.option(
     "--cpus-per-worker", type=int,
-    help="Logical CPUs that each worker offers to Ray: a schedule, not a limit. "
+    help="Logical CPUs that each worker offers to Ray: used for scheduling, not a limit. "
     f"[default: {LabSpec.cpus_per_worker}]",
 )  # fmt: skip
 @click.option(
@@ -58,7 +58,7 @@ service_argument = click.argument(
 @click.option(
     "--stock-ray",
     is_flag=True,
-    help="Ray as it is, to compare: none of the lab's changes to how it trains and recovers.",
+    help="Stock Ray, for comparison: none of the lab's changes to how it trains and recovers.",
 )
 @click.option(
     "--dry-run", is_flag=True,
@@ -125,7 +125,7 @@ def prepare(app: App, asked: Asked) -> tuple[Lab, LabSpec]:
 @click.option("--yes", is_flag=True, help="Do not ask before deleting.")
 @pass_app
 def down(app: App, volumes: bool, yes: bool) -> None:
-    """Stop the lab, whatever half-state it is in. Stored objects survive, unless --volumes is given."""
+    """Stop the lab, even one that is only half up. Stored objects survive, unless --volumes is given."""
     from lab.flows.lessons.run import collect
 
     lab = app.open()

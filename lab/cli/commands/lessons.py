@@ -190,7 +190,7 @@ def _judge(app: App, result: LessonResult) -> None:
 def lesson_report(app: App, student: str | None, output: Path | None, verify: tuple[Path, ...]) -> None:
     """Write the results of all lessons into one JSON document, to hand in.
 
-    With --verify, say what does not fit in such files, and exit with 19 if anything does not.
+    With --verify, check files that were handed in, and exit with 19 if one does not fit.
     """
     if verify:
         if student or output is not None:

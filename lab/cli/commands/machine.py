@@ -72,7 +72,7 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
 @click.command(cls=DashCommand, options_metavar="[OPTIONS] [-- PYTEST ARGUMENTS...]")
 @click.option("--lint", is_flag=True, help="Only ruff and mypy, and the parts that are named.")
 @click.option("--unit", is_flag=True, help="The unit tests.")
-@click.option("--contract", is_flag=True, help="What every runtime has to keep.")
+@click.option("--contract", is_flag=True, help="The contract that every runtime keeps.")
 @click.option("--e2e", is_flag=True, help="The real thing, with processes.")
 @click.option(
     "-k", "expression", type=values.Text(), metavar="EXPRESSION",
