@@ -1,4 +1,4 @@
-"""Benchmarks: figures as ratios against a peer in the same run. Nothing here passes or fails.
+"""Benchmarks: figures of this lab as ratios against a peer in the same run. They neither pass nor fail.
 
     python -m benchmarks cli|submit|queue|start [--runs N] [--json]
     python -m benchmarks up|install|demo|memory [--runs N] [--against PATH] [--json]
@@ -6,6 +6,6 @@
     python -m benchmarks false-deaths [--minutes N]
     python -m benchmarks soak [--minutes N] [--runtime local|compose] [--seed N] [--every SECONDS] [--json]
 
-docs/benchmarks.md says what each compares with what. They need the environment that `labctl up` installs:
+docs/benchmarks.md describes each of them. They need the environment that `labctl up` installs:
 `.venv/bin/python -m benchmarks ...`. Each uses labs of its own in a temporary folder and takes them down.
 """

@@ -1,4 +1,4 @@
-"""The command: see the package's docstring."""
+"""The command line of the benchmarks; the package's docstring describes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.checkouts import Side
 from benchmarks.compare import Found, Row, rows, table
 
 AGAINST = {"up": startup.up, "install": install.install, "demo": install.demo, "memory": memory.run}
-"""Those that can compare with another checkout."""
+"""Benchmarks that can compare with another checkout."""
 
 PLAIN = {"cli": startup.cli, "submit": startup.submit, "queue": queue.run}
 OTHERS = ("start", "recovery", "false-deaths", "soak")
@@ -22,7 +22,7 @@ OTHERS = ("start", "recovery", "false-deaths", "soak")
 def main() -> None:
     """Run one benchmark and print its table."""
     args = _parser().parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its labs are taken down then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its labs are taken down then, too
     if args.what == "false-deaths":
         false_deaths.main(args.minutes)
     elif args.what == "soak":
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def compared_rows(found: Found, compared: Sequence[Side], unit: str) -> list[Row]:
-    """Rows of this checkout, the first one, against each of the others."""
+    """Rows that compare the first side, this checkout, with each of the others."""
     ours, *peers = (side.name for side in compared)
     return rows(found, ours, peers, unit)
 
@@ -61,7 +61,7 @@ def _show(measured: Sequence[Row], found: Found, as_json: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Figures of this lab beside a peer's in the same run."
+        prog="python -m benchmarks", description="Measure this lab and a peer in the same run."
     )
     parser.add_argument("what", choices=[*PLAIN, *AGAINST, *OTHERS])
     parser.add_argument("--runs", type=int, default=5)

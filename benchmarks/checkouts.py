@@ -1,4 +1,4 @@
-"""Labs that are used by the command line alone, as any revision has it: this checkout, and another one."""
+"""Labs of this checkout or another one, used only through the command line, which every revision has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lab.topology import is_worker
 
 OURS, STOCK = "this checkout", "stock Ray"
 CALL_SECONDS, GRACE_SECONDS = 600.0, 60.0
-"""How long a command of labctl may take, and how long it gets then to take back what it has begun."""
+"""Timeout of a command of labctl, and the time it then gets to undo what it has begun."""
 
 STEP = re.compile(r"\s*[\d.]+ s\s+(\S+)\s+(\w+)")
 """A line of progress of `up`: seconds, service, state."""
@@ -33,7 +33,7 @@ STEP = re.compile(r"\s*[\d.]+ s\s+(\S+)\s+(\w+)")
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared: a checkout, the Python that runs it, and further options of `up`."""
+    """One side of a comparison: a checkout, the Python that runs it, and further options of `up`."""
 
     name: str
     root: Path
@@ -42,10 +42,10 @@ class Side:
 
 
 def sides(against: Path | None, *, stock: bool) -> list[Side]:
-    """This checkout; with `stock` also with stock Ray; the other checkout, when there is one.
+    """Return this checkout; with `stock` also stock Ray; and the checkout `against`, if it is given.
 
-    The other one is run by the environment beside it, where there is one, else by this interpreter.
-    Raises SystemExit when it is no checkout.
+    The other checkout runs in the environment beside it, if it has one, else with this interpreter.
+    Raises SystemExit when `against` is not a checkout.
     """
     found = [Side(OURS, ROOT)]
     if stock:
@@ -60,7 +60,7 @@ def sides(against: Path | None, *, stock: bool) -> list[Side]:
 
 
 def revision(root: Path) -> str:
-    """What a checkout is called: its commit, with a mark when files were changed; else its folder's name."""
+    """Name a checkout by its commit, marked as dirty when files were changed; else by its folder."""
     call = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         ended = subprocess.run(call, capture_output=True, text=True, check=True)
@@ -77,31 +77,31 @@ class CliLab:
     home: Path
     name: str = "bench"
     seen: list[tuple[float, str]] = field(default_factory=list)
-    """What the last `up` said: seconds after its begin, line."""
+    """Output of the last `up`: seconds since its start, line."""
 
     def up(self) -> float:
-        """Start the lab with two workers and simulated GPUs; seconds until every service was healthy."""
+        """Start the lab with two workers and simulated GPUs; return the seconds until it is healthy."""
         self.seen = []
         asked = ("up", "--gpu", "simulated", "--workers", "2", *self.side.options, "--json")
         return self._call(asked, self.seen)[0]
 
     def down(self) -> None:
-        """Take the lab down, with what it stored."""
+        """Take the lab down and delete its objects."""
         self._call(("down", "--volumes", "--yes", "--json"))
 
     def submit(self, recipe: str, settings: Mapping[str, str]) -> str:
-        """Start a job; returns its id."""
+        """Start a job; return its id."""
         given = [word for name, value in settings.items() for word in ("-p", f"{name}={value}")]
         answer = self._call(("submit", recipe, *given, "--detach", "--json"))[1]
         return str(answer["submission_id"])
 
     def checkpoints(self, job: str) -> int:
-        """How many checkpoints a job has."""
+        """Count the checkpoints of a job."""
         return len(self._call(("checkpoints", job, "--json"))[1]["checkpoints"])
 
     @property
     def folder(self) -> Path:
-        """What the marks of the lab's processes begin with."""
+        """Folder of the lab, with which the marks of its processes begin."""
         return self.home / self.name
 
     def _call(
@@ -114,7 +114,7 @@ class CliLab:
 
 @contextlib.contextmanager
 def cli_lab(side: Side) -> Iterator[CliLab]:
-    """A lab of this side, not up yet; taken down at the end, whatever has become of it."""
+    """Yield a lab of this side that is not up yet; take it down at the end in any case."""
     home = Path(tempfile.mkdtemp(prefix="raylab-bench-"))
     lab = CliLab(side, home)
     try:
@@ -126,7 +126,7 @@ def cli_lab(side: Side) -> Iterator[CliLab]:
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what would make it another lab than the one that is meant."""
+    """Remove the variables that would select another lab."""
     return {name: value for name, value in environment.items() if not name.startswith(("RAYLAB_", "RAY_"))}
 
 
@@ -138,9 +138,9 @@ def call(
     seen: list[tuple[float, str]] | None = None,
     seconds: float = CALL_SECONDS,
 ) -> tuple[float, dict[str, Any]]:
-    """Seconds that a command of labctl takes, and the JSON that it prints, if it does.
+    """Run a command of labctl; return its seconds and the JSON that it prints, {} if it prints none.
 
-    `seen` gets each line of its stderr as it comes, with the seconds since the begin. Raises LostError.
+    `seen` gets each line of its stderr at once, with the seconds since the start. Raises LostError.
     """
     begin = time.perf_counter()
     lines: list[tuple[float, str]] = [] if seen is None else seen
@@ -165,7 +165,7 @@ def call(
 
 @contextlib.contextmanager
 def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    """Interrupt a command after so long, as Ctrl-C would: it takes back what it has begun. Then kill it."""
+    """Interrupt a command after its timeout, as Ctrl-C would, so that it can clean up. Later kill it."""
     timers = [
         threading.Timer(seconds, process.send_signal, (signal.SIGINT,)),
         threading.Timer(seconds + GRACE_SECONDS, process.kill),
@@ -181,7 +181,7 @@ def _ended_after(process: subprocess.Popen[str], seconds: float) -> Iterator[Non
 
 
 def why(code: int, lines: Sequence[str], passed: float, limit: float) -> str:
-    """Why a command has failed, in one line."""
+    """Explain in one line why a command has failed."""
     if passed >= limit:
         return f"took longer than {limit:g} s"
     said = [line for line in lines if line.startswith("error:")] or [line for line in lines if line.strip()]
@@ -191,7 +191,7 @@ def why(code: int, lines: Sequence[str], passed: float, limit: float) -> str:
 def nodes_alive(
     seen: Sequence[tuple[float, str]], is_wanted: Callable[[str], bool] = is_worker
 ) -> float | None:
-    """When the last worker node was healthy, by the lines of `up`; None when they do not say so."""
+    """Return the second at which the last worker node was healthy, by the lines of `up`; None if unknown."""
     at: dict[str, float] = {}
     for seconds, line in seen:
         match = STEP.match(line)

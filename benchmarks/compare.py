@@ -1,4 +1,4 @@
-"""Runs by turns, what was lost of them, medians, ratios and tables. Measures nothing itself."""
+"""Runs of several sides in turn, lost runs, medians, ratios and tables. Measures nothing itself."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from lab.errors import LabError
 
 Figures = Generator[tuple[str, "float | Exception"], None, None]
-"""One run: each figure with its name as soon as it is known, or why there is none."""
+"""One run: yields each figure with its name as soon as it is known, or the reason why there is none."""
 
 Measure = Callable[[], Figures]
 
 
 class LostError(Exception):
-    """A run gave no figure; the message says why."""
+    """A run without a figure; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -29,27 +29,27 @@ class Row:
     peer: str = ""
     peer_values: tuple[float, ...] = ()
     pairs: tuple[float, ...] = ()
-    """The peer's value over ours, of each round in which both are known."""
+    """Peer's value divided by ours, for each round in which both are known."""
     unit: str = "s"
 
     @property
     def median(self) -> float | None:
-        """Median of our runs; None when all were lost."""
+        """Median of our runs; None if all were lost."""
         return statistics.median(self.values) if self.values else None
 
     @property
     def ratio(self) -> float | None:
-        """Peer's median over ours: above 1 means that we are faster, or smaller."""
+        """Peer's median divided by ours: above 1 means that we are faster, or smaller."""
         ours = self.median
         return statistics.median(self.peer_values) / ours if self.peer_values and ours else None
 
     @property
     def paired(self) -> float | None:
-        """Median of the rounds' own ratios: what changes slowly on a machine cancels out in it."""
+        """Median of the ratios of each round: slow changes of the machine cancel out in it."""
         return statistics.median(self.pairs) if self.pairs else None
 
     def document(self) -> dict[str, object]:
-        """As JSON."""
+        """Return it as JSON."""
         return {
             **dataclasses.asdict(self),
             "median": self.median,
@@ -60,14 +60,14 @@ class Row:
 
 @dataclass
 class Found:
-    """What was measured by turns: (side, figure) -> round -> value; and what was lost, why."""
+    """Result of a measurement in turn: (side, figure) -> round -> value, and the lost runs with reasons."""
 
     values: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
     lost: list[dict[str, object]] = field(default_factory=list)
     """`round` (counted from 1), `side`, `step`, `reason`."""
 
     def of(self, side: str, figure: str) -> dict[int, float]:
-        """Round -> value of one figure; empty when it was never measured."""
+        """Return round -> value of one figure; empty if it was never measured."""
         return self.values.get((side, figure), {})
 
     @property
@@ -76,7 +76,7 @@ class Found:
         return tuple(dict.fromkeys(figure for _, figure in self.values))
 
     def lose(self, number: int, side: str, step: str, reason: str) -> None:
-        """Note a run that gave nothing, or not all."""
+        """Record a run that gave no figures, or not all."""
         self.lost.append({"round": number + 1, "side": side, "step": step, "reason": reason})
 
 
@@ -86,10 +86,10 @@ def by_turns(
     say: Callable[[str], None],
     repair: Callable[[str], None] = lambda side: None,
 ) -> Found:
-    """Every step of every round, each side in turn: A B A B. A run that fails is lost, and the next comes.
+    """Measure every step of every round, each side in turn: A B A B. A run that fails is recorded as lost.
 
-    `steps` are step -> side -> what measures it. After a failure `repair` gets the side; where that fails
-    too, the side is given up.
+    `steps` are step -> side -> measurement. After a failure `repair` gets the side; if the repair fails
+    too, the side is not measured any more.
     """
     found = Found()
     given_up: set[str] = set()
@@ -126,14 +126,14 @@ def _turns(steps: Mapping[str, Mapping[str, Measure]], runs: int) -> Iterator[tu
 
 
 def reason(error: Exception) -> str:
-    """One line that says what went wrong."""
+    """Describe an error in one line."""
     text = error.message if isinstance(error, LabError) else str(error)
     first = next(iter(text.strip().splitlines()), "")
     return first if isinstance(error, LostError) else f"{type(error).__name__}: {first}".rstrip(": ")
 
 
 def rows(found: Found, ours: str, peers: Sequence[str], unit: str = "s") -> list[Row]:
-    """A row per figure and peer; without peers a row per figure."""
+    """Return a row per figure and peer; without peers a row per figure."""
     made = []
     for figure in found.figures:
         mine = found.of(ours, figure)
@@ -148,7 +148,7 @@ def rows(found: Found, ours: str, peers: Sequence[str], unit: str = "s") -> list
 
 
 def table(rows: Sequence[Row], lost: Sequence[Mapping[str, object]] = ()) -> str:
-    """The rows as a Markdown table, and what was lost below it."""
+    """Format the rows as a Markdown table, with the lost runs below it."""
     lines = [
         "| what | median (min-max, runs) | peer | peer's median (min-max, runs) | peer / ours | of pairs |",
         "| --- " * 6 + "|",
@@ -168,7 +168,7 @@ def table(rows: Sequence[Row], lost: Sequence[Mapping[str, object]] = ()) -> str
 
 
 def spread(values: Sequence[float], unit: str = "s") -> str:
-    """`12.3 s (11.0-14.2, 5)`; whole megabytes; `none` when there is no value."""
+    """Format values as `12.3 s (11.0-14.2, 5)`; megabytes as whole numbers; no values as `none`."""
     if not values:
         return "none"
     digits = 2 if unit == "s" else 0

@@ -1,4 +1,4 @@
-"""Whether a busy machine makes the lab give up nodes that live: training with every core loaded besides."""
+"""Live nodes that are declared dead by mistake while every core of the machine is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUSY = "while True: pass"
 
 
 def run(minutes: float) -> dict[str, object]:
-    """Train `digits` on two workers for `minutes`, one busy loop per core beside it; count the dead nodes."""
+    """Train `digits` on two workers for `minutes` beside one busy loop per core; count the dead nodes."""
     with own_lab("bench-busy") as lab:
         loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(os.cpu_count() or 1)]
         try:

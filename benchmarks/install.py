@@ -1,6 +1,6 @@
-"""A machine that knows nothing of the lab: a fresh clone, an empty HOME. This checkout against another one.
+"""Installation and demo in a fresh clone with an empty HOME: this checkout against another one.
 
-What is not committed is not in the clone. Packages come from where pip is told to get them.
+Uncommitted changes are not in the clone. Packages come from the index that pip is configured to use.
 """
 
 from __future__ import annotations
@@ -19,22 +19,30 @@ from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
 from benchmarks.measure import say
 
 SECONDS = 1200.0
-INSTALL = "from lab import environment; environment.ensure('local')"
+IMPORT = """
+try:
+    from lab.host import environment
+except ImportError:
+    from lab import environment
+"""
+"""Imports the module that installs packages; older checkouts have it in another place."""
+
+INSTALL = f"{IMPORT}environment.ensure('local')"
 
 Measured = Callable[[Path, Mapping[str, str]], Figures]
-"""What is measured in a clone, with this environment."""
+"""Measurement in a clone, with this environment."""
 
 NOT_TAKEN = ("VIRTUAL_ENV", "LABCTL_", "XDG_", "PIP_CACHE_DIR", "UV_CACHE_DIR", "PYTHONPATH")
-"""Variables, or their beginnings, that a fresh machine does not have."""
+"""Variables, by name or prefix, that a fresh machine does not have."""
 
 
 def install(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
-    """`labctl --help` in a fresh clone, then what plain processes need."""
+    """Measure `labctl --help` in a fresh clone, then the installation of what plain processes need."""
     return _compared("install", runs, against, _install)
 
 
 def demo(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
-    """`labctl demo` in a fresh clone, its set-up included."""
+    """Measure `labctl demo` in a fresh clone, including its set-up."""
     return _compared("demo", runs, against, _demo)
 
 
@@ -75,7 +83,7 @@ def _demo(clone: Path, environment: Mapping[str, str]) -> Figures:
 
 @contextlib.contextmanager
 def fresh(side: Side) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A clone of a side's checkout, and the environment of a user without anything; gone at the end."""
+    """Yield a clone of a side's checkout and the environment of a new user; delete both at the end."""
     folder = Path(tempfile.mkdtemp(prefix="raylab-bench-"))
     clone, home = folder / "raylab", folder / "home"
     home.mkdir()
@@ -90,7 +98,7 @@ def fresh(side: Side) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def environment_of(home: Path, here: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a user whose HOME is empty; where pip gets its packages is as it is here."""
+    """Return the variables of a user whose HOME is empty, with the configuration of pip from here."""
     kept = {name: value for name, value in clean(here).items() if not name.startswith(NOT_TAKEN)}
     config = Path(here.get("HOME", "")) / ".config" / "pip" / "pip.conf"
     if "PIP_CONFIG_FILE" not in kept and config.is_file():
@@ -99,5 +107,5 @@ def environment_of(home: Path, here: Mapping[str, str]) -> dict[str, str]:
 
 
 def base_python() -> str:
-    """The Python that the running environment was made from: an environment of its own has packages."""
+    """Return the Python that the running environment was created from: it has no packages of the lab."""
     return str(getattr(sys, "_base_executable", "") or sys.executable)

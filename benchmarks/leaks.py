@@ -1,4 +1,4 @@
-"""What a lab uses while nothing trains in it: processes, memory, disk, and what a fault has left behind."""
+"""Resources of an idle lab: processes, memory, disk, and the remains of faults."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.topology import State, is_node
 
 SETTLE_SECONDS = 90.0
-"""Deadline for the processes of a job that has ended to be gone."""
+"""Timeout for the processes of a finished job to exit."""
 
 LOOK_SECONDS = 3.0
 SAME_LOOKS = 3
-"""So many looks with the same number of processes mean that none is about to end."""
+"""Number of successive polls with the same number of processes after which the lab counts as settled."""
 
 INSIDE = """
 import os
@@ -44,7 +44,7 @@ for name in names:
         pass
 print(len(names), size, memory)
 """
-"""Counts processes, the bytes below /tmp and the processes' memory (PSS) in a container."""
+"""Script that counts processes, the bytes below /tmp and the processes' memory (PSS) in a container."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class Idle:
 
     at: float
     processes: Mapping[str, int]
-    """Service -> how many."""
+    """Service -> number of processes."""
     memory_bytes: Mapping[str, int]
-    """Service -> of all its processes together; in containers of the nodes alone."""
+    """Service -> memory of all its processes together; in containers of the nodes only."""
     disk_bytes: Mapping[str, int]
     """`objects` in the store (checkpoints, ledgers, receipts), `logs`, `ray` (its session), `rest`."""
     faults_left: tuple[str, ...]
-    """Faults that stand in the journal although none lasts."""
+    """Faults that are on record as active although none lasts."""
     ill: tuple[str, ...]
-    """Services that are not healthy, with their state."""
+    """Unhealthy services, with their state."""
 
     @property
     def totals(self) -> dict[str, int]:
-        """Processes, MB of memory, MB of disk by what it is for."""
+        """Processes, MB of memory, MB of disk by purpose."""
         disk = {f"{name} MB": round(size / 1e6) for name, size in self.disk_bytes.items()}
         return {
             "processes": sum(self.processes.values()),
@@ -74,12 +74,12 @@ class Idle:
         }
 
     def document(self) -> dict[str, object]:
-        """As JSON."""
+        """Return it as JSON."""
         return {**dataclasses.asdict(self), "totals": self.totals}
 
 
 def idle(lab: Lab) -> Idle:
-    """Wait until what the last job started is gone, and measure."""
+    """Wait until the processes of the last job have exited, and measure."""
     deadline = time.monotonic() + SETTLE_SECONDS
     looks = [_processes(lab)]
     while time.monotonic() < deadline:
@@ -134,7 +134,7 @@ def _disk(lab: Lab) -> dict[str, int]:
 
 
 def _sessions(folder: Path) -> set[Path]:
-    """Where the Ray of a lab of processes keeps its session, by the command lines of its processes."""
+    """Find the session folders of Ray in a lab of processes, by the command lines of its processes."""
     found = set()
     for process in psutil.process_iter():
         try:
@@ -147,7 +147,7 @@ def _sessions(folder: Path) -> set[Path]:
 
 
 def _inside(lab: Lab) -> dict[str, tuple[int, int, int]]:
-    """Node -> how many processes its container has, the bytes below its /tmp, the memory of the processes."""
+    """Return node -> number of processes in its container, bytes below its /tmp, memory of the processes."""
     found = {}
     for service in lab.status().services:
         if not is_node(service.service):
@@ -163,7 +163,7 @@ def _inside(lab: Lab) -> dict[str, tuple[int, int, int]]:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files below a folder; those that vanish meanwhile are not counted."""
+    """Count the bytes of all files below a folder, without those that vanish meanwhile."""
     total = 0
     for parent, _, files in os.walk(folder):
         for file in files:

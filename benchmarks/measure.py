@@ -1,4 +1,4 @@
-"""What the benchmarks share: a lab of their own, and progress."""
+"""Helpers of all benchmarks: a lab of their own, and progress output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lab.topology import LabSpec
 
 
 def say(text: str) -> None:
-    """Progress, apart from the figures."""
+    """Print progress to stderr, apart from the figures."""
     print(text, file=sys.stderr, flush=True)
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Seconds that `action` takes."""
+    """Return the seconds that `action` takes."""
     begin = time.perf_counter()
     action()
     return time.perf_counter() - begin
@@ -29,7 +29,7 @@ def timed(action: Callable[[], object]) -> float:
 
 @contextlib.contextmanager
 def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: str = "local") -> Iterator[Lab]:
-    """A lab with simulated GPUs, up on `local` or `compose`; taken down with everything at the end."""
+    """Yield a running lab with simulated GPUs; take it down with its objects at the end."""
     with tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
         lab = Lab(choose(runtime, name, folder=Path(folder) / name).runtime)
         try:
@@ -40,7 +40,7 @@ def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: st
 
 
 def spec(name: str, *, stock_ray: bool = False, workers: int = 2) -> LabSpec:
-    """The settings every benchmark uses."""
+    """Return the settings that every benchmark uses."""
     return LabSpec(
         name, gpus.plan(gpus.GpuRequest("simulated"), workers), workers=workers, stock_ray=stock_ray
     )

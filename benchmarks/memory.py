@@ -1,6 +1,6 @@
-"""Memory of all processes of a lab, at rest and while two ranks train: each page counted once, by PSS.
+"""Memory of all processes of a lab, idle and while two ranks train. By PSS each page counts once.
 
-One lab is up at a time: what two labs have in common would count half in each.
+One lab is up at a time: pages that two labs share would count half in each.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from benchmarks.measure import say
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK, memory
 
 SETTLE_SECONDS = 30.0
-"""How long a lab is left alone before it is looked at while idle."""
+"""Time for a new lab to settle before its idle memory is measured."""
 
 CHECKPOINTS, DEADLINE_SECONDS, POLL_SECONDS = 3, 300.0, 2.0
-"""How many checkpoints a training has saved before it is looked at, and how long it gets for that."""
+"""Number of checkpoints before a training is measured, the timeout for that, and the poll interval."""
 
 LOOKS, LOOK_SECONDS = 3, 2.0
-"""A figure is the median of so many looks."""
+"""Number of samples, whose median is the figure, and the seconds between them."""
 
 Table = Mapping[int, tuple[int, str]]
-"""Process id -> its parent's id, and its mark: empty when it has none, or hides it."""
+"""Process id -> its parent's id, and its mark: empty if it has none or the mark cannot be read."""
 
 
 def run(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
-    """Megabytes of each side, by turns."""
+    """Measure the megabytes of each side, in turn."""
     compared = sides(against, stock=True)
     steps: dict[str, dict[str, Measure]] = {"lab": {side.name: _lab(side) for side in compared}}
     return by_turns(steps, runs, say), compared
@@ -89,7 +89,7 @@ def _table() -> dict[int, tuple[int, str]]:
 
 
 def processes_of(folder: Path, table: Table) -> list[int]:
-    """The processes of a lab: those with its mark, and what descends from them and has no other mark."""
+    """Find the processes of a lab: those with its mark, and their descendants without another mark."""
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in table.items():
         children.setdefault(parent, []).append(pid)

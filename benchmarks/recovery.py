@@ -1,9 +1,9 @@
-"""From a fault to the first new epoch: the lab's settings against stock Ray's, stage by stage.
+"""Time from a fault to the first new epoch: the lab's settings against stock Ray's, stage by stage.
 
-Three nodes, so that a job of two ranks has somewhere to go. The faults of a round all hit the same job of so
-many ranks, one after the other, each once the lab is whole again; an `early` one hits a job of its own, with
-its first checkpoint. A run that cannot be measured, or whose fault cannot be undone, is lost: it is told with
-its reason, the lab is repaired, and the next one begins.
+A lab has three nodes, so that a job of two ranks can move. All faults of a round hit the same job with the
+same number of ranks, one after the other, each once the lab is whole again; an `early` fault hits a new job
+right after its first checkpoint. A run that cannot be measured, or whose fault cannot be undone, is lost: it
+is reported with its reason, the lab is repaired, and the next run begins.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NAMES = {OURS: "bench-lab", STOCK: "bench-stock"}
 
 NODES = 3
 SETTLE_SECONDS = 5.0
-"""How long the job trains in a lab that is whole before the next fault."""
+"""Time that the job trains in a whole lab before the next fault."""
 
 REPORTS = 3
-"""How many epochs an attempt reports before it is hit."""
+"""Number of epochs that an attempt reports before it is hit."""
 
 REPAIRS = 3
-"""How often a lab is repaired after a run that was lost, until the rest of its round is given up."""
+"""Attempts to repair a lab after a lost run, before the rest of its round is given up."""
 
 DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.25
@@ -43,7 +43,7 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a fault, how many ranks the job has, and whether it comes with the first checkpoint."""
+    """One row: a fault, the number of ranks of the job; `early` faults come after the first checkpoint."""
 
     name: str
     kind: str
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def reports(self) -> int:
-        """How many epochs the attempt has reported when it is hit."""
+        """Number of epochs that the attempt has reported when it is hit."""
         return 1 if self.early else REPORTS
 
 
@@ -70,21 +70,20 @@ CASES = (
 
 
 def possible(runtime: str) -> list[str]:
-    """The cases whose faults this runtime has."""
+    """Return the cases whose faults this runtime supports."""
     return [case.name for case in CASES if runtime == "compose" or case.kind != "partition"]
 
 
 @dataclass(frozen=True)
 class Recovery(Row):
-    """A row with the median seconds of each stage of the recovery (lab.evidence.receipt.breakdown), here and
-    there."""
+    """A row with the median seconds of each stage (lab.evidence.receipt.breakdown), here and for the peer."""
 
     stages: Mapping[str, float] = field(default_factory=dict)
     peer_stages: Mapping[str, float] = field(default_factory=dict)
 
 
 def run(runs: int, names: Sequence[str], runtime: str = "local") -> tuple[list[Row], Found]:
-    """One row per case. Each round has a lab with stock Ray and one of ours, one after the other."""
+    """Measure one row per case. Each round has a lab with stock Ray, then one of ours."""
     known = {case.name: case for case in CASES}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -97,7 +96,7 @@ def run(runs: int, names: Sequence[str], runtime: str = "local") -> tuple[list[R
 
 
 def _row(row: Row, measured: Mapping[tuple[str, str], Sequence[Breakdown]]) -> Recovery:
-    """The row with the stages of its case."""
+    """Add the stages of its case to a row."""
     case = row.what.partition(":")[0]
     ours, stock = (stages(measured.get((side, case), ())) for side in (OURS, STOCK))
     return Recovery(row.what, row.values, row.peer, row.peer_values, row.pairs, row.unit, ours, stock)
@@ -106,7 +105,7 @@ def _row(row: Row, measured: Mapping[tuple[str, str], Sequence[Breakdown]]) -> R
 def one_round(
     cases: Sequence[Case], runtime: str, side: str, measured: dict[tuple[str, str], list[Breakdown]]
 ) -> Measure:
-    """Every case once, in a lab of its own; one that fails is lost, and the lab is repaired for the next."""
+    """Measure every case once in a new lab; a case that fails is lost, and the lab is repaired."""
     name, stock = NAMES[side], side == STOCK
     wanted = spec(name, stock_ray=stock, workers=NODES)
 
@@ -136,7 +135,7 @@ def one_round(
 
 
 def repair(lab: Lab, wanted: LabSpec) -> None:
-    """Bring back whatever a lost run has left down, frozen or cut off. Raises LostError when that fails."""
+    """Bring back what a lost run has left down, frozen or cut off. Raises LostError if that fails."""
     for _ in range(REPAIRS):
         try:
             if lab.up(wanted).healthy:
@@ -147,7 +146,7 @@ def repair(lab: Lab, wanted: LabSpec) -> None:
 
 
 def lives(lab: Lab, job: str) -> bool:
-    """Whether a job is known and has not ended."""
+    """Tell whether a job is known and has not ended."""
     with contextlib.suppress(LabError):
         return bool(job) and not lab.jobs.get(job).final
     return False
@@ -182,13 +181,13 @@ def once(lab: Lab, job: str, case: Case) -> Breakdown:
 
 
 def latest(lab: Lab, job: str) -> tuple[Run, RunAttempt]:
-    """The job's run and its newest attempt; there must be one."""
+    """Return the job's run and its newest attempt; there must be one."""
     run = lab.history(job).runs[-1]
     return run, run.attempts[-1]
 
 
 def trains(lab: Lab, job: str, reports: int) -> bool:
-    """Whether the newest attempt has reported some epochs and saved a checkpoint."""
+    """Tell whether the newest attempt has reported so many epochs and saved a checkpoint."""
     ended = lab.jobs.get(job)
     if ended.final:
         raise LostError(f"job {job}: {ended.status}: {ended.message}")
@@ -198,24 +197,24 @@ def trains(lab: Lab, job: str, reports: int) -> bool:
 
 
 def whole(lab: Lab) -> bool:
-    """Whether every service is healthy and every node is in the cluster."""
+    """Tell whether every service is healthy and every node is in the cluster."""
     return lab.status().healthy and sum(node.alive for node in lab.api.nodes()) == NODES + 1
 
 
 def recovered(lab: Lab, job: str, hit: RunAttempt, at: float) -> Breakdown | None:
-    """The recovery from a fault at `at`, once there is a new epoch."""
+    """Return the recovery from a fault at `at`, once there is a new epoch."""
     run, newest = latest(lab, job)
     before = next(attempt for attempt in run.attempts if attempt.number == hit.number)
     return breakdown(run, before, newest, at) if newest.number > hit.number else None
 
 
 def service_of(lab: Lab, node_id: str) -> str:
-    """The service that this node is."""
+    """Return the service that this node is."""
     return next(node.service for node in lab.api.nodes() if node.node_id == node_id)
 
 
 def wait_for(what: str, look: Callable[[], Any]) -> Any:
-    """What `look` gives once that is something; a cluster that does not answer meanwhile is asked again."""
+    """Poll `look` until it returns a true value, and return it; retry if the cluster does not answer."""
     end = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < end:
         with contextlib.suppress(ClusterError):
@@ -227,7 +226,7 @@ def wait_for(what: str, look: Callable[[], Any]) -> Any:
 
 
 def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
-    """The median seconds of each stage, of the recoveries in which it is known."""
+    """Return the median seconds of each stage, over the recoveries in which it is known."""
     medians = {}
     for name in (each.name for each in fields(Breakdown)):
         known = [seconds for each in recoveries if (seconds := getattr(each, name)) is not None]
@@ -237,7 +236,7 @@ def stages(recoveries: Sequence[Breakdown]) -> dict[str, float]:
 
 
 def stage_table(measured: Sequence[Row]) -> str:
-    """The stages of these rows as a Markdown table of median seconds."""
+    """Format the stages of these rows as a Markdown table of median seconds."""
     names = [each.name.rstrip("_") for each in fields(Breakdown)]
     lines = ["| what | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
     for row in measured:

@@ -1,4 +1,4 @@
-"""Soak: chaos for as long as one likes, on job after job; what was survived, what was lost, what leaks."""
+"""Soak test: chaos on job after job for any time; counts survived faults, losses and leaks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.runtime.base import Runtime
 from lab.topology import JOB_FINAL
 
 ROUND_SECONDS = 300.0
-"""How long faults come to one job: then it ends, and the lab is looked at while it is idle."""
+"""Time during which faults hit one job; then the job ends, and the idle lab is measured."""
 
 LEAST_EPOCHS, MOST_EPOCHS = 30, 2000
 FIRST_EPOCHS = 60
@@ -40,12 +40,12 @@ class Round:
     job: str = ""
     result: ChaosResult | None = None
     problem: str = ""
-    """Why there is no result."""
+    """Reason why there is no result."""
     after: Idle | None = None
 
     @property
     def line(self) -> str:
-        """Its end state."""
+        """Summary of the round in one line."""
         if self.result is None or self.after is None:
             return f"round {self.number}: {self.problem}"
         r, left = self.result, self.after
@@ -60,7 +60,7 @@ class Round:
 
 @dataclass
 class Story:
-    """A line for each fault, once it is over."""
+    """Progress output: a line for each fault, once it is over."""
 
     began: float
     number: int = 0
@@ -68,7 +68,7 @@ class Story:
     _parts: list[str] = field(default_factory=list)
 
     def moment(self, moment: Moment) -> None:
-        """Take a moment of the chaos."""
+        """Handle one moment of the chaos."""
         if moment.key in ("step", "left out", "to the end", "judging", "problem", "note"):
             self._flush()
             if moment.key == "step":
@@ -89,13 +89,13 @@ class Story:
 
 
 def possible_faults(runtime: Runtime) -> tuple[str, ...]:
-    """Every fault that can be on this runtime and does not end the job by itself."""
+    """Return every fault that this runtime supports and that does not end the job by itself."""
     kinds = (kind for kind in catalogue() if kind.scope is not Scope.CLUSTER)
     return tuple(kind.name for kind in kinds if not any(runtime.missing(need) for need in kind.needs))
 
 
 def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[str] = ()) -> dict[str, Any]:
-    """Chaos in a lab of its own for so many minutes; the figures as JSON. Ctrl-C ends it earlier."""
+    """Run chaos in a new lab for so many minutes; return the figures as JSON. Ctrl-C ends it earlier."""
     begin = time.time()
     with own_lab(f"soak-{runtime}", runtime=runtime) as lab:
         chosen = tuple(kinds) or possible_faults(lab.runtime)
@@ -122,7 +122,7 @@ def run(minutes: float, runtime: str, seed: int, every: float, kinds: Sequence[s
 
 
 def _round(lab: Lab, this: Round, plan: Plan, tell: Callable[[Moment], None]) -> None:
-    """One job to its end, and the lab whole again; what prevents that is noted."""
+    """Run one job to its end and make the lab whole again; record what prevents that."""
     try:
         asked = {"epochs": str(this.epochs), "workers": str(this.ranks), "max-failures": "-1"}
         this.job = lab.submit_recipe("digits", asked).submission_id
@@ -148,7 +148,7 @@ def _stop(lab: Lab, job: str) -> None:
 
 
 def _next_epochs(this: Round, seconds: float) -> int:
-    """As many as will probably fill this time, by the round before."""
+    """Estimate from the previous round how many epochs fill this time."""
     if this.result is None or not this.result.checkpoints:
         return this.epochs
     pace = this.result.checkpoints / max(1.0, this.result.ended - this.result.began)
@@ -156,7 +156,7 @@ def _next_epochs(this: Round, seconds: float) -> int:
 
 
 def figures(rounds: Sequence[Round], first: Idle, seconds: float, kinds: Sequence[str]) -> dict[str, Any]:
-    """What a soak is measured by."""
+    """Return the figures of a soak test."""
     results = [each.result for each in rounds if each.result is not None]
     steps = [(result, step) for result in results for step in result.steps]
     looks = [each.after for each in rounds if each.after is not None]
@@ -208,7 +208,7 @@ def _of_kind(kind: str, steps: Sequence[Any]) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The figures as Markdown."""
+    """Format the figures as Markdown."""
     lines = [
         f"{found['minutes']} minutes, {found['rounds']} jobs, {found['jobs succeeded']} of them SUCCEEDED: "
         f"{found['faults injected']} faults injected, {found['faults survived']} survived, "

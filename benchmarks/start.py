@@ -1,6 +1,6 @@
-"""From an actor to its first answer, from `submit` to the first epoch: this lab against stock Ray.
+"""Time from an actor to its first answer, and from `submit` to the first epoch: this lab against stock Ray.
 
-Both labs are up, and idle while the other is measured.
+Both labs are up; one is idle while the other is measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = {OURS: "bench-lab", STOCK: "bench-stock"}
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ACTORS = 2
-"""How many each job starts; its figure is their median."""
+"""Number of actors per job; the figure of the job is their median."""
 
 RANKS = (1, 2)
 EPOCHS = 2
@@ -36,14 +36,14 @@ FIGURES = {
 
 JOB_SECONDS = 300.0
 QUIET_SECONDS, QUIET_PERCENT, LOOK_SECONDS = 90.0, 30.0, 3.0
-"""How long a lab gets to settle once it is up, and how busy all cores together may be then."""
+"""Timeout for the machine to become quiet, the load of all cores that counts as quiet, the sample length."""
 
 REST_SECONDS = 3.0
-"""Pause before each measurement: the last one's processes end."""
+"""Pause before each measurement, in which the processes of the last one end."""
 
 
 def run(runs: int) -> Found:
-    """The figures of both labs, by turns."""
+    """Measure the figures of both labs, in turn."""
     with contextlib.ExitStack() as stack:
         labs = {}
         for side, name in NAMES.items():
@@ -65,12 +65,12 @@ def run(runs: int) -> Found:
 
 
 def said(ranks: int) -> str:
-    """The number of ranks in words."""
+    """Format a number of ranks."""
     return f"{ranks} rank{'s' * (ranks > 1)}"
 
 
 def settle(look: Callable[[], float], clock: Callable[[], float]) -> bool:
-    """Wait until the machine is quiet, by percent of all cores that are busy; whether it became so."""
+    """Wait until the machine is quiet, by the load of all cores in percent; return False on timeout."""
     end = clock() + QUIET_SECONDS
     while (busy := look()) > QUIET_PERCENT:
         if clock() > end:
@@ -80,7 +80,7 @@ def settle(look: Callable[[], float], clock: Callable[[], float]) -> bool:
 
 
 def parse(log: str) -> dict[str, float]:
-    """The medians of what scripts/actors.py printed. Raises LostError when it printed nothing."""
+    """Return the medians of the output of scripts/actors.py. Raises LostError if a figure is missing."""
     found: dict[str, list[float]] = {}
     for line in log.splitlines():
         if not line.startswith("{"):
@@ -117,7 +117,7 @@ def _training(lab: Lab, ranks: int) -> Measure:
 
 
 def first_epoch(lab: Lab, job: str) -> float:
-    """When the first epoch of a job was reported, in seconds since the epoch. Raises LostError."""
+    """Return the time of a job's first epoch, in seconds since the epoch (1970). Raises LostError."""
     runs = lab.history(job).runs
     first = runs[-1].attempts[0].first if runs and runs[-1].attempts else None
     if first is None:
@@ -126,7 +126,7 @@ def first_epoch(lab: Lab, job: str) -> float:
 
 
 def _ended(lab: Lab, job: str) -> None:
-    """Wait for the end of a job. Raises LostError unless that is success."""
+    """Wait for the end of a job. Raises LostError unless it succeeded."""
     ended = lab.jobs.wait(job, JOB_SECONDS)
     if ended.status != "SUCCEEDED":
         raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")

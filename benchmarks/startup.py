@@ -1,4 +1,4 @@
-"""How long a person waits: for the command line, for the lab, for the first epoch of a job."""
+"""Waiting times of a user: for the command line, for the lab, for the first epoch of a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.runtime.local.services import ROOT
 
 
 def cli(runs: int) -> list[Row]:
-    """`labctl --help` as a whole process, against an interpreter that does nothing."""
+    """Measure `labctl --help` as a whole process, against an interpreter that does nothing."""
     command = [sys.executable, str(ROOT / "labctl.py"), "--help"]
     nothing = [sys.executable, "-c", "pass"]
 
@@ -33,7 +33,7 @@ def cli(runs: int) -> list[Row]:
 
 
 def up(runs: int, against: Path | None) -> tuple[Found, list[Side]]:
-    """`up` as a command, until the worker nodes are healthy, and until every service is; labs by turns."""
+    """Measure `up` as a command, until the worker nodes and until all services are healthy; labs in turn."""
     compared = sides(against, stock=True)
     steps: dict[str, dict[str, Measure]] = {"up": {side.name: _up(side) for side in compared}}
     return by_turns(steps, runs, say), compared
@@ -51,7 +51,7 @@ def _up(side: Side) -> Measure:
 
 
 def submit(runs: int) -> list[Row]:
-    """Submission to first reported epoch: labctl's way against `ray job submit` of the same script."""
+    """Measure submission to first reported epoch: labctl against `ray job submit` of the same script."""
     ours, peer = [], []
     with own_lab("bench-submit") as lab:
         environment = {**os.environ, **lab.runtime.client_environment()}
@@ -81,7 +81,7 @@ def submit(runs: int) -> list[Row]:
 
 
 def _first_epoch(lab: Lab, job: str) -> float:
-    """When the first epoch of `job` was reported (seconds since the epoch); waits for the job's end."""
+    """Wait for the job's end; return the time of its first reported epoch (seconds since 1970)."""
     ended = lab.jobs.wait(job, 300)
     run = lab.history(job).runs[-1]
     first = run.attempts[-1].first

@@ -1,7 +1,7 @@
-"""Runs as a job in the lab that is measured: prints a JSON line for each actor, all in seconds.
+"""Job in the measured lab: prints a JSON line with seconds for each actor.
 
-`start`: from its creation until its first method has answered; `imports`: what a rank imports, in it; `both`.
-Each actor has variables of its own, so that Ray can give it no idle process.
+`start`: from its creation to the answer of its first method; `imports`: to import in it what a rank imports;
+`both`: together. Each actor has environment variables of its own, so that Ray cannot reuse an idle process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 REST_SECONDS = 2.0
-"""Pause before each actor: what the job's start or the last actor's end sets off is over."""
+"""Pause before each actor, so that the job's start or the last actor's end does not disturb it."""
 
 
 class Actor:

@@ -2,14 +2,14 @@
 
 The data are scikit-learn's handwritten digits: 1797 grey images of 8 x 8 pixels, shipped inside the
 package, so nothing is downloaded. Every epoch ends with a checkpoint in the object store. When a worker
-is lost, Ray Train starts the training function again and `ray.train.get_checkpoint()` gives the newest
-checkpoint back.
+is lost, Ray Train starts the training function again and `ray.train.get_checkpoint()` returns the newest
+checkpoint.
 
 The resume is exact. Model, optimizer and epoch come from the checkpoint; the order of the data and the
 random numbers of a step depend only on the seed, the epoch or step, and the rank. A run that lost a worker
 therefore ends with the same weights, bit for bit, as one that did not (same seed and number of workers,
-on CPU). With --min-workers it goes on with fewer workers meanwhile, and grows back; then the weights differ
-in their last digits.
+on CPU). With --min-workers it continues with fewer workers meanwhile, and grows again later; then the
+weights differ in their last digits.
 
     ray job submit --working-dir . -- python train.py --epochs 20 --workers 2
 """
@@ -80,7 +80,7 @@ class DigitsModel(pl.LightningModule):
 
 
 def weights_sha256(model: nn.Module) -> str:
-    """SHA-256 over the names and raw bytes of the weights: equal only if every bit is."""
+    """Return the SHA-256 of the names and raw bytes of the weights: equal only if every bit is equal."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
@@ -89,7 +89,7 @@ def weights_sha256(model: nn.Module) -> str:
 
 
 def check_finite(metrics: dict[str, Any]) -> None:
-    """Stop before broken weights are saved: a checkpoint with NaN in it is of no use to resume from.
+    """Stop before broken weights are saved: a checkpoint with NaN in it is useless for a resume.
 
     NaN ("not a number") is the result of, for example, 0/0. Once one weight is NaN, all soon are.
     """
@@ -119,7 +119,7 @@ class ReportEveryEpoch(pl.Callback):
 
 
 def datasets() -> tuple[TensorDataset, TensorDataset]:
-    """The digits as (training, validation) sets, always split the same way."""
+    """Return the digits as (training, validation) sets, always split in the same way."""
     digits = load_digits()
     x = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16.0
     y = torch.tensor(digits.target)
@@ -128,10 +128,10 @@ def datasets() -> tuple[TensorDataset, TensorDataset]:
 
 
 def train_loader(train_set: TensorDataset, config: dict[str, Any], rank: int, world_size: int) -> DataLoader:
-    """The images of one rank, in an order that depends only on the seed and the epoch.
+    """Return the images of one rank, in an order that depends only on the seed and the epoch.
 
-    With --min-workers the number of workers can change from attempt to attempt. Together they always take the
-    same images in the same step: fewer workers take more images each.
+    With --min-workers the number of workers can change from attempt to attempt. Together they always use the
+    same images in the same step: with fewer workers, each uses more images.
     """
     sampler = DistributedSampler(
         train_set,
@@ -144,7 +144,7 @@ def train_loader(train_set: TensorDataset, config: dict[str, Any], rank: int, wo
 
 
 def train_func(config: dict[str, Any]) -> None:
-    """What each Ray Train worker runs, at the start and again after every failure."""
+    """Train on one Ray Train worker, at the start and again after every failure."""
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     pl.seed_everything(config["seed"], verbose=False)
@@ -184,10 +184,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a digit classifier on a Ray cluster.")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--workers", type=int, default=1, help="Ray Train workers (ranks)")
-    parser.add_argument("--min-workers", type=int, default=None, help="go on with as few as these (elastic)")
+    parser.add_argument(
+        "--min-workers", type=int, default=None, help="fewest workers to continue with (elastic)"
+    )
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs per worker")
     parser.add_argument(
-        "--gpus", type=float, default=None, help="GPUs per worker (default: 1 where there are)"
+        "--gpus", type=float, default=None, help="GPUs per worker (default: 1 if there are enough)"
     )
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
@@ -213,7 +215,7 @@ def main() -> None:
             "seed": args.seed,
         },
         scaling_config=ScalingConfig(
-            # A pair (least, most) makes it elastic; every few seconds Ray looks whether it can grow.
+            # A pair (least, most) makes it elastic; every few seconds Ray checks whether it can grow.
             num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers,
             elastic_resize_monitor_interval_s=5,
             use_gpu=bool(gpus),

@@ -1,7 +1,7 @@
 """Classify pictures of food (Food-11) with PyTorch Lightning. There is no Ray in this script.
 
 The data are in FOOD11_DATA_DIR, a folder per split and class: training/class_00/*.jpg. The network is
-MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small one.
+MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small network.
 Each epoch ends with a checkpoint on the disk of the machine that trains.
 
     ray job submit --entrypoint-num-gpus 1 --working-dir . -- python train_lightning.py
@@ -28,13 +28,13 @@ from torch.utils.data import DataLoader, Dataset
 CLASSES = 11
 DATA = Path(os.environ.get("FOOD11_DATA_DIR", "/mnt/Food-11"))
 SUFFIXES = (".jpg", ".jpeg", ".png")
-PIXELS = {"mobilenet": 224, "small": 32}  # width and height of what each network is given
+PIXELS = {"mobilenet": 224, "small": 32}  # width and height of the pictures for each network
 
 
 class Pictures(Dataset):
-    """The pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
+    """Pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
 
-    `most` is how many of each class are taken, the first ones by name; 0 takes all.
+    `most` limits the pictures of each class, to the first ones by name; 0: all.
     """
 
     def __init__(self, split: str, pixels: int, most: int) -> None:
@@ -58,7 +58,7 @@ class Pictures(Dataset):
 
 
 def mobilenet() -> nn.Module:
-    """MobileNetV2 without its head. Raises when torchvision or the ImageNet weights cannot be had."""
+    """Return MobileNetV2 without its head. Raises if torchvision or its ImageNet weights are missing."""
     from torchvision.models import MobileNet_V2_Weights, mobilenet_v2
 
     socket.setdefaulttimeout(20)  # the weights are downloaded once; without internet it gives up after 20 s
@@ -66,7 +66,7 @@ def mobilenet() -> nn.Module:
 
 
 def small() -> nn.Module:
-    """Three layers that learn from scratch."""
+    """Return three layers that learn from scratch."""
     layers: list[nn.Module] = []
     for channels_in, channels in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(channels_in, channels, 3, padding=1), nn.GroupNorm(8, channels)]
@@ -75,7 +75,7 @@ def small() -> nn.Module:
 
 
 def choose_backbone(wanted: str) -> str:
-    """`mobilenet` or `small`; says which one and why. Asked where the training runs: there is the GPU."""
+    """Return `mobilenet` or `small`, and print why. Called where the training runs: the GPU is there."""
     chosen, why = "small", "asked for"
     gpu = torch.cuda.is_available() and os.environ.get("RAYLAB_GPU") != "simulated"
     try:
@@ -87,7 +87,7 @@ def choose_backbone(wanted: str) -> str:
     except (ImportError, OSError, RuntimeError) as error:
         if wanted == "mobilenet":
             sys.exit(f"--backbone mobilenet: {error}")
-        why = f"MobileNetV2 cannot be had: {error}"
+        why = f"MobileNetV2 is not available: {error}"
     print(f"backbone: {chosen}, {PIXELS[chosen]} x {PIXELS[chosen]} pixels ({why})", flush=True)
     return chosen
 
@@ -127,7 +127,7 @@ class FoodModel(pl.LightningModule):
         optimizer = torch.optim.Adam(parts, lr=self.config["lr"])
 
         def of_backbone(epoch: int) -> float:
-            """A pretrained backbone rests while the head learns; then it is fine-tuned slowly."""
+            """Return the factor of the learning rate; a pretrained backbone is frozen first, then slow."""
             resting, slow = (0.0, 0.1) if self.config["backbone"] == "mobilenet" else (1.0, 1.0)
             return resting if epoch < self.config["head_epochs"] else slow
 

@@ -1,4 +1,4 @@
-"""What tune_ray.py prints: a line for whatever happens to a trial, and the sum at the end."""
+"""Output of tune_ray.py: a line for every event of a trial, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import ray
 from ray import tune
 
 RELEASE_SECONDS = 20.0
-"""How long the end may wait for the places of stopped trials; Ray takes about a second for each."""
+"""Timeout for Ray to release the resources of stopped trials at the end; it takes about a second for each."""
 
 
 class Trials(tune.Callback):
-    """A table in the job's log that grows by a line with each event of Ray Tune."""
+    """A table in the job's log that gets a line for each event of Ray Tune."""
 
     def __init__(self, epochs: int, tuned: tuple[str, ...]) -> None:
-        """`epochs` of a whole trial; `tuned` are the names of the settings that differ between trials."""
+        """Print the table head. `epochs`: of a whole trial; `tuned`: settings that differ between trials."""
         self.epochs, self.tuned = epochs, tuned
         self.numbers: dict[str, int] = {}
         self.reached: dict[str, int] = {}
@@ -35,7 +35,7 @@ class Trials(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         again = trial.trial_id in self.numbers
-        self.line(trial, "started again, goes on after its newest checkpoint" if again else "started")
+        self.line(trial, "started again, continues after its newest checkpoint" if again else "started")
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -55,7 +55,7 @@ class Trials(tune.Callback):
         self.line(trial, "failed")
 
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
-        """Wait until stopped trials have given back their GPUs: Ray sees to that only while the job runs."""
+        """Wait until the GPUs of stopped trials are free: Ray releases them only while the job runs."""
         from ray.util.state import list_placement_groups
 
         job, deadline = ray.get_runtime_context().get_job_id(), time.monotonic() + RELEASE_SECONDS
@@ -66,14 +66,14 @@ class Trials(tune.Callback):
             ):
                 time.sleep(0.5)
         except Exception as error:
-            print(f"the places of stopped trials could not be looked at: {error}", flush=True)
+            print(f"the resources of stopped trials could not be checked: {error}", flush=True)
 
 
 def summary(results: Any, epochs: int, tuned: tuple[str, ...], lost: Set[str]) -> str:
-    """What early stopping has saved, and the best trial, of Tune's results.
+    """Summarise Tune's results: what early stopping has saved, and the best trial.
 
     `lost` are the ids of the trials that failed: they were not stopped early and saved nothing, so they are
-    only counted. Exits when no other is left.
+    only counted. Exits if no other trial is left.
     """
     good = [result for result in results if result.metrics and result.metrics["trial_id"] not in lost]
     failed = len(list(results)) - len(good)
@@ -93,5 +93,5 @@ def summary(results: Any, epochs: int, tuned: tuple[str, ...], lost: Set[str]) -
 
 
 def shown(value: Any) -> str:
-    """A setting in a few characters."""
+    """Format a setting in a few characters."""
     return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,10 +1,10 @@
 """Classify pictures of food (Food-11) with PyTorch Lightning under Ray Train, tuned by Ray Tune.
 
 The data are in FOOD11_DATA_DIR, a folder per split and class: training/class_00/*.jpg. The network is
-MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small one.
+MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small network.
 Each epoch ends with a checkpoint in the object store. After the loss of a node Ray Train starts the training
-function again, and it goes on after the newest checkpoint. Ray Tune tries batch sizes and dropouts; ASHA
-stops early what is worse than half of the trials before it.
+function again, and it continues after the newest checkpoint. Ray Tune tries batch sizes and dropouts; ASHA
+stops a trial early if it is worse than half of the trials before it.
 
     ray job submit --working-dir . -- python tune_ray.py --samples 16
 """
@@ -40,13 +40,13 @@ from trials import Trials, summary
 CLASSES = 11
 DATA = Path(os.environ.get("FOOD11_DATA_DIR", "/mnt/Food-11"))
 SUFFIXES = (".jpg", ".jpeg", ".png")
-PIXELS = {"mobilenet": 224, "small": 32}  # width and height of what each network is given
+PIXELS = {"mobilenet": 224, "small": 32}  # width and height of the pictures for each network
 
 
 class Pictures(Dataset):
-    """The pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
+    """Pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
 
-    `most` is how many of each class are taken, the first ones by name; 0 takes all.
+    `most` limits the pictures of each class, to the first ones by name; 0: all.
     """
 
     def __init__(self, split: str, pixels: int, most: int) -> None:
@@ -70,7 +70,7 @@ class Pictures(Dataset):
 
 
 def mobilenet() -> nn.Module:
-    """MobileNetV2 without its head. Raises when torchvision or the ImageNet weights cannot be had."""
+    """Return MobileNetV2 without its head. Raises if torchvision or its ImageNet weights are missing."""
     from torchvision.models import MobileNet_V2_Weights, mobilenet_v2
 
     socket.setdefaulttimeout(20)  # the weights are downloaded once; without internet it gives up after 20 s
@@ -78,7 +78,7 @@ def mobilenet() -> nn.Module:
 
 
 def small() -> nn.Module:
-    """Three layers that learn from scratch."""
+    """Return three layers that learn from scratch."""
     layers: list[nn.Module] = []
     for channels_in, channels in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(channels_in, channels, 3, padding=1), nn.GroupNorm(8, channels)]
@@ -87,7 +87,7 @@ def small() -> nn.Module:
 
 
 def choose_backbone(wanted: str) -> str:
-    """`mobilenet` or `small`; says which one and why. Asked where the training runs: there is the GPU."""
+    """Return `mobilenet` or `small`, and print why. Called where the training runs: the GPU is there."""
     chosen, why = "small", "asked for"
     gpu = torch.cuda.is_available() and os.environ.get("RAYLAB_GPU") != "simulated"
     try:
@@ -99,7 +99,7 @@ def choose_backbone(wanted: str) -> str:
     except (ImportError, OSError, RuntimeError) as error:
         if wanted == "mobilenet":
             sys.exit(f"--backbone mobilenet: {error}")
-        why = f"MobileNetV2 cannot be had: {error}"
+        why = f"MobileNetV2 is not available: {error}"
     print(f"backbone: {chosen}, {PIXELS[chosen]} x {PIXELS[chosen]} pixels ({why})", flush=True)
     return chosen
 
@@ -139,7 +139,7 @@ class FoodModel(pl.LightningModule):
         optimizer = torch.optim.Adam(parts, lr=self.config["lr"])
 
         def of_backbone(epoch: int) -> float:
-            """A pretrained backbone rests while the head learns; then it is fine-tuned slowly."""
+            """Return the factor of the learning rate; a pretrained backbone is frozen first, then slow."""
             resting, slow = (0.0, 0.1) if self.config["backbone"] == "mobilenet" else (1.0, 1.0)
             return resting if epoch < self.config["head_epochs"] else slow
 
@@ -147,7 +147,7 @@ class FoodModel(pl.LightningModule):
 
 
 def weights_sha256(model: nn.Module) -> str:
-    """Equal on two ranks only if every bit of their weights is."""
+    """Return a fingerprint of the weights: equal on two ranks only if every bit is equal."""
     weights = [p.detach().cpu().numpy().tobytes() for p in model.parameters()]
     return hashlib.sha256(b"".join(weights)).hexdigest()
 
@@ -203,7 +203,7 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def trial(config: dict[str, Any]) -> None:
-    """One trial: a run of Ray Train as in train_ray.py, which also tells Tune what it reports."""
+    """Run one trial: a run of Ray Train as in train_ray.py, which also reports to Tune."""
     resources = {"GPU": config["gpus"], "CPU": config["cpus"]}
     context = tune.get_context()
     trainer = TorchTrainer(
@@ -223,7 +223,7 @@ def trial(config: dict[str, Any]) -> None:
 
 
 def places(needs: dict[str, float]) -> int:
-    """How many ranks with these needs the nodes can hold at once."""
+    """Count the ranks with these needs that the nodes can hold at once."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fits = [[node.get(name, 0) / n for name, n in needs.items() if n] for node in nodes]
     return sum(int(min(each, default=0)) for each in fits)
