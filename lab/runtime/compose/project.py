@@ -22,7 +22,7 @@ SETUP = "s3-setup"
 """The one-shot service that makes bucket and training key."""
 
 REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
-"""What gcs-ft.yaml adds to workers: by it they say that the patch `redis_password` is on."""
+"""Variables of gcs-ft.yaml by which a worker says that the patch `redis_password` is on."""
 
 TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", "LAB_WORKSPACE")
 """Variables of the caller that a lab takes over, beside those of images."""

@@ -157,7 +157,7 @@ class Plan:
 
     @property
     def forked(self) -> bool:
-        """Whether Ray's processes are forked from a server: on Linux, unless that patch is off."""
+        """True when Ray's processes are forked from a server: on Linux, unless that patch is off."""
         return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
 
     def url(self, port: str, scheme: str = "http") -> str:

@@ -182,6 +182,14 @@ def test_what_went_meanwhile_is_no_error_where_it_had_to_go(said: str) -> None:
         engine({"kill": (1, "", f"{said}\ndisk on fire")}).act("kill", ["abc"], gone=True)
 
 
+def test_a_question_that_hangs_is_an_error_after_the_time_it_may_take() -> None:
+    def run(argv: Sequence[str], *, timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    with pytest.raises(EngineError, match="does not answer within 5 s"):
+        Engine((sys.executable,), run, timeout=5.0).ask("version")
+
+
 def test_an_action_that_hangs_is_an_error_that_names_it() -> None:
     def run(argv: Sequence[str], *, timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
         raise subprocess.TimeoutExpired(argv, timeout)
