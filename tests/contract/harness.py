@@ -27,7 +27,8 @@ from lab.flows.doctor import gather_lab, running_checks
 from lab.host.secrets import load_or_make
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeHost, FakeRuntime
-from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor, worker
+from lab.services import worker
+from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lab.topology import HEAD, STORE, worker
+from lab.services import HEAD, STORE, worker
 from tests.dashboard import Prometheus, queries
 from tests.e2e.harness import PATIENCE, Shell
 from tests.waiting import eventually

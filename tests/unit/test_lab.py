@@ -18,8 +18,9 @@ from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, 
 from lab.evidence.ledger import Event, History
 from lab.lab import Lab, Placement, place, why_ranks_wait
 from lab.runtime.fake import FakeRuntime
+from lab.services import worker
 from lab.store import FakeObjectStore
-from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
+from lab.topology import LEDGER_PREFIX, LabSpec, State
 from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.fakes import FakeApi, FakeJobs, job
 

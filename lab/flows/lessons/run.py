@@ -37,7 +37,8 @@ from lab.host.clock import WALL, Clock
 from lab.host.files import home
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress, ignore_progress
-from lab.topology import STORE, LabSpec, State
+from lab.services import STORE
+from lab.topology import LabSpec, State
 
 if TYPE_CHECKING:
     from lab.lab import Lab

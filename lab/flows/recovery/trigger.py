@@ -12,7 +12,7 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab, Placement, place
-from lab.topology import is_worker
+from lab.services import is_worker
 
 
 @dataclass(frozen=True)

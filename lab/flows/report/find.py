@@ -22,7 +22,8 @@ from lab.flows.recovery.usage_samples import Sample, key_of, read_samples
 from lab.flows.report.model import Evidence, Subject
 from lab.host.reading import parse_json, read_bytes
 from lab.host.schemas import load_schema, misfits
-from lab.topology import GpuPlan, Vendor, is_worker
+from lab.services import is_worker
+from lab.topology import GpuPlan, Vendor
 
 if TYPE_CHECKING:
     from lab.evidence.ledger import Event, History

@@ -9,7 +9,8 @@ from lab.host.gpus.amd import amd_gpus
 from lab.host.gpus.choosing import choose
 from lab.host.gpus.model import AUTO, BRANDS, CHOICES, Detection, Detector, Gpu, GpuRequest, count
 from lab.host.gpus.nvidia import nvidia_gpus
-from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+from lab.services import worker
+from lab.topology import GpuAssignment, GpuPlan, Vendor
 
 
 def plan(

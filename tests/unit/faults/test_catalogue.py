@@ -21,7 +21,7 @@ from lab.faults import (
     rank_on_target,
 )
 from lab.runtime.fake import FakeRuntime
-from lab.topology import HEAD, STORE
+from lab.services import HEAD, STORE
 from tests.conftest import ROOT
 
 KINDS = ROOT / "lab" / "faults" / "kinds"

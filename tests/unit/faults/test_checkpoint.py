@@ -13,8 +13,9 @@ from lab.faults.kinds._checkpoint import KEPT_PREFIX, CheckpointFault
 from lab.runtime.base import Execution
 from lab.runtime.fake import FakeRuntime
 from lab.runtime.fake.host import FakeClock
+from lab.services import STORE, worker
 from lab.store import FakeObjectStore
-from lab.topology import LEDGER_PREFIX, STORE, LabSpec, worker
+from lab.topology import LEDGER_PREFIX, LabSpec
 
 JOB, W0 = "j1", worker(0)
 FAULTS = ["checkpoint-corrupt", "checkpoint-delete", "checkpoint-truncate"]

@@ -9,7 +9,8 @@ from lab.faults import Fault, Scene, find_fault
 from lab.faults.base import SETTLE_SECONDS
 from lab.faults.kinds.pause import Pause
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, State, worker
+from lab.services import worker
+from lab.topology import LabSpec, State
 
 W0 = worker(0)
 NODE_FAULTS = ["kill", "stop", "pause"]

@@ -11,7 +11,8 @@ from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene, find_fault
 from lab.faults.kinds.s3_slow import S3Slow
 from lab.runtime.fake import FakeRuntime
-from lab.topology import STORE, LabSpec, State
+from lab.services import STORE
+from lab.topology import LabSpec, State
 
 
 @pytest.fixture

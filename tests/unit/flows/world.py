@@ -15,8 +15,9 @@ from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
 from lab.host.clock import MONOTONIC, Clock
 from lab.lab import Lab
 from lab.runtime.fake import FakeHost, FakeRuntime
+from lab.services import worker
 from lab.store import FakeObjectStore
-from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
+from lab.topology import LEDGER_PREFIX, LabSpec, State
 
 JOB = "j1"
 RUN = "run"

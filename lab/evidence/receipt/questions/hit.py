@@ -5,7 +5,8 @@ from __future__ import annotations
 from lab.evidence.ledger import RunAttempt
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, count
 from lab.evidence.receipt.expected import Expected
-from lab.topology import HEAD, JOB_FINAL
+from lab.services import HEAD
+from lab.topology import JOB_FINAL
 
 SLOW_SHARE = 0.5
 """Share of a slow store's delay for which it must have kept labctl waiting at least."""

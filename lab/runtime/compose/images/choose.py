@@ -13,7 +13,8 @@ from lab.runtime.compose.images import context, model
 from lab.runtime.compose.images.building import Machine, build
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
 from lab.runtime.compose.inspected import ImageInfo
-from lab.topology import GRAFANA, LabSpec, Vendor
+from lab.services import GRAFANA
+from lab.topology import LabSpec, Vendor
 
 WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
 

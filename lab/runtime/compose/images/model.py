@@ -10,7 +10,8 @@ from pathlib import Path
 
 from lab.host.environment import ROOT
 from lab.runtime.compose.gpus import VARIANTS
-from lab.topology import GRAFANA, PROMETHEUS, STORE, Vendor
+from lab.services import GRAFANA, PROMETHEUS, STORE
+from lab.topology import Vendor
 from lab.version import __version__
 
 COMPOSE = Path(ROOT) / "compose"

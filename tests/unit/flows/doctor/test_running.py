@@ -11,7 +11,8 @@ from lab.flows.doctor import running as checks
 from lab.flows.doctor.model import Answer, Facts, Listener, RunningLab, Tools
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeRuntime
-from lab.topology import HEAD, LabSpec, LabStatus
+from lab.services import HEAD
+from lab.topology import LabSpec, LabStatus
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
 

@@ -26,7 +26,8 @@ from lab.flows.lessons.notebook import Step
 from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
 from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
-from lab.topology import JUPYTER, LabSpec, LabStatus
+from lab.services import JUPYTER
+from lab.topology import LabSpec, LabStatus
 from tests.unit.flows.lessons.world import AT, NODES, World, job, name
 
 COMMAND = ("python", "-m", "lab.flows.lessons.execute")

@@ -17,7 +17,7 @@ from lab.errors import (
 )
 from lab.faults import find_fault
 from lab.flows.recovery import check_target
-from lab.topology import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
 from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 

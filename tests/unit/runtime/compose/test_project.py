@@ -20,20 +20,8 @@ from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
-from lab.services import PORTS
-from lab.topology import (
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    MAX_WORKERS,
-    REDIS,
-    STORE,
-    GpuPlan,
-    LabSpec,
-    Vendor,
-    is_node,
-    worker,
-)
+from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, REDIS, STORE, is_node, worker
+from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
 from tests.docker import needs_docker
 from tests.unit.runtime.compose.fake_docker import lab_state, spec

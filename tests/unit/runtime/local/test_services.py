@@ -20,19 +20,8 @@ from lab.runtime.local.services import (
     prometheus_config,
     services_of,
 )
-from lab.topology import (
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PROMETHEUS,
-    STORE,
-    Credentials,
-    GpuAssignment,
-    GpuPlan,
-    LabSpec,
-    Vendor,
-    worker,
-)
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
+from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, Vendor
 from raylab_switches import PATCHES, active
 
 W0, W1 = worker(0), worker(1)
