@@ -18,7 +18,7 @@ from lab.lab import Lab
 from lab.runtime.base import Runtime
 from lab.topology import DEFAULT_LAB, LabStatus
 
-__all__ = ["Check", "gather_facts", "gather_lab", "resource_warnings", "run_checks", "running_checks"]
+__all__ = ["Check", "gather_facts", "resource_warnings", "run_checks"]
 
 DEFAULT_WORKERS = 2
 

@@ -13,15 +13,8 @@ from click.testing import CliRunner, Result
 
 from lab.cli.context import App
 from lab.cli.main import cli
-from lab.evidence.receipt import (
-    Attempt,
-    CheckpointProof,
-    CheckResult,
-    FaultRecord,
-    Receipt,
-    Timeline,
-    Verdict,
-)
+from lab.evidence.receipt import FaultRecord, Receipt, Verdict
+from lab.evidence.receipt.model import Attempt, CheckpointProof, CheckResult, Timeline
 from lab.faults import Traits
 from lab.flows.recovery import Moment
 from lab.lab import Lab

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lab.errors import INTERRUPTED, JobError, LabError, RefusedError
-from lab.evidence.receipt import Compared, Comparison
+from lab.evidence.receipt import Comparison
+from lab.evidence.receipt.compare import Compared
 from lab.flows.demo import DemoRequest, DemoResult
 from lab.flows.recovery import OnMoment
 from lab.lab import Lab

@@ -9,7 +9,6 @@ from lab.faults import (
     FAULTS,
     Expected,
     FaultKind,
-    Feature,
     Parameter,
     RankProcess,
     Scene,
@@ -20,6 +19,7 @@ from lab.faults import (
     find_fault,
     rank_on_target,
 )
+from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
 from lab.services import HEAD, STORE
 from tests.conftest import ROOT

@@ -15,7 +15,8 @@ from urllib3.exceptions import NewConnectionError
 
 from lab.errors import StoreError, UsageError, WaitTimeoutError
 from lab.runtime.fake.host import FakeClock
-from lab.store import FakeObjectStore, ObjectStore, UnreachableStoreError, setup
+from lab.store import FakeObjectStore, ObjectStore, setup
+from lab.store.base import UnreachableStoreError
 from lab.store.setup import POLICY, training_policy
 from lab.topology import Credentials
 from tests.unit.store.admin_api import MinioPool

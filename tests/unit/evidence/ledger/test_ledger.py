@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.ledger import SCHEMA, Event, History, manifest_sha256, number, parse_events
+from lab.evidence.ledger import Event, History, manifest_sha256, number, parse_events
+from lab.evidence.ledger.events import SCHEMA
 from raylab_ledger import recorder
 
 DATA = Path(__file__).parents[2] / "data"

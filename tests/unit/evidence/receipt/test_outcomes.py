@@ -12,8 +12,9 @@ import pytest
 
 import lab.evidence.receipt
 from lab.evidence.ledger import Event
-from lab.evidence.receipt import CheckResult, Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.model import CheckResult
 from lab.evidence.receipt.questions import EVERY_NAME, QUESTIONS
 from lab.faults import find_fault
 from tests.unit.data.stories import (

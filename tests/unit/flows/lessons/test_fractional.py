@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lab.cluster.jobs import Job
-from lab.evidence.ledger import History, Plan, Report, Run, RunAttempt
+from lab.evidence.ledger import History, Report, Run, RunAttempt
+from lab.evidence.ledger.model import Plan
 from lab.flows.lessons.catalogue.lesson_06 import AT_ONCE, IN_TURN, LESSON
 from lab.flows.lessons.model import Evidence
 from lab.flows.lessons.results import ask

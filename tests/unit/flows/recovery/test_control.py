@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
-from lab.flows.recovery import RECEIPTS_PREFIX
+from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
 from lab.services import HEAD
 from tests.unit.flows.world import JOB, FakeJobs, Training, World

@@ -13,7 +13,8 @@ from lab.faults import FAULTS, Scene
 from lab.faults.active import ActiveFaults
 from lab.faults.kinds.kill import Kill
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
-from lab.flows.recovery import RECEIPTS_PREFIX, Moment
+from lab.flows.recovery import Moment
+from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.heal import heal, left_behind
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults

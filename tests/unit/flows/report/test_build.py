@@ -9,8 +9,8 @@ import pytest
 from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report import ReportData, Subject, build_report
-from lab.flows.report.model import Evidence
+from lab.flows.report import ReportData, build_report
+from lab.flows.report.model import Evidence, Subject
 from tests.unit.flows.report import cases
 
 

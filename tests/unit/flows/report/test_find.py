@@ -12,8 +12,9 @@ from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageE
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF
 from lab.flows.recovery.usage_samples import Sample, Samples
-from lab.flows.report import Subject, find_subject, read_evidence
+from lab.flows.report import find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
+from lab.flows.report.model import Subject
 from tests.unit.flows.report import cases
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
