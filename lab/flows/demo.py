@@ -25,7 +25,7 @@ from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Comparison, Curves, Receipt
+    from lab.evidence.receipt import Receipt
 
 RECIPE = "digits"
 BREAK_AFTER_EPOCH = 5
@@ -47,12 +47,8 @@ class DemoResult:
     """The outcome of the demo. `seconds` has a duration per phase."""
 
     receipt: Receipt
-    comparison: Comparison | None
-    submission_id: str
-    control_id: str
-    target: str
+    control: Control | None
     seconds: Mapping[str, float]
-    curves: Curves | None = None
     problem: LabError | None = None
     """Reason why a requested control run is missing: the receipt is there all the same."""
 
@@ -117,16 +113,7 @@ def run_demo(
             problem = error
             on_moment(Moment("problem", None, f"no control run: {error.message}"))
         seconds["control run"] = clock() - begin
-    return DemoResult(
-        receipt,
-        control.comparison if control else None,
-        job,
-        control.submission_id if control else "",
-        target,
-        seconds,
-        control.curves if control else None,
-        problem,
-    )
+    return DemoResult(receipt, control, seconds, problem)
 
 
 def _control(lab: Lab, job: str, on_moment: OnMoment, clock: Clock) -> Control | None:

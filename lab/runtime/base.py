@@ -43,11 +43,7 @@ class Feature(str, Enum):
     MEMORY_LIMIT = "memory-limit"
     """A limit of its memory: what goes beyond is killed, and nothing else."""
     SCRATCH_DISK = "scratch-disk"
-    """A small disk for temporary files, SCRATCH: when it is full, nothing else is."""
-
-
-SCRATCH = "/var/tmp"
-"""Folder of a node's scratch disk, on runtimes with Feature.SCRATCH_DISK; TMPDIR names it too."""
+    """A small disk for temporary files, at TMPDIR: when it is full, nothing else is."""
 
 
 class LabView(ABC):

@@ -160,9 +160,9 @@ class Plan:
         """True when Ray's processes are forked from a server: on Linux, unless that patch is off."""
         return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
 
-    def url(self, port: str, scheme: str = "http") -> str:
+    def url(self, port: str) -> str:
         """The loopback URL of a named port."""
-        return f"{scheme}://{LOOPBACK}:{self.ports[port]}"
+        return f"http://{LOOPBACK}:{self.ports[port]}"
 
     def command(self, service: str) -> Command:
         """The command that starts `service`."""

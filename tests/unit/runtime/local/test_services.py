@@ -32,7 +32,6 @@ SECRETS = Secrets(
     jupyter_token="the-jupyter-token",
     root=Credentials("the-root-user", "the-root-password"),
     grafana_password="the-grafana-password",
-    s3_metrics_token="the-metrics-token",
 )
 
 
