@@ -133,7 +133,7 @@ def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl) -> None:
     [
         (result("recovered", "failed"), "kill on ray-worker-0: failed: "),
         (result("recovered", status="FAILED"), "job job-1 is FAILED"),
-        (result("recovered", lost=("s3://ray/run/checkpoint_000004",)), "1 checkpoints are lost"),
+        (result("recovered", lost=("s3://ray/run/checkpoint_000004",)), "1 checkpoint lost"),
         (result("left out"), "no fault was injected before the job ended"),
         (result("recovered", problems=("the result could not be kept",)), "the result could not be kept"),
         (result("recovered", control={"weights": "different"}), "the weights are not those"),
