@@ -11,10 +11,10 @@ import pytest
 
 from lab.cluster import ray_settings
 from lab.host.secrets import JUPYTER_FILE, Secrets
+from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
     ROOT,
-    Layout,
     Plan,
     client_environment,
     prometheus_config,
