@@ -385,6 +385,3 @@ def _refused(why: str) -> RefusedError:
         f"the job was not submitted: {why}",
         "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
     )
-
-
-__all__ = ["Lab", "Placement", "Submitted", "place", "why_ranks_wait"]

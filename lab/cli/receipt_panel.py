@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lab.cli import format
-from lab.cli.live import after, label
+from lab.cli.live import after
 from lab.cli.output import PANEL_WIDTH, Output, encodable
-from lab.evidence.labels import HEADLINES
+from lab.evidence.labels import HEADLINES, moment_label
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def _timeline(timeline: Mapping[str, float | None], unicode: bool) -> Table | No
             bar = ("━" if unicode else "=") * max(1, round(BAR * max(value, 0.0) / longest))
         shown = after(value) or ("–" if unicode else "-")
         grid.add_row(
-            Text(shown, style="bold" if value is not None else "dim"), label(key), Text(bar, style="cyan")
+            Text(shown, style="bold" if value is not None else "dim"),
+            moment_label(key),
+            Text(bar, style="cyan"),
         )
     return grid
 

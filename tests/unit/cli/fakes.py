@@ -21,9 +21,7 @@ from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
 from lab.store import FakeObjectStore
 from lab.topology import GpuPlan, LabSpec, Vendor
-from tests.unit.fakes import AT, FakeApi, FakeJobs, job
-
-__all__ = ["AT", "CHECKS", "MOMENTS", "PLAN", "SERVICES", "Labctl", "job", "receipt"]
+from tests.unit.fakes import AT, FakeApi, FakeJobs
 
 SERVICES = ("minio", "ray-head", "jupyter", "ray-worker-0", "ray-worker-1")
 PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")

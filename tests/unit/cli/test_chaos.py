@@ -13,7 +13,8 @@ import pytest
 from lab.cli.main import TerminatedError
 from lab.errors import INTERRUPTED, RefusedError
 from lab.flows.chaos import ChaosResult, Plan, Step, StepResult
-from tests.unit.cli.fakes import AT, Labctl, receipt
+from tests.unit.cli.fakes import Labctl, receipt
+from tests.unit.fakes import AT
 
 
 def result(*verdicts: str, **changes: Any) -> ChaosResult:

@@ -15,8 +15,9 @@ from lab.errors import ClusterError, RefusedError, ServiceError, StateError, Sto
 from lab.flows.doctor import Check
 from lab.services import GRAFANA
 from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, Vendor
-from tests.unit.cli.fakes import PLAN, SERVICES, Labctl, job
+from tests.unit.cli.fakes import PLAN, SERVICES, Labctl
 from tests.unit.cli.test_jobs import checkpoint
+from tests.unit.fakes import job
 
 
 def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:

@@ -287,6 +287,3 @@ class Training:
     def files(self, epoch: int) -> dict[str, Any]:
         data = self.data(epoch)
         return {"data": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
-
-
-__all__ = ["JOB", "W0", "W1", "Training", "World"]

@@ -117,8 +117,8 @@ def _context(
 ) -> Iterator[Path]:
     """The folder that a build gets as its context."""
     pins = {
-        "torch": context.torch_version(machine.root),
-        "torchvision": context.torchvision_version(machine.root),
+        "torch": context.version("torch", machine.root),
+        "torchvision": context.version("torchvision", machine.root),
     }
     for name in ("image", "standin"):
         pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))

@@ -119,20 +119,11 @@ def locked(text: str) -> dict[str, str]:
     return {normalised(name): version for name, version in found}
 
 
-def torch_version(root: Path) -> str:
-    """The version of torch that the image gets; the lock leaves it to the variant's index."""
-    return _version("TORCH_VERSION", root)
-
-
-def torchvision_version(root: Path) -> str:
-    """The version of torchvision that belongs to that torch."""
-    return _version("TORCHVISION_VERSION", root)
-
-
-def _version(argument: str, root: Path) -> str:
+def version(package: str, root: Path) -> str:
+    """The version of torch or torchvision that the image gets; the lock leaves it to the variant's index."""
     text = (root / "docker/Dockerfile").read_text()
-    (version,) = re.findall(rf"^ARG {argument}=(\S+)$", text, re.MULTILINE)
-    return str(version)
+    (found,) = re.findall(rf"^ARG {package.upper()}_VERSION=(\S+)$", text, re.MULTILINE)
+    return str(found)
 
 
 def wheels(

@@ -237,5 +237,3 @@ class Machine:
 
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
-
-__all__ = ["BOOTED_AT", "SPEC", "FakeProcess", "Machine"]
