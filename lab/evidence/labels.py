@@ -26,7 +26,7 @@ MOMENTS: Mapping[str, str] = {
 
 
 def moment_label(key: str) -> str:
-    """The name of a moment, whose key may go on after a space; of one that is not listed, its key in words."""
+    """The name of a moment, whose key may go on after a space; its key in words where it is not listed."""
     kind = key.split(" ", maxsplit=1)[0]
     return MOMENTS.get(kind, kind.replace("_", " "))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import format, render, values
-from lab.cli.commands.faults import warn_of_broken
+from lab.cli.commands.faults import control_option, warn_of_broken
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.cli.receipt_panel import WEIGHTS
@@ -54,10 +54,7 @@ SIGNALLED = 128
     "--job", "job_id", type=values.Text(), metavar="ID",
     help="Which job to disturb. [default: the one that runs]",
 )  # fmt: skip
-@click.option(
-    "--control/--no-control", default=False,
-    help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
-)  # fmt: skip
+@control_option
 @pass_app
 def chaos(
     app: App,

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import patches, ray_settings
-from lab.host.files import data_folder
+from lab.host.files import ROOT, data_folder
 from lab.runtime.compose.gpus import WORKERS_IN_FILES, compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
 from lab.topology import DEFAULT_LAB, OBJECT_STORE_BYTES, LabSpec
 
-ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = ROOT / "compose"
 WORKSPACE = ROOT / "workspace"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
-from lab.host.files import HOME_VARIABLE
+from lab.host.files import HOME_VARIABLE, ROOT
 from lab.host.secrets import (
     JUPYTER_FILE,
     RAY_FILE,
@@ -38,9 +38,6 @@ from lab.services import (
     is_worker,
 )
 from lab.topology import BUCKET, FOOD11, LEDGER_PREFIX, OBJECT_STORE_BYTES, REGION, LabSpec, Vendor
-
-ROOT = Path(__file__).resolve().parents[3]
-"""The checkout: what holds lab/ and workspace/."""
 
 PROBE = ROOT / "lab" / "probe"
 

@@ -14,7 +14,6 @@ from lab.host.secrets import JUPYTER_FILE, Secrets
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
-    ROOT,
     Plan,
     client_environment,
     prometheus_config,
@@ -23,6 +22,7 @@ from lab.runtime.local.services import (
 from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
 from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, Vendor
 from raylab_switches import PATCHES, active
+from tests.conftest import ROOT
 
 W0, W1 = worker(0), worker(1)
 PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6, "metrics": 7}
