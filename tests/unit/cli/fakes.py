@@ -21,20 +21,12 @@ from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
 from lab.store import FakeObjectStore
 from lab.topology import GpuPlan, LabSpec, Vendor
+from tests.unit.data.stories import CHECKS
 from tests.unit.fakes import AT, FakeApi, FakeJobs
 
 SERVICES = ("minio", "ray-head", "jupyter", "ray-worker-0", "ray-worker-1")
 PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")
 """The GPUs of every lab that is started."""
-CHECKS = (
-    "job finished",
-    "a real fault",
-    "moved",
-    "right checkpoint",
-    "resumed, not restarted",
-    "little lost",
-    "lab whole again",
-)
 
 
 def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:

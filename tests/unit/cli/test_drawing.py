@@ -19,7 +19,8 @@ from lab.evidence.receipt import Receipt
 from lab.evidence.receipt.model import Timeline
 from lab.flows.recovery import Moment, Outcome
 from lab.runtime.fake import FakeClock
-from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
+from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+from tests.unit.data.stories import CHECKS
 
 
 def drawn(shown: Receipt | dict[str, Any], *, unicode: bool = True) -> str:

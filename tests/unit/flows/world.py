@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job, Jobs
-from lab.errors import ClusterError, NotFoundError
+from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
 from lab.host.clock import MONOTONIC, Clock
 from lab.lab import Lab
@@ -117,6 +117,11 @@ class World:
         self.lab = Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
         self._written = 0
+
+    def silence(self, on: bool) -> None:
+        """Let neither Ray nor the store answer, or both again."""
+        self.api.silent = on
+        self.store.failure = StoreError("cannot be reached") if on else None
 
     def node_id(self, service: str) -> str:
         nodes = self.host.labs["raylab"].node_list()

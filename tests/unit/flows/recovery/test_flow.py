@@ -727,15 +727,11 @@ def test_an_unreadable_ledger_is_a_problem_of_the_receipt_and_no_crash(world: Wo
 def test_a_store_that_is_silent_for_a_while_costs_no_proof(world: World) -> None:
     Training(world)
 
-    def silence(on: bool) -> None:
-        world.api.silent = on
-        world.store.failure = StoreError("cannot be reached") if on else None
-
     def cut_off(moment: Moment) -> None:
         world.moments.append(moment)
         if moment.key == "fault":
-            silence(True)
-            world.clock.after(3.0, lambda: silence(False))
+            world.silence(True)
+            world.clock.after(3.0, lambda: world.silence(False))
 
     receipt = world.inject(after_epoch=2, on_moment=cut_off).receipt
 
