@@ -20,6 +20,7 @@ from lab.flows.recovery import (
     run_control,
 )
 from lab.host.clock import WALL, Clock
+from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
@@ -95,7 +96,11 @@ def run_demo(
     begin = clock()
     job = lab.submit_recipe(RECIPE, settings, job_name="demo").submission_id
     on_moment(
-        Moment("submitted", None, f"job {job}: {RECIPE}, {request.epochs} epochs, {_ranks(request.workers)}")
+        Moment(
+            "submitted",
+            None,
+            f"job {job}: {RECIPE}, {request.epochs} epochs, {plural(request.workers, 'worker')}",
+        )
     )
     target = _place_of_rank_0(Watch(lab, job, clock))
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
@@ -141,7 +146,3 @@ def _place_of_rank_0(watch: Watch) -> str:
         f"job {job} has no worker after {patience.waited:.0f} s; it is {watch.status}; {patience.describe()}",
         f"labctl job logs {job}; labctl status",
     )
-
-
-def _ranks(workers: int) -> str:
-    return "1 worker" if workers == 1 else f"{workers} workers"

@@ -56,7 +56,7 @@ def right_checkpoint(case: Case) -> Answer:
     if wrong is not None:
         loaded = name(wrong.uri)
         return False, f"rank {wrong.rank} loaded {loaded}, not the newest, {case.told(right)}"
-    return _same_files(case, new, right, loads)
+    return _same_files(case, right, loads)
 
 
 def intact_checkpoint(case: Case) -> Answer:
@@ -143,7 +143,7 @@ def likely_reason(case: Case, attempt: RunAttempt) -> str:
     return "the script never called ray.train.get_checkpoint()"
 
 
-def _same_files(case: Case, new: RunAttempt, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
+def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
     manifests = [load.files for load in loads if load.files is not None]
     where = case.told(right)
     if right.files is None or len(manifests) < len(loads):
