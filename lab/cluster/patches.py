@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 from lab.errors import UsageError
-from lab.host.files import ROOT
+from lab.host.files import PROBE
 from lab.topology import LabSpec
 
-TABLE = ROOT / "lab" / "probe" / "raylab_switches.py"
+TABLE = PROBE / "raylab_switches.py"
 
 OFF_VARIABLE = "RAYLAB_PATCHES_OFF"
 """Environment variable of nodes, and of who starts them: names of patches that are off, with commas."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
-from lab.host.files import HOME_VARIABLE, ROOT
+from lab.host.files import HOME_VARIABLE, PROBE, ROOT
 from lab.host.secrets import (
     JUPYTER_FILE,
     RAY_FILE,
@@ -38,8 +38,6 @@ from lab.services import (
     is_worker,
 )
 from lab.topology import BUCKET, FOOD11, LEDGER_PREFIX, OBJECT_STORE_BYTES, REGION, LabSpec, Vendor
-
-PROBE = ROOT / "lab" / "probe"
 
 JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
