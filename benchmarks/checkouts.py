@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import LostError
-from lab.host.files import HOME_VARIABLE
-from lab.runtime.local.services import ROOT
-from lab.topology import is_worker
+from lab.host.files import HOME_VARIABLE, ROOT
+from lab.services import is_worker
 
 OURS, STOCK = "this checkout", "stock Ray"
 CALL_SECONDS, GRACE_SECONDS = 600.0, 60.0

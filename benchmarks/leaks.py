@@ -16,7 +16,8 @@ from lab.errors import LabError
 from lab.faults.active import ActiveFaults
 from lab.lab import Lab
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
-from lab.topology import State, is_node
+from lab.services import is_node
+from lab.topology import State
 
 SETTLE_SECONDS = 90.0
 """Timeout for the processes of a finished job to exit."""

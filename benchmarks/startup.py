@@ -12,8 +12,8 @@ from benchmarks.checkouts import Side, cli_lab, nodes_alive, sides
 from benchmarks.compare import Figures, Found, Measure, Row, by_turns
 from benchmarks.measure import own_lab, say, timed
 from lab.cluster.recipes import find_recipe
+from lab.host.files import ROOT
 from lab.lab import Lab
-from lab.runtime.local.services import ROOT
 
 
 def cli(runs: int) -> list[Row]:

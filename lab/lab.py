@@ -25,17 +25,8 @@ from lab.errors import (
     UsageError,
 )
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
-from lab.topology import (
-    HEAD,
-    REGION,
-    Endpoints,
-    GpuPlan,
-    LabSpec,
-    LabStatus,
-    Progress,
-    State,
-    is_worker,
-)
+from lab.services import HEAD, is_worker
+from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progress, State
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
@@ -112,7 +103,7 @@ class Lab:
 
         Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
-        (lab.topology.PORT_NAMES) to its number; `gcs_ft` and `stock_ray` are as in LabSpec. What is left out
+        (lab.services.PORT_NAMES) to its number; `gcs_ft` and `stock_ray` are as in LabSpec. What is left out
         is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports), or as it is in a
         lab that is up. `on_progress` gets each step.
 
@@ -394,6 +385,3 @@ def _refused(why: str) -> RefusedError:
         f"the job was not submitted: {why}",
         "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
     )
-
-
-__all__ = ["Lab", "Placement", "Submitted", "place", "why_ranks_wait"]

@@ -9,34 +9,7 @@ from enum import Enum
 from typing import Any
 
 from lab.errors import UsageError
-from lab.services import (
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PORT_NAMES,
-    PROMETHEUS,
-    REDIS,
-    STORE,
-    is_node,
-    is_worker,
-    worker,
-)
-
-# Names of lab.services, for those who speak of a lab and its services together.
-__all__ = [
-    "GRAFANA",
-    "HEAD",
-    "JUPYTER",
-    "METRICS",
-    "PORT_NAMES",
-    "PROMETHEUS",
-    "REDIS",
-    "STORE",
-    "is_node",
-    "is_worker",
-    "worker",
-]
+from lab.services import PORT_NAMES, worker
 
 DEFAULT_LAB = "raylab"
 BUCKET = "ray"

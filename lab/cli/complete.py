@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lab.topology import GRAFANA, HEAD, JUPYTER, PROMETHEUS, STORE, LabSpec, worker
+from lab.services import GRAFANA, HEAD, JUPYTER, PROMETHEUS, STORE, worker
+from lab.topology import LabSpec
 
 PROGRAM = "labctl"
 COMPLETE_VARIABLE = "_LABCTL_COMPLETE"

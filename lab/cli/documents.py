@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lab.cluster.api import Node
     from lab.cluster.explain import Explanation
     from lab.cluster.jobs import Job
+    from lab.cluster.placement import Placement
     from lab.cluster.recipes import Recipe
     from lab.datasets import Dataset
     from lab.evidence.checkpoints import CheckpointInfo
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
     from lab.host.gpus import Gpu
-    from lab.lab import Placement
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
 
 Document = dict[str, Any]

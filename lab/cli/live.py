@@ -33,11 +33,6 @@ PASSING = ("waiting", "progress", "control")
 """Moments that follow one another on one line at the bottom."""
 
 
-def label(key: str) -> str:
-    """Name a moment for people."""
-    return moment_label(key.split(" ", maxsplit=1)[0])
-
-
 def after(seconds: float | None) -> str:
     """Seconds after the fault: `+1.2 s`; empty for None."""
     return "" if seconds is None else f"{seconds:+.1f} s"
@@ -92,7 +87,7 @@ class Story(ProgressLines):
     def moment(self, moment: Moment) -> None:
         """Show one moment."""
         if self._lines or not sys.stderr.isatty() or self.out.quiet:
-            self._say(f"{after(moment.seconds):>9}  {label(moment.key):<18}  {moment.text}".rstrip())
+            self._say(f"{after(moment.seconds):>9}  {moment_label(moment.key):<18}  {moment.text}".rstrip())
             return
         name = moment.key.split(" ")[0]
         if name in PASSING:
@@ -104,7 +99,7 @@ class Story(ProgressLines):
             elif name == "job_finished":
                 self._passing, self._began = None, 0.0
         else:
-            self._say(f"{label(name)}: {moment.text}")
+            self._say(f"{moment_label(name)}: {moment.text}")
         if self._live is None:
             from rich.live import Live
 
@@ -140,13 +135,15 @@ class Story(ProgressLines):
                 seen = self._moments.get(key)
                 if seen is None:
                     rows.add_row(
-                        *(Text(t, style="dim") for t in ("·" if unicode else ".", "", label(key), ""))
+                        *(Text(t, style="dim") for t in ("·" if unicode else ".", "", moment_label(key), ""))
                     )
                     continue
                 mark = Text("✓" if unicode else "*", style="green")
                 if key == "fault":
                     mark = Text("!", style="bold red")
-                rows.add_row(mark, Text(after(seen.seconds), style="bold"), Text(label(key)), Text(seen.text))
+                rows.add_row(
+                    mark, Text(after(seen.seconds), style="bold"), Text(moment_label(key)), Text(seen.text)
+                )
         footer: list[Spinner] = []
         if self._passing is not None or self._began:
             clock = f"{after(self._clock() - self._began)}  " if self._began else ""

@@ -49,8 +49,8 @@ def _encoded(text: str, stream: TextIO) -> str:
 class Output:
     """The two streams of one command."""
 
-    def __init__(self, *, json_wanted: bool = False, quiet: bool = False) -> None:
-        self.json_wanted, self.quiet = json_wanted, quiet
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.json_wanted, self.quiet = False, quiet
         self.documents = 0
         """JSON documents written so far."""
 

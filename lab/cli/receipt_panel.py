@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lab.cli import format
-from lab.cli.live import after, label
+from lab.cli.live import after
 from lab.cli.output import PANEL_WIDTH, Output, encodable
-from lab.evidence.labels import HEADLINES
+from lab.evidence.labels import HEADLINES, moment_label
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
 
 WEIGHTS = {"equal": "identical, bit for bit"}
 """Result of comparing weights -> its words, where they differ."""
-
-MOMENTS = ("node_dead", "failure_detected", "attempt_started", "restored", "first_report", "node_rejoined")
 
 BAR = 16
 """Columns of the longest bar of the timeline."""
@@ -130,17 +128,18 @@ def _timeline(timeline: Mapping[str, float | None], unicode: bool) -> Table | No
     known = [value for value in timeline.values() if value is not None]
     if not known:
         return None
-    longest = max(*known, 0.001) if len(known) > 1 else max(known[0], 0.001)
+    longest = max(*known, 0.001)
     grid = _grid(9, 18, None)
     grid.columns[0].justify = "right"
-    for key in (*MOMENTS, *(k for k in timeline if k not in MOMENTS)):
-        value = timeline.get(key)
+    for key, value in timeline.items():
         bar = ""
         if value is not None:
             bar = ("━" if unicode else "=") * max(1, round(BAR * max(value, 0.0) / longest))
         shown = after(value) or ("–" if unicode else "-")
         grid.add_row(
-            Text(shown, style="bold" if value is not None else "dim"), label(key), Text(bar, style="cyan")
+            Text(shown, style="bold" if value is not None else "dim"),
+            moment_label(key),
+            Text(bar, style="cyan"),
         )
     return grid
 

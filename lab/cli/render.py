@@ -122,22 +122,15 @@ def took(job: Job, now: float) -> str:
     return format.seconds(max(0.0, (job.ended_at or now) - job.started_at))
 
 
-def show_jobs(
-    out: Output,
-    jobs: Sequence[Job],
-    waiting: Mapping[str, Waiting] | None = None,
-    *,
-    now: float | None = None,
-) -> None:
+def show_jobs(out: Output, jobs: Sequence[Job], waiting: Mapping[str, Waiting] | None = None) -> None:
     """A line for each job; where one waits, the last column says why, on a narrow terminal lines below."""
-    moment = time.time() if now is None else now
     waits = {j.submission_id: w for j in jobs if (w := (waiting or {}).get(j.submission_id))}
     wide = out.console().width >= WIDE
     rows = []
     for j in jobs:
         reason = waits.get(j.submission_id)
         shown = "" if reason is None else f"{reason.kind}: {reason.text}" if wide else reason.kind
-        row = (j.submission_id, j.status, format.clock(j.started_at), took(j, moment), what(j))
+        row = (j.submission_id, j.status, format.clock(j.started_at), took(j, time.time()), what(j))
         rows.append((*row, shown) if waits else row)
     columns = ("JOB", "STATUS", "STARTED", "TOOK", "RUNS")
     out.show(table((*columns, "REASON") if waits else columns, rows), width=SENTENCES)

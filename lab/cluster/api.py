@@ -119,13 +119,6 @@ class RayApi:
             raise ClusterError(f"Ray's dashboard answered HTTP {reply.status} to {path}: {text}")
         return reply.json()
 
-    def answers(self, *, timeout: float = 2.0) -> bool:
-        """Tell whether the dashboard serves requests with this token now."""
-        try:
-            return bool(self.get("/api/version", timeout=timeout))
-        except ClusterError:
-            return False
-
     def nodes(self) -> tuple[Node, ...]:
         """Every node the cluster knows, the dead ones included, oldest first."""
         return tuple(sorted(self.rows("nodes", _node), key=lambda node: node.started_at or 0.0))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import runpy
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from lab.errors import UsageError
+from lab.host.files import PROBE
 from lab.topology import LabSpec
 
-TABLE = Path(__file__).resolve().parents[1] / "probe" / "raylab_switches.py"
+TABLE = PROBE / "raylab_switches.py"
 
 OFF_VARIABLE = "RAYLAB_PATCHES_OFF"
 """Environment variable of nodes, and of who starts them: names of patches that are off, with commas."""

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import NotFoundError, UsageError
+from lab.host.files import ROOT
 from lab.host.reading import SMALL, read_json
 
 WORKSPACE_VARIABLE = "RAYLAB_WORKSPACE"
-WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or Path(__file__).resolve().parents[2] / "workspace")
+WORKSPACE = Path(os.environ.get(WORKSPACE_VARIABLE) or ROOT / "workspace")
 """The folder of the recipes. In JupyterLab's container it is mounted elsewhere than beside the code."""
 
 MANIFEST = "recipe.json"

@@ -6,19 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.cluster.api import Node
-from lab.topology import (
-    BUCKET,
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    PROMETHEUS,
-    STORE,
-    GpuPlan,
-    LabStatus,
-    ServiceStatus,
-    State,
-    Vendor,
-)
+from lab.services import GRAFANA, HEAD, JUPYTER, PROMETHEUS, STORE
+from lab.topology import BUCKET, GpuPlan, LabStatus, ServiceStatus, State, Vendor
 
 RESOURCES = ("CPU", "GPU", "memory")
 """Resources of a node that a person asks for."""

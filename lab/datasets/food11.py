@@ -53,9 +53,6 @@ URLS = (
 """Public copies, asked in this order: that of the course, then that of a tutorial on PyImageSearch.
 Neither publisher names a checksum."""
 
-BYTES = 1_200_000_000
-"""About the size of the archive, and of the pictures, where a server does not say."""
-
 LARGEST_PICTURE = 50_000_000
 LARGEST_IN_ALL = 20_000_000_000
 """Bytes: more than these is no archive of Food-11."""

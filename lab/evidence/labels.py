@@ -26,8 +26,9 @@ MOMENTS: Mapping[str, str] = {
 
 
 def moment_label(key: str) -> str:
-    """The name of a moment; of one that is not listed, its key in words."""
-    return MOMENTS.get(key, key.replace("_", " "))
+    """The name of a moment, whose key may go on after a space; its key in words where it is not listed."""
+    kind = key.split(" ", maxsplit=1)[0]
+    return MOMENTS.get(kind, kind.replace("_", " "))
 
 
 @dataclass(frozen=True)

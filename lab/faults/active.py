@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,9 @@ class ActiveFault:
 class ActiveFaults:
     """Keeps the faults that last in one lab, those of every labctl process."""
 
-    def __init__(self, folder: Path, lives: Callable[[int, float], bool] | None = None) -> None:
-        """`folder` is the lab's; `lives` tells whether a process with this id and start time runs."""
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the lab's."""
         self._folder = folder / FOLDER
-        self._lives = lives or process_lives
 
     def keep(self, fault: ActiveFault) -> None:
         """Record that this fault lasts, and its memo as it is now. Raises SetupError."""
@@ -89,7 +88,7 @@ class ActiveFaults:
 
     def left(self) -> tuple[ActiveFault, ...]:
         """Return those whose labctl has died or given up, the oldest first, for `labctl heal`."""
-        return tuple(fault for fault in self.lasting() if not self._lives(fault.pid, fault.started))
+        return tuple(fault for fault in self.lasting() if not process_lives(fault.pid, fault.started))
 
     def refuse_second(self, target: str) -> None:
         """Raise RefusedError when a fault on `target` lasts, or was left by a labctl that died."""

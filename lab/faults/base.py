@@ -13,8 +13,9 @@ from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
+from lab.services import HEAD, STORE
 from lab.store.base import Store
-from lab.topology import HEAD, STORE, State
+from lab.topology import State
 
 
 class Scope(str, Enum):

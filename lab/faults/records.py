@@ -34,7 +34,7 @@ class FaultLog:
         self._told: LoggedFault | None = None
         self.key = f"{FAULTS_PREFIX}/{job}/{int(fault.at * 1000)}-{fault.target}.json"
         self.problem = ""
-        """Why the last record could not be written; empty if it was."""
+        """The reason why the last record could not be written; empty if it was."""
 
     def record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Record the fault, and when it was reverted: once for each change; `again` after a failure."""

@@ -20,12 +20,13 @@ from lab.flows.recovery import (
     run_control,
 )
 from lab.host.clock import WALL, Clock
+from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Comparison, Curves, Receipt
+    from lab.evidence.receipt import Receipt
 
 RECIPE = "digits"
 BREAK_AFTER_EPOCH = 5
@@ -47,12 +48,8 @@ class DemoResult:
     """The outcome of the demo. `seconds` has a duration per phase."""
 
     receipt: Receipt
-    comparison: Comparison | None
-    submission_id: str
-    control_id: str
-    target: str
+    control: Control | None
     seconds: Mapping[str, float]
-    curves: Curves | None = None
     problem: LabError | None = None
     """Reason why a requested control run is missing: the receipt is there all the same."""
 
@@ -99,7 +96,11 @@ def run_demo(
     begin = clock()
     job = lab.submit_recipe(RECIPE, settings, job_name="demo").submission_id
     on_moment(
-        Moment("submitted", None, f"job {job}: {RECIPE}, {request.epochs} epochs, {_ranks(request.workers)}")
+        Moment(
+            "submitted",
+            None,
+            f"job {job}: {RECIPE}, {request.epochs} epochs, {plural(request.workers, 'worker')}",
+        )
     )
     target = _place_of_rank_0(Watch(lab, job, clock))
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
@@ -117,16 +118,7 @@ def run_demo(
             problem = error
             on_moment(Moment("problem", None, f"no control run: {error.message}"))
         seconds["control run"] = clock() - begin
-    return DemoResult(
-        receipt,
-        control.comparison if control else None,
-        job,
-        control.submission_id if control else "",
-        target,
-        seconds,
-        control.curves if control else None,
-        problem,
-    )
+    return DemoResult(receipt, control, seconds, problem)
 
 
 def _control(lab: Lab, job: str, on_moment: OnMoment, clock: Clock) -> Control | None:
@@ -154,7 +146,3 @@ def _place_of_rank_0(watch: Watch) -> str:
         f"job {job} has no worker after {patience.waited:.0f} s; it is {watch.status}; {patience.describe()}",
         f"labctl job logs {job}; labctl status",
     )
-
-
-def _ranks(workers: int) -> str:
-    return "1 worker" if workers == 1 else f"{workers} workers"

@@ -18,6 +18,11 @@ from typing import IO
 from lab.errors import SetupError, UsageError
 from lab.host.clock import MONOTONIC, Clock, settle
 
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout: lab/, workspace/ and the others beside them."""
+PROBE = ROOT / "lab" / "probe"
+"""The import roots of nodes."""
+
 HOME_VARIABLE = "RAYLAB_HOME"
 FOLDER = ".raylab"
 ROOM = 120

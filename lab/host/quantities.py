@@ -31,7 +31,7 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def plural(number: float, noun: str) -> str:
-    """`1 checkpoint`, `2 checkpoints`, `2.5 epochs`."""
+def plural(number: float, noun: str, ending: str = "s") -> str:
+    """`1 checkpoint`, `2 checkpoints`, `2.5 epochs`, and with the ending `es` `2 processes`."""
     shown = f"{number:g}" if isinstance(number, float) else str(number)
-    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}{ending}"

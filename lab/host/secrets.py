@@ -35,8 +35,6 @@ class Secrets:
     root: Credentials
     """The key of the object store's owner."""
     grafana_password: str = field(repr=False)
-    s3_metrics_token: str = field(repr=False)
-    """The token by which Prometheus reads MinIO's metrics, made of the root key."""
     redis_password: str = field(default="", repr=False)
     """The password of the Redis that keeps the state of Ray's head, in a lab that has one."""
 
@@ -48,6 +46,7 @@ AWS_FILE = "aws.ini"
 ROOT_USER_FILE = "s3-root.user"
 ROOT_PASSWORD_FILE = "s3-root.password"
 METRICS_FILE = "s3-metrics.token"
+"""The token by which Prometheus reads MinIO's metrics, made of the root key."""
 RAY_FILE = "ray.token"
 JUPYTER_FILE = "jupyter.token"
 GRAFANA_FILE = "grafana.password"
@@ -91,8 +90,7 @@ def load_or_make(folder: Path) -> Secrets:
         hint = "`labctl down`, remove that folder, then `up`"
         raise ServiceError(f"the secrets in {folder} cannot be read ({error})", hint) from error
     root = Credentials(texts[ROOT_USER_FILE], texts[ROOT_PASSWORD_FILE])
-    metrics_token = minio_metrics_token(root)
-    _keep(folder / METRICS_FILE, metrics_token)
+    _keep(folder / METRICS_FILE, minio_metrics_token(root))
     _keep(folder / AWS_FILE, aws_credentials_file(training))
     _keep(folder / REDIS_SETTINGS_FILE, f"requirepass {texts[REDIS_FILE]}\n")
     return Secrets(
@@ -101,7 +99,6 @@ def load_or_make(folder: Path) -> Secrets:
         jupyter_token=texts[JUPYTER_FILE],
         root=root,
         grafana_password=texts[GRAFANA_FILE],
-        s3_metrics_token=metrics_token,
         redis_password=texts[REDIS_FILE],
     )
 

@@ -28,8 +28,9 @@ from lab.host.secrets import key_from
 from lab.metrics.collector import LabCollector
 from lab.metrics.follower import Follower, log
 from lab.metrics.sources import ClusterSource, ClusterView, StoreSource, StoreView
+from lab.services import METRICS
 from lab.store import ObjectStore
-from lab.topology import METRICS, REGION, Credentials
+from lab.topology import REGION, Credentials
 
 NAMES = ("127.0.0.1", "localhost", "[::1]", METRICS)
 """Names of the server: a page whose own name pointed here could read its answers otherwise."""

@@ -64,7 +64,7 @@ class ClusterView:
     nodes: tuple[Node, ...]
     """Oldest first, the dead ones included."""
     addresses: Mapping[str, Address]
-    """By node id, of those that are alive."""
+    """Node id -> address, of the nodes that are alive."""
     jobs: tuple[Job, ...]
     """Newest first."""
 

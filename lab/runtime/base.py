@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from lab.errors import UnsupportedError
+from lab.errors import LabDownError, UnsupportedError
 from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, Usage
 
 OnProgress = Callable[[Progress], None]
@@ -43,11 +43,7 @@ class Feature(str, Enum):
     MEMORY_LIMIT = "memory-limit"
     """A limit of its memory: what goes beyond is killed, and nothing else."""
     SCRATCH_DISK = "scratch-disk"
-    """A small disk for temporary files, SCRATCH: when it is full, nothing else is."""
-
-
-SCRATCH = "/var/tmp"
-"""Folder of a node's scratch disk, on runtimes with Feature.SCRATCH_DISK; TMPDIR names it too."""
+    """A small disk for temporary files, at TMPDIR: when it is full, nothing else is."""
 
 
 class LabView(ABC):
@@ -224,6 +220,9 @@ class Runtime(LabView):
     def unimpair(self, service: str) -> None:
         """Undo `impair`. Idempotent; does nothing to a service that is down. Raises EngineError."""
         raise self._cannot(f"speed up the network of {service}")
+
+    def _down_error(self) -> LabDownError:
+        return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
 
     def _cannot(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"the {self.kind} runtime cannot {what}", "use --runtime compose")

@@ -108,9 +108,6 @@ class HostedRuntime(Runtime, Generic[S]):
     def _load(self) -> S | None:
         return self._find()[0]
 
-    def _down_error(self) -> LabDownError:
-        return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
-
     def _not_running(self, service: str) -> LabDownError:
         return LabDownError(f"{service} is not running", f"`labctl restart {service}` starts it")
 

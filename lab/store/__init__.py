@@ -3,24 +3,8 @@
 Whatever goes wrong comes out as a StoreError that names the endpoint, the cause and what to do.
 """
 
-from lab.store.base import (
-    AccessDeniedError,
-    MissingObjectError,
-    NoAdminApiError,
-    Store,
-    StoredObject,
-    UnreachableStoreError,
-)
+from lab.store.base import MissingObjectError, Store, StoredObject
 from lab.store.fake import FakeObjectStore
 from lab.store.s3 import ObjectStore
 
-__all__ = [
-    "AccessDeniedError",
-    "FakeObjectStore",
-    "MissingObjectError",
-    "NoAdminApiError",
-    "ObjectStore",
-    "Store",
-    "StoredObject",
-    "UnreachableStoreError",
-]
+__all__ = ["FakeObjectStore", "MissingObjectError", "ObjectStore", "Store", "StoredObject"]

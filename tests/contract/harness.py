@@ -23,11 +23,13 @@ from urllib.parse import urlsplit
 
 from lab.cluster.api import Node, RayApi
 from lab.errors import ServiceError
-from lab.flows.doctor import gather_lab, running_checks
+from lab.flows.doctor.facts import gather_lab
+from lab.flows.doctor.running import running_checks
 from lab.host.secrets import load_or_make
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeHost, FakeRuntime
-from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor, worker
+from lab.services import worker
+from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

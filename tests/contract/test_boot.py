@@ -10,7 +10,8 @@ import pytest
 
 from lab.errors import LabDownError, LabError, NotFoundError, RefusedError
 from lab.runtime.base import Runtime
-from lab.topology import HEAD, JUPYTER, STORE, Progress, State
+from lab.services import HEAD, JUPYTER, STORE
+from lab.topology import Progress, State
 from tests.contract.harness import Harness
 
 NEVER_UP = "never-up"

@@ -6,7 +6,8 @@ import pytest
 
 from lab.errors import LabDownError, UnsupportedError
 from lab.runtime.base import Feature
-from lab.topology import HEAD, STORE, Progress, State
+from lab.services import HEAD, STORE
+from lab.topology import Progress, State
 from tests.contract.harness import Harness
 
 WORKER = "ray-worker-0"

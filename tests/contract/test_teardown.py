@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import LabDownError
-from lab.topology import STORE, Progress, State
+from lab.services import STORE
+from lab.topology import Progress, State
 from tests.contract.harness import Harness
 
 WORKER = "ray-worker-1"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.datasets import PICTURES
+from lab.datasets.getting import PICTURES
 from tests.e2e.harness import PATIENCE, ROOT, Shell
 from tests.waiting import eventually
 

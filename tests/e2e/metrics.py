@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lab.topology import HEAD, STORE, worker
+from lab.services import HEAD, STORE, worker
 from tests.dashboard import Prometheus, queries
 from tests.e2e.harness import PATIENCE, Shell
 from tests.waiting import eventually

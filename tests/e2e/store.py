@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab.host.secrets import load_or_make
-from lab.store import AccessDeniedError, ObjectStore, setup
+from lab.store import ObjectStore, setup
+from lab.store.base import AccessDeniedError
 from lab.store.conformance import QUESTIONS, Client
 from tests.e2e.harness import Shell
 

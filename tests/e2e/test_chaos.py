@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from lab.errors import UnsupportedError
-from lab.topology import HEAD, State
+from lab.services import HEAD
+from lab.topology import State
 from tests.e2e.chaos import ChaosTests
 from tests.e2e.harness import Bench, Shell
 from tests.e2e.receipts import assert_valid

@@ -12,7 +12,7 @@ import pytest
 
 from lab.errors import StoreError
 from lab.evidence.checkpoints import stored_manifest
-from lab.topology import STORE
+from lab.services import STORE
 from tests.e2e.harness import PATIENCE, Bench
 from tests.waiting import eventually
 

@@ -12,14 +12,15 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
-from lab.cluster.placement import going_on
+from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
 from lab.cluster.submission import Submission
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
 from lab.evidence.ledger import Event, History
-from lab.lab import Lab, Placement, place, why_ranks_wait
+from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
+from lab.services import worker
 from lab.store import FakeObjectStore
-from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
+from lab.topology import LEDGER_PREFIX, LabSpec, State
 from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.fakes import FakeApi, FakeJobs, job
 

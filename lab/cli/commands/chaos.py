@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli import format, render, values
-from lab.cli.commands.faults import warn_of_broken
+from lab.cli.commands.faults import control_option, warn_of_broken
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.cli.receipt_panel import WEIGHTS
@@ -55,10 +54,7 @@ SIGNALLED = 128
     "--job", "job_id", type=values.Text(), metavar="ID",
     help="Which job to disturb. [default: the one that runs]",
 )  # fmt: skip
-@click.option(
-    "--control/--no-control", default=False,
-    help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
-)  # fmt: skip
+@control_option
 @pass_app
 def chaos(
     app: App,
@@ -165,7 +161,7 @@ def show(app: App, result: ChaosResult) -> None:
             ("downtime", format.seconds(result.downtime)),
             ("done twice", f"{result.repeated:g} {key}s"),
             ("checkpoints", f"{result.checkpoints} committed{lost}"),
-            ("weights", _weights(result.control)),
+            ("weights", _weights(result.weights)),
         ),
     )
 
@@ -185,11 +181,8 @@ def _row(number: int, step: StepResult) -> tuple[object, ...]:
     )
 
 
-def _weights(control: Mapping[str, object] | None) -> str:
-    if control is None:
-        return ""
-    weights = str(control.get("weights"))
-    return f"compared with an undisturbed run: {WEIGHTS.get(weights, weights)}"
+def _weights(found: str | None) -> str:
+    return "" if found is None else f"compared with an undisturbed run: {WEIGHTS.get(found, found)}"
 
 
 def finish(app: App, result: ChaosResult) -> None:
@@ -198,24 +191,8 @@ def finish(app: App, result: ChaosResult) -> None:
         number = getattr(result.interrupt, "number", None)
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
         raise click.exceptions.Exit(INTERRUPTED if number is None else SIGNALLED + number)
-    if not result.good:
-        app.fail(VerdictError(f"chaos was not survived: {why(result)}", f"labctl job logs {result.job}"))
-
-
-def why(result: ChaosResult) -> str:
-    """The first reason why a result is not good."""
-    wrong = next((s for s in result.injected if s.receipt and not s.receipt.survived), None)
-    if wrong is not None and wrong.receipt is not None:
-        return f"{wrong.step.kind} on {wrong.target}: {wrong.receipt.verdict.value}: {wrong.receipt.reason}"
-    if result.status != "SUCCEEDED":
-        return f"job {result.job} is {result.status or 'unknown'}"
-    if result.lost:
-        return f"{len(result.lost)} checkpoints are lost"
-    if not result.injected:
-        return "no fault was injected before the job ended; a longer job, or a shorter --every"
-    if result.problems:
-        return result.problems[0]
-    return f"the weights are not those of the control run: {result.weights}"
+    if result.failure:
+        app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl job logs {result.job}"))
 
 
 COMMANDS = (chaos,)

@@ -75,9 +75,9 @@ def demo(
 
 def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
     """Print the result, and exit with the error of what it has not proven or not compared."""
-    document, comparison = result.receipt.to_json(), result.comparison
+    document, control = result.receipt.to_json(), result.control
     if app.out.json_wanted:
-        same = None if comparison is None else {"weights": comparison.weights, "detail": comparison.detail}
+        same = control and {"weights": control.comparison.weights, "detail": control.comparison.detail}
         about = {"seconds": dict(result.seconds), "comparison": same, "dashboard": address}
         app.out.document({"demo": about}, compact=True)
         app.out.document(document, compact=True)
@@ -90,8 +90,8 @@ def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
 
 
 def _show_more(app: App, result: DemoResult, address: str, *, down: bool) -> None:
-    comparison = result.comparison
-    if comparison is not None:
+    if result.control is not None:
+        comparison = result.control.comparison
         app.out.line()
         weights = receipt_panel.WEIGHTS.get(comparison.weights, comparison.weights)
         app.out.line(f"weights, compared with an undisturbed run: {weights}")

@@ -23,6 +23,11 @@ NOT_WHOLE = {
 """Headline of a receipt (see lab.evidence.receipt.headline) -> what is wrong."""
 MAX_EPOCH = 10_000_000
 
+control_option = click.option(
+    "--control/--no-control", default=False,
+    help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
+)  # fmt: skip
+
 
 def warn_of_broken(app: App) -> None:
     """Say which faults of one's own could not be loaded; the others can be used."""
@@ -91,10 +96,7 @@ def faults(app: App) -> None:
 @click.option(
     "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
 )
-@click.option(
-    "--control/--no-control", default=False,
-    help="Then repeat the job undisturbed, and compare every epoch and the weights. [default: no-control]",
-)  # fmt: skip
+@control_option
 @pass_app
 def fault_inject(
     app: App,

@@ -163,7 +163,7 @@ def _beyond(pending: Pending, nodes: Sequence[Node]) -> bool:
 
 
 def _size(unit: Mapping[str, float]) -> tuple[float, list[tuple[str, float]]]:
-    """By which demands are ordered: GPUs count first, as they are the fewest."""
+    """The sort key of demands: GPUs count first, as they are the fewest."""
     return unit.get("GPU", 0.0), sorted(unit.items())
 
 

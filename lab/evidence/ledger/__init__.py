@@ -5,16 +5,14 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 `History.of` turns events into runs with their attempts and checkpoints.
 """
 
-from lab.evidence.ledger.epochs import Epochs, epochs_of
-from lab.evidence.ledger.events import SCHEMA, Event, Number, number, parse_events
-from lab.evidence.ledger.history import EPOCH_KEYS, PLAN_KEYS, PROGRESS_KEYS, History
+from lab.evidence.ledger.epochs import epochs_of
+from lab.evidence.ledger.events import Event, Number, number, parse_events
+from lab.evidence.ledger.history import EPOCH_KEYS, History
 from lab.evidence.ledger.model import (
     CommittedCheckpoint,
     Files,
     Load,
-    Plan,
     Report,
-    Request,
     Run,
     RunAttempt,
     manifest_sha256,
@@ -22,19 +20,13 @@ from lab.evidence.ledger.model import (
 
 __all__ = [
     "EPOCH_KEYS",
-    "PLAN_KEYS",
-    "PROGRESS_KEYS",
-    "SCHEMA",
     "CommittedCheckpoint",
-    "Epochs",
     "Event",
     "Files",
     "History",
     "Load",
     "Number",
-    "Plan",
     "Report",
-    "Request",
     "Run",
     "RunAttempt",
     "epochs_of",

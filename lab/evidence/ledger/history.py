@@ -136,7 +136,6 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
         ready_at=first_by_rank("rank_ready"),
         function_started_at=first_by_rank("function_started"),
         resized_at=first("resized"),
-        resized_to=next((to for e in named.get("resized", ()) if (to := _whole(e.fields.get("to")))), None),
         last_reports=dict(reports),
         ended_early=_ended_early(e for _, e in by_rank("fit_ended")),
     )

@@ -104,8 +104,6 @@ class RunAttempt:
     """Rank -> when its training function began, with its imports done."""
     resized_at: float | None = None
     """Time of Ray Train's decision to end it for another number of ranks: an elastic run, no failure."""
-    resized_to: int | None = None
-    """The new number of ranks."""
     ended_early: str = ""
     """The library whose early stopping ended its training, such as `Lightning`; empty: none is known."""
 

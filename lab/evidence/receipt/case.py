@@ -245,8 +245,3 @@ class Case:
 def name(uri: str) -> str:
     """Return the name of the checkpoint at `uri`."""
     return uri.rsplit("/", 1)[-1]
-
-
-def count(n: Number, noun: str, ending: str = "s") -> str:
-    """Return such as `2 checkpoints`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}{ending}"

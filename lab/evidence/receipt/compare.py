@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lab.evidence.ledger import History, Number, Report, Run, number
+from lab.host.quantities import plural
 
 WEIGHTS = "weights_sha256"
 """The metric with the SHA-256 over a model's weights, where a script reports one."""
@@ -159,7 +160,7 @@ class Curves:
         names, epochs = len(self.curves), {p.epoch for c in self.curves for p in c.points}
         if self.likeness == "unknown":
             return "the runs share no metric that could be compared"
-        compared = f"{names} {'metric' if names == 1 else 'metrics'} over {len(epochs)} {self.key}s"
+        compared = f"{plural(names, 'metric')} over {len(epochs)} {self.key}s"
         if self.exact:
             return f"{compared}: equal bit for bit"
         if self.missing:

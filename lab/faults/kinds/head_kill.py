@@ -5,7 +5,8 @@ from __future__ import annotations
 from lab.errors import EngineError, LabDownError, LabError
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.host.clock import settle
-from lab.topology import State, is_worker
+from lab.services import is_worker
+from lab.topology import State
 
 REJOIN_SECONDS = 30.0
 """Time that the workers get to join a head that came back with its state, before they are started again."""

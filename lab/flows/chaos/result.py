@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
+from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import FaultRecord, Receipt
@@ -79,9 +80,26 @@ class ChaosResult:
     @property
     def good(self) -> bool:
         """True if the job finished, every fault was survived, nothing was lost and the control run agrees."""
-        whole = self.status == "SUCCEEDED" and not self.lost and self.weights in (None, "equal")
-        whole = whole and not self.problems and self.interrupt is None
-        return whole and self.survived == len(self.injected) > 0
+        return not self.failure
+
+    @property
+    def failure(self) -> str:
+        """The first reason why it is not good; empty if it is."""
+        for step in self.injected:
+            if step.receipt and not step.receipt.survived:
+                verdict = step.receipt.verdict.value
+                return f"{step.step.kind} on {step.target}: {verdict}: {step.receipt.reason}"
+        if self.status != "SUCCEEDED":
+            return f"job {self.job} is {self.status or 'unknown'}"
+        if self.lost:
+            return f"{plural(len(self.lost), 'checkpoint')} lost"
+        if not self.injected:
+            return "no fault was injected before the job ended; a longer job, or a shorter --every"
+        if self.problems:
+            return self.problems[0]
+        if self.weights not in (None, "equal"):
+            return f"the weights are not those of the control run: {self.weights}"
+        return "" if self.interrupt is None else "interrupted"
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for `json.dumps`."""

@@ -26,7 +26,8 @@ from lab.flows.recovery import (
 )
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
-from lab.topology import State, is_worker
+from lab.services import is_worker
+from lab.topology import State
 
 CHAOS_PREFIX = ".raylab/chaos"
 """Folder of the results in the bucket."""

@@ -16,11 +16,9 @@ from lab.flows.doctor.model import Check, Containers, Facts, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.lab import Lab
 from lab.runtime.base import Runtime
-from lab.topology import DEFAULT_LAB, LabStatus
+from lab.topology import DEFAULT_LAB, LabSpec, LabStatus
 
-__all__ = ["Check", "gather_facts", "gather_lab", "resource_warnings", "run_checks", "running_checks"]
-
-DEFAULT_WORKERS = 2
+__all__ = ["Check", "gather_facts", "resource_warnings", "run_checks"]
 
 
 def open_runtime(kind: str, lab: str) -> Runtime:
@@ -32,7 +30,6 @@ def run_checks(
     lab: str = DEFAULT_LAB,
     runtime: str = "auto",
     *,
-    workers: int = DEFAULT_WORKERS,
     facts: Callable[[], Facts] = gather_facts,
     tools: Callable[[], Tools] = gather_tools,
     opener: Callable[[str, str], Runtime] = open_runtime,
@@ -41,11 +38,11 @@ def run_checks(
 ) -> tuple[Check, ...]:
     """Every check of this machine, and of the lab of this name when it is up.
 
-    `workers` is the number that memory is judged for; a lab that is up has its own. What cannot be found out
+    Memory is judged for the default number of workers, or that of a lab that is up. What cannot be found out
     is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
     """
     about_lab: tuple[Check, ...] = ()
-    kind, running = "compose", False
+    kind, running, workers = "compose", False, LabSpec.workers
     try:
         opened = opener(runtime, lab)
         kind = opened.kind

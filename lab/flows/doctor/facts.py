@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 SHM = Path("/dev/shm")
 CGROUP = Path("/sys/fs/cgroup")
 HTTP_SECONDS = 3.0
+DOCKER = Engine(timeout=5.0)
+"""The engine, asked with less patience: one that hangs is an answer, too."""
 DOCTOR_PREFIX = ".raylab/doctor"
 """Folder in the bucket in which the check writes its object."""
 
@@ -66,28 +68,25 @@ def gather_facts(folder: Path | None = None) -> Facts:
 def gather_tools(
     *,
     which: Callable[[str], str | None] = shutil.which,
-    engine: Engine | None = None,
+    engine: Engine = DOCKER,
     nvidia: Detector = nvidia_gpus,
     amd: Detector = amd_gpus,
 ) -> Tools:
     """Programs and GPUs of this machine."""
     version = error = ""
     try:
-        version = (engine or Engine()).ask("version", "--format", "{{.Server.Version}}").strip()
+        version = engine.ask("version", "--format", "{{.Server.Version}}").strip()
     except EngineError as no_answer:
         error = no_answer.message
     binaries = {name: path for name in PROGRAMS if (path := which(name))}
     return Tools(binaries, version, error, nvidia(), amd())
 
 
-def gather_containers(
-    engine: Engine | None = None, gpus: Callable[[], GpuHost] = docker.gather
-) -> Containers:
+def gather_containers(engine: Engine = DOCKER, gpus: Callable[[], GpuHost] = docker.gather) -> Containers:
     """Facts of Docker beyond an engine that answers."""
     try:
-        asked = engine or Engine()
-        asked.check()
-        version = asked.ask("compose", "version", "--short").strip()
+        engine.check()
+        version = engine.ask("compose", "version", "--short").strip()
     except LabError as error:
         return Containers(error=error.message, hint=error.hint, gpus=gpus())
     return Containers(version, gpus=gpus())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.flows.doctor.model import Check, Facts, Tools
 from lab.host.files import HOME_VARIABLE
 from lab.host.gpus import Detection
+from lab.host.quantities import plural
 from lab.topology import OBJECT_STORE_BYTES
 
 OLDEST_PYTHON = (3, 10)
@@ -88,7 +89,8 @@ def memory(facts: Facts, workers: int, *, running: bool = False) -> Check:
     if facts.memory_available is None:
         return Check("memory", "skipped", "this system does not say how much is available")
     needed = memory_needed(workers) - (0 if not running else (workers + 1) * NODE_BYTES)
-    what = f"training on {_workers(workers)}" if running else f"a lab with {_workers(workers)} and training"
+    nodes = plural(workers, "worker")
+    what = f"training on {nodes}" if running else f"a lab with {nodes} and training"
     detail = f"{_gb(facts.memory_available)} available; {what} takes {_gb(needed)}"
     if facts.memory_available >= needed:
         return Check("memory", "passed", detail)
@@ -226,10 +228,6 @@ def machine_checks(
 
 def _first_hint(*detections: Detection) -> str:
     return next((d.hint for d in detections if d.hint), "")
-
-
-def _workers(number: int) -> str:
-    return f"{number} worker{'' if number == 1 else 's'}"
 
 
 def _gb(size: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 
 from lab.flows.doctor.model import Answer, Check, RunningLab
-from lab.topology import State, is_node
+from lab.services import is_node
+from lab.topology import State
 
 REFUSED = (401, 403)
 

@@ -3,30 +3,7 @@
 The list of images, and the way `up` gets them, is in lab/runtime/compose/images; here are files of them.
 """
 
-from lab.flows.images.archive import Archive, load, save
-from lab.runtime.compose.images import (
-    Built,
-    ImageNeed,
-    build,
-    missing,
-    needs,
-    pull,
-    resolve,
-    to_save,
-    variant,
-)
+from lab.flows.images.archive import load, save
+from lab.runtime.compose.images import ImageNeed, build, missing, needs, pull, resolve, to_save, variant
 
-__all__ = [
-    "Archive",
-    "Built",
-    "ImageNeed",
-    "build",
-    "load",
-    "missing",
-    "needs",
-    "pull",
-    "resolve",
-    "save",
-    "to_save",
-    "variant",
-]
+__all__ = ["ImageNeed", "build", "load", "missing", "needs", "pull", "resolve", "save", "to_save", "variant"]

@@ -12,7 +12,8 @@ from lab.flows.lessons.model import Lesson
 from lab.host.interrupts import held_back
 from lab.host.reading import parse_json
 from lab.runtime.base import Runtime
-from lab.topology import BUCKET, JUPYTER
+from lab.services import JUPYTER
+from lab.topology import BUCKET
 
 GRACE_SECONDS = 60.0
 """Time that the process may take beyond the deadline of its notebook."""

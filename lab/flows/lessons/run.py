@@ -37,7 +37,8 @@ from lab.host.clock import WALL, Clock
 from lab.host.files import home
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress, ignore_progress
-from lab.topology import STORE, LabSpec, State
+from lab.services import STORE
+from lab.topology import LabSpec, State
 
 if TYPE_CHECKING:
     from lab.lab import Lab
@@ -192,7 +193,7 @@ def _after_down(lab: Lab, lesson: Lesson, evidence: Evidence, at: float) -> Less
     before = last_look(place(lab.name), lesson.number)
     if before is None:
         raise LabDownError(
-            f"lab {lab.name} is down, and what lesson {lesson.number} looks at before was not looked at",
+            f"lab {lab.name} is down, and what lesson {lesson.number} checks beforehand was not checked",
             f"`labctl up`, then `labctl lesson run {lesson.number}`",
         )
     answered = tuple(

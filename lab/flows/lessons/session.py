@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lab.cluster.jobs import Job
 from lab.errors import ClusterError, JobError, LabError, NotFoundError, UsageError
 from lab.flows.lessons.catalogue import find_lesson
-from lab.flows.lessons.evidence import gather, read_records, write_records
+from lab.flows.lessons.evidence import gather, write_records
 from lab.flows.lessons.model import Lesson, LessonResult, job_prefix
 from lab.flows.lessons.results import judge, keep_in_store, not_yet, table
 from lab.host.clock import POLL_SECONDS, WALL, Clock, settle
@@ -108,10 +108,6 @@ class Session:
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name}: {value!r} cannot be kept as JSON: {error}") from error
         self._records = records
-
-    def recorded(self, name: str) -> Any:
-        """The value that was kept under `name` in this lesson, or None."""
-        return read_records(self.lab.store, self.lesson.number)[1].get(name)
 
     def check(self) -> LessonResult:
         """Ask every check of the lesson, print the answers, and keep the result in the store.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabError, UsageError
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, Scope, find_fault
-from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX, gather, keep, keep_samples
+from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
 from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
@@ -135,7 +135,6 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
 
 
 __all__ = [
-    "RECEIPTS_PREFIX",
     "Aim",
     "Control",
     "FaultRequest",

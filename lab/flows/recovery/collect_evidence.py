@@ -53,7 +53,7 @@ def gather(
     try:
         services = lab.status().services
     except LabError as error:
-        found.append(f"the services could not be looked at: {error.message}")
+        found.append(f"the state of the services is not known: {error.message}")
     job = last.job
     return Evidence(
         submission_id=watch.submission_id,

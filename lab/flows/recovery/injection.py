@@ -28,7 +28,8 @@ from lab.flows.recovery.timeline import Timeline
 from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
 from lab.host.clock import settle
-from lab.topology import HEAD, Progress, State
+from lab.services import HEAD
+from lab.topology import Progress, State
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import FaultRecord

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from lab.cluster.api import Node, infeasible
 from lab.cluster.jobs import Job
+from lab.cluster.placement import Placement, place
 from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import FaultKind, RankProcess, Scope
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
-from lab.lab import Lab, Placement, place
-from lab.topology import is_worker
+from lab.lab import Lab
+from lab.services import is_worker
 
 
 @dataclass(frozen=True)

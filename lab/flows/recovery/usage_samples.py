@@ -13,8 +13,9 @@ from lab.evidence.ledger import number
 from lab.host.clock import WALL, Clock
 from lab.host.reading import parse_json
 from lab.lab import Lab
+from lab.services import STORE, is_node
 from lab.store.base import Store
-from lab.topology import STORE, Usage, Vendor, is_node
+from lab.topology import Usage, Vendor
 
 SCHEMA = "usage/1"
 """Version of the JSON that `Samples.to_json` gives."""

@@ -11,7 +11,7 @@ from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.evidence.ledger import Event, History, Number, Run, RunAttempt, epochs_of
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
-from lab.topology import HEAD
+from lab.services import HEAD
 
 POLL_SECONDS = 0.25
 """Between two polls of the ledger: the timeline of a recovery is as fine as this."""

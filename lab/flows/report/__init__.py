@@ -2,12 +2,11 @@
 
 from lab.flows.report.build import build_report
 from lab.flows.report.find import find_subject, read_evidence
-from lab.flows.report.model import ReportData, Subject
+from lab.flows.report.model import ReportData
 from lab.flows.report.write import Written, write_report
 
 __all__ = [
     "ReportData",
-    "Subject",
     "Written",
     "build_report",
     "find_subject",

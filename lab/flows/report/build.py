@@ -16,7 +16,7 @@ from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels
 from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData
-from lab.topology import is_node
+from lab.services import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
 """Metrics that are shown before the others, in this order."""

@@ -56,8 +56,3 @@ def seconds(value: float) -> str:
 def after(value: float | None) -> str:
     """A time after the fault: `+4.1 s`; `–` for None."""
     return "–" if value is None else f"{'+' if value >= 0 else '−'}{seconds(abs(value))}"
-
-
-def plural(count: float, word: str) -> str:
-    """`1 epoch`, `2 epochs`."""
-    return f"{count:g} {word}" if count == 1 else f"{count:g} {word}s"

@@ -13,6 +13,7 @@ from lab.faults import effect_of
 from lab.flows.report import labels
 from lab.flows.report.draw import Picture
 from lab.flows.report.model import ReportData
+from lab.host.quantities import plural
 from lab.version import __version__
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _facts(data: ReportData) -> Rows:
     if first is not None:
         yield "training went on after", labels.seconds(first), "from the fault to the next report"
     if data.lost is not None:
-        done = "nothing" if data.lost == 0 else labels.plural(data.lost, data.epoch_key)
+        done = "nothing" if data.lost == 0 else plural(data.lost, data.epoch_key)
         yield "work done twice", done, "since the last checkpoint"
     if data.checks:
         passed = sum(bool(check["passed"]) for check in data.checks)

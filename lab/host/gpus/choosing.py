@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from lab.errors import GpuError, UsageError
 from lab.host.gpus.model import BRANDS, Detection, Gpu, GpuRequest
+from lab.host.quantities import plural
 from lab.topology import Vendor
 
 SEE = "`labctl gpus` lists them"
@@ -35,11 +36,12 @@ def choose(
     number, distinct = len(gpus), tuple(dict.fromkeys(gpus))
     if number > workers:
         raise UsageError(
-            f"--gpus names {number} GPUs for {_workers(workers)}", f"start as many: --workers {number}"
+            f"--gpus names {number} GPUs for {plural(workers, 'worker')}",
+            f"start as many: --workers {number}",
         )
     if number < workers and not request.share_gpu:
         raise UsageError(
-            f"--gpus names {_number(number)} for {_workers(workers)}",
+            f"--gpus names {plural(number, 'GPU')} for {plural(workers, 'worker')}",
             f"name {workers}, start fewer: --workers {number}, or let several workers share one: --share-gpu",
         )
     # Named twice is meant so: the order of the names is the order of the workers.
@@ -94,11 +96,3 @@ def _each_once(chosen: Sequence[str], gpus: Sequence[Gpu]) -> None:
 
 def _shown(gpu: Gpu) -> str:
     return f"{gpu.vendor.value} {gpu.index}: {gpu.uuid or gpu.label}"
-
-
-def _workers(number: int) -> str:
-    return f"{number} worker{'' if number == 1 else 's'}"
-
-
-def _number(number: int) -> str:
-    return f"{number} GPU{'' if number == 1 else 's'}"

@@ -68,8 +68,3 @@ def detection(gpus: Sequence[Gpu], problems: Sequence[tuple[str, str]]) -> Detec
     """A Detection with several problems, each with its hint; the first hint counts."""
     hint = problems[0][1] if problems else ""
     return Detection(tuple(gpus), "; ".join(problem for problem, _ in problems), hint)
-
-
-def count(vendor: Vendor, number: int) -> str:
-    """`1 NVIDIA GPU`, `2 NVIDIA GPUs`."""
-    return f"{number} {BRANDS[vendor]} GPU{'' if number == 1 else 's'}"

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from lab.errors import GpuError, UsageError
 from lab.host.gpus.amd import amd_gpus
 from lab.host.gpus.choosing import choose
-from lab.host.gpus.model import AUTO, BRANDS, CHOICES, Detection, Detector, Gpu, GpuRequest, count
+from lab.host.gpus.model import AUTO, BRANDS, CHOICES, Detection, Detector, Gpu, GpuRequest
 from lab.host.gpus.nvidia import nvidia_gpus
-from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+from lab.host.quantities import plural
+from lab.services import worker
+from lab.topology import GpuAssignment, GpuPlan, Vendor
 
 
 def plan(
@@ -72,7 +74,7 @@ def _auto(workers: int, detectors: Mapping[Vendor, Detector], *, share: bool) ->
         if found.gpus:
             fewer.append((vendor, found))
             missing.append(
-                f"{count(vendor, len(found.gpus))} for {workers} workers"
+                f"{_counted(vendor, found)} for {workers} workers"
                 f" (`--gpu {vendor.value} --workers {len(found.gpus)}` uses what there is,"
                 " --share-gpu lets workers share)"
             )
@@ -89,7 +91,7 @@ def _pinned(vendor: Vendor, found: Detection, workers: int, why: str) -> GpuPlan
     # Larger ones first: beside a card for training there is often a small one for the screen.
     best = sorted(found.gpus, key=lambda gpu: -gpu.memory_bytes)[:workers]
     best.sort(key=found.gpus.index)
-    return _assigned(vendor, best, workers, f"{why}: {count(vendor, len(found.gpus))} found")
+    return _assigned(vendor, best, workers, f"{why}: {_counted(vendor, found)} found")
 
 
 def _assigned(vendor: Vendor, gpus: Sequence[Gpu], workers: int, reason: str) -> GpuPlan:
@@ -104,6 +106,10 @@ def _assignment(service: str, gpu: Gpu) -> GpuAssignment:
     return GpuAssignment(service, str(gpu.index), gpu.label, gpu.device_nodes, gpu.groups)
 
 
+def _counted(vendor: Vendor, found: Detection) -> str:
+    return plural(len(found.gpus), f"{BRANDS[vendor]} GPU")
+
+
 def _simulated(workers: int, reason: str) -> GpuPlan:
     return GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(worker(i)) for i in range(workers)), reason)
 
@@ -115,7 +121,7 @@ def _too_few(vendor: Vendor, found: Detection, workers: int) -> GpuError:
         return GpuError(f"--gpu {vendor.value}: {cause}", f"{found.hint}; {other}" if found.hint else other)
     detail = f"; {found.problem}" if found.problem else ""
     return GpuError(
-        f"--gpu {vendor.value}: {count(vendor, len(found.gpus))} for {workers} workers{detail}",
+        f"--gpu {vendor.value}: {_counted(vendor, found)} for {workers} workers{detail}",
         f"start as many workers as there are GPUs: --workers {len(found.gpus)}; let workers share them:"
         f" --share-gpu; {other}",
     )

@@ -136,9 +136,9 @@ def hold(
         thing.give_back()
 
 
-def note(what: str, folder: Path = NOTES) -> Path:
+def note(what: str) -> Path:
     """The file that names the process which holds `what`."""
-    return folder / f"raylab-hog-{what}.json"
+    return NOTES / f"raylab-hog-{what}.json"
 
 
 def start(what: str, pids: Sequence[int]) -> str:

@@ -31,9 +31,9 @@ def count() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def wait_for_one(seconds: float = 2.0) -> None:
-    """Wait until the kernel has done with a thread that has been joined; `seconds` at most."""
-    deadline = time.monotonic() + seconds
+def wait_for_one() -> None:
+    """Wait until the kernel has done with a thread that has been joined; 2 seconds at most."""
+    deadline = time.monotonic() + 2.0
     while count() != 1 and time.monotonic() < deadline:
         time.sleep(0.005)
 

@@ -152,7 +152,7 @@ def missing_command(name: str) -> EngineError:
     )
 
 
-def last_words(lines: Sequence[str], count: int = 8) -> list[str]:
-    """The last lines of an output that say something, without what the build puts before them."""
+def last_words(lines: Sequence[str]) -> list[str]:
+    """The last eight lines of an output that say something, without what the build puts before them."""
     said = [NOISE.sub("", line).rstrip() for line in lines]
-    return [line for line in said if line][-count:]
+    return [line for line in said if line][-8:]

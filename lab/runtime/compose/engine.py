@@ -81,9 +81,13 @@ class Engine:
         run: Run = run,
         stream: Run = stream,
         pipe: Pipe = open_pipe,
+        timeout: float = ANSWER_SECONDS,
     ) -> None:
-        """`call` is the command that stands for `docker`; a test gives another, and others to run it."""
-        self.call = tuple(call)
+        """`call` is the command that stands for `docker`; a test gives another, and others to run it.
+
+        `timeout` is the time in seconds that a question may take.
+        """
+        self.call, self._timeout = tuple(call), timeout
         self._run, self._stream, self._pipe = run, stream, pipe
 
     # Looking
@@ -151,7 +155,7 @@ class Engine:
         try:
             found = self._run(
                 argv,
-                timeout=ANSWER_SECONDS,
+                timeout=self._timeout,
                 env=clean_environment(),
                 merged=True,
             )
@@ -348,10 +352,10 @@ class Engine:
         if shutil.which(self.call[0]) is None:
             raise missing_command(self.call[0])
         try:
-            return self._run(self._argv(*arguments), timeout=ANSWER_SECONDS, env=clean_environment())
+            return self._run(self._argv(*arguments), timeout=self._timeout, env=clean_environment())
         except subprocess.TimeoutExpired as error:
             raise EngineError(
-                f"the Docker Engine does not answer within {ANSWER_SECONDS:g} s", _RESTART
+                f"the Docker Engine does not answer within {self._timeout:g} s", _RESTART
             ) from error
         except OSError as error:
             raise missing_command(self.call[0]) from error

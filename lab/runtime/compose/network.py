@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.errors import EngineError, UnsupportedError
+from lab.host.files import PROBE
 from lab.host.reading import parse_json
 from lab.runtime.base import Feature
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.inspected import Container
-from lab.runtime.compose.project import ROOT
 
 HELPER_SECONDS = 60.0
 """Deadline of one helper container; it takes a second."""
 
-PROBE = ROOT / "lab" / "probe"
 PROGRAM = "/opt/raylab/probe/raylab_faults/network.py"
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import patches, ray_settings
-from lab.host.files import data_folder
+from lab.host.files import ROOT, data_folder
 from lab.runtime.compose.gpus import WORKERS_IN_FILES, compose_gpu
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.services import HEAD, PORTS, SERVICES, WORKER, worker
 from lab.topology import DEFAULT_LAB, OBJECT_STORE_BYTES, LabSpec
 
-ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = ROOT / "compose"
 WORKSPACE = ROOT / "workspace"
 
@@ -22,7 +21,7 @@ SETUP = "s3-setup"
 """The one-shot service that makes bucket and training key."""
 
 REDIS_PATCH = {"RAYLAB_REDIS_PASSWORD_FILE": "/run/secrets/redis.password"}
-"""What gcs-ft.yaml adds to workers: by it they say that the patch `redis_password` is on."""
+"""Variables of gcs-ft.yaml by which a worker says that the patch `redis_password` is on."""
 
 TAKEN = ("LAB_NODE_MEMORY", "LAB_NODE_SCRATCH", "LAB_WORKSPACE")
 """Variables of the caller that a lab takes over, beside those of images."""

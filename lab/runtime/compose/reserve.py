@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from lab.errors import SetupError, UnsupportedError
-from lab.host.files import data_folder, make_public, write_private
+from lab.host.files import ROOT, data_folder, make_public, write_private
 from lab.host.secrets import hand_over, load_or_make
 from lab.runtime import ports
 from lab.runtime.compose import project, state
@@ -108,7 +108,7 @@ def runs_none(name: str) -> UnsupportedError:
     return UnsupportedError(f"--port {name}: this lab publishes no such port ({why})", "leave it out")
 
 
-def check_readable(user: tuple[int, int], checkout: Path = project.ROOT) -> None:
+def check_readable(user: tuple[int, int], checkout: Path = ROOT) -> None:
     """Raises SetupError unless containers of that user can read what is mounted into them."""
     if user[0] == 0:  # the user of a rootless engine or of Docker Desktop, who reads it now
         return
@@ -150,7 +150,7 @@ def _may(path: Path, user: tuple[int, int]) -> int:
     try:
         found = path.stat()
     except OSError as error:
-        raise SetupError(f"{path} cannot be looked at: {error.strerror}", "is the checkout whole?") from error
+        raise SetupError(f"{path} cannot be read: {error.strerror}", "is the checkout whole?") from error
     uid, gid = user
     return found.st_mode >> (6 if found.st_uid == uid else 3 if found.st_gid == gid else 0) & 0o7
 

@@ -35,6 +35,8 @@ class FakeClock:
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         """`now` is in seconds since the epoch."""
         self.now = now
+        self.slept: list[float] = []
+        """Seconds of each `sleep`."""
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -47,6 +49,7 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
+        self.slept.append(seconds)
         end = self.now + seconds
         while self._due and self._due[0][0] <= end:
             at, _, action = heapq.heappop(self._due)

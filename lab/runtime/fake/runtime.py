@@ -138,7 +138,7 @@ class FakeRuntime(Runtime):
         self._note("logs", service)
         lab = self.host.labs.get(self.lab)
         if lab is None:
-            raise self._down()
+            raise self._down_error()
         self._known(lab, service)
         return self._lines(lab, service, follow, tail)
 
@@ -319,13 +319,10 @@ class FakeRuntime(Runtime):
         services = tuple(lab.status(service) for service in lab.services)
         return LabStatus(self.lab, self.kind, lab.up, services, lab.spec.gpu, ("S3 server: a dictionary",))
 
-    def _down(self) -> LabDownError:
-        return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")
-
     def _up_lab(self) -> LabState:
         lab = self.host.labs.get(self.lab)
         if lab is None or not lab.up:
-            raise self._down()
+            raise self._down_error()
         return lab
 
     def _known(self, lab: LabState, service: str) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from lab.host.clock import Clock, settle
 from lab.runtime.local import processes, temporary
+from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import Identity
-from lab.runtime.local.services import FORKS, Layout
+from lab.runtime.local.services import FORKS
 from lab.runtime.local.state import LabState
 
 READY_SECONDS = 30.0

@@ -12,7 +12,8 @@ from lab.errors import UnsupportedError
 from lab.host.secrets import load_or_make
 from lab.runtime import ports
 from lab.runtime.local import processes, state
-from lab.runtime.local.services import FORKS, Layout, startable
+from lab.runtime.local.layout import Layout
+from lab.runtime.local.services import FORKS, startable
 from lab.runtime.local.state import LabState
 from lab.services import SERVICES, ports_of
 from lab.topology import LabSpec

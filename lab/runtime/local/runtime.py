@@ -21,7 +21,8 @@ from lab.runtime.health import Seen, World
 from lab.runtime.hosted import HostedRuntime
 from lab.runtime.local import forks, output, processes, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
-from lab.runtime.local.services import Layout, Plan
+from lab.runtime.local.layout import Layout
+from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
 from lab.services import HEAD, REDIS, STORE, is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Usage

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import patches, ray_settings
-from lab.host.files import HOME_VARIABLE, data_folder
+from lab.host.files import HOME_VARIABLE, PROBE, ROOT
 from lab.host.secrets import (
     JUPYTER_FILE,
     RAY_FILE,
@@ -21,6 +21,7 @@ from lab.host.secrets import (
     STORE_FILE,
     Secrets,
 )
+from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK
 from lab.services import (
@@ -37,11 +38,6 @@ from lab.services import (
     is_worker,
 )
 from lab.topology import BUCKET, FOOD11, LEDGER_PREFIX, OBJECT_STORE_BYTES, REGION, LabSpec, Vendor
-
-ROOT = Path(__file__).resolve().parents[3]
-"""The checkout: what holds lab/ and workspace/."""
-
-PROBE = ROOT / "lab" / "probe"
 
 JUPYTER_SETTINGS = ROOT / "compose" / "jupyter"
 """Settings of JupyterLab that every runtime uses."""
@@ -83,47 +79,6 @@ INHERITED_PREFIXES = (
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Folders and files of one lab."""
-
-    folder: Path
-    ray_temporary: Path
-    """Short, because Ray puts Unix sockets below it and their paths may have 107 characters."""
-
-    @property
-    def secrets(self) -> Path:
-        """Files with keys and tokens, mode 0600."""
-        return self.folder / "secrets"
-
-    def objects(self, store: str) -> Path:
-        """Folder of the stored objects; each kind of server has its own format, so its own folder."""
-        return self.folder / "objects" / store
-
-    @property
-    def forks(self) -> Path:
-        """Folder of the fork server's sockets; short, as Ray's folder is, and not a part of it."""
-        return self.ray_temporary.with_name(f"{self.ray_temporary.name}-forks")
-
-    @property
-    def redis(self) -> Path:
-        """Folder of Redis: the state of one cluster, which ends with it."""
-        return self.folder / "redis"
-
-    @property
-    def data(self) -> Path:
-        """The data sets of all labs."""
-        return data_folder(self.folder.parent)
-
-    def log(self, service: str) -> Path:
-        """The output of a service."""
-        return self.folder / "logs" / f"{service}.log"
-
-    def mark(self, service: str) -> str:
-        """The value of MARK in every process of a service."""
-        return f"{self.folder}:{service}"
-
-
-@dataclass(frozen=True)
 class Command:
     """The command that starts a service."""
 
@@ -157,12 +112,12 @@ class Plan:
 
     @property
     def forked(self) -> bool:
-        """Whether Ray's processes are forked from a server: on Linux, unless that patch is off."""
+        """True when Ray's processes are forked from a server: on Linux, unless that patch is off."""
         return sys.platform == "linux" and "forks" not in self.patches_off.split(",")
 
-    def url(self, port: str, scheme: str = "http") -> str:
+    def url(self, port: str) -> str:
         """The loopback URL of a named port."""
-        return f"{scheme}://{LOOPBACK}:{self.ports[port]}"
+        return f"http://{LOOPBACK}:{self.ports[port]}"
 
     def command(self, service: str) -> Command:
         """The command that starts `service`."""

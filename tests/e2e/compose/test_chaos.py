@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lab.topology import HEAD
+from lab.services import HEAD
 from tests.e2e.chaos import ChaosTests
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
 from tests.e2e.harness import UP, Shell

@@ -13,7 +13,8 @@ import pytest
 
 from lab.runtime.compose import project
 from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
-from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor, worker
+from lab.services import worker
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.docker import needs_docker
 
 ASK_SECONDS = 60.0

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import checkouts
 from benchmarks.checkouts import OURS, STOCK, clean, nodes_alive, sides, why
 from benchmarks.compare import LostError
-from lab.runtime.local.services import ROOT
+from lab.host.files import ROOT
 
 UP = """plan: simulated GPUs
     0.1 s  minio           starting

@@ -13,37 +13,20 @@ from click.testing import CliRunner, Result
 
 from lab.cli.context import App
 from lab.cli.main import cli
-from lab.evidence.receipt import (
-    Attempt,
-    CheckpointProof,
-    CheckResult,
-    FaultRecord,
-    Receipt,
-    Timeline,
-    Verdict,
-)
+from lab.evidence.receipt import FaultRecord, Receipt, Verdict
+from lab.evidence.receipt.model import Attempt, CheckpointProof, CheckResult, Timeline
 from lab.faults import Traits
 from lab.flows.recovery import Moment
 from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
 from lab.store import FakeObjectStore
 from lab.topology import GpuPlan, LabSpec, Vendor
-from tests.unit.fakes import AT, FakeApi, FakeJobs, job
-
-__all__ = ["AT", "CHECKS", "MOMENTS", "PLAN", "SERVICES", "Labctl", "job", "receipt"]
+from tests.unit.data.stories import CHECKS
+from tests.unit.fakes import AT, FakeApi, FakeJobs
 
 SERVICES = ("minio", "ray-head", "jupyter", "ray-worker-0", "ray-worker-1")
 PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")
 """The GPUs of every lab that is started."""
-CHECKS = (
-    "job finished",
-    "a real fault",
-    "moved",
-    "right checkpoint",
-    "resumed, not restarted",
-    "little lost",
-    "lab whole again",
-)
 
 
 def receipt(verdict: str = "recovered", *, failing: str = "") -> Receipt:

@@ -13,7 +13,8 @@ import pytest
 from lab.cli.main import TerminatedError
 from lab.errors import INTERRUPTED, RefusedError
 from lab.flows.chaos import ChaosResult, Plan, Step, StepResult
-from tests.unit.cli.fakes import AT, Labctl, receipt
+from tests.unit.cli.fakes import Labctl, receipt
+from tests.unit.fakes import AT
 
 
 def result(*verdicts: str, **changes: Any) -> ChaosResult:
@@ -133,7 +134,7 @@ def test_each_fault_has_a_line_and_the_sum_follows(labctl: Labctl) -> None:
     [
         (result("recovered", "failed"), "kill on ray-worker-0: failed: "),
         (result("recovered", status="FAILED"), "job job-1 is FAILED"),
-        (result("recovered", lost=("s3://ray/run/checkpoint_000004",)), "1 checkpoints are lost"),
+        (result("recovered", lost=("s3://ray/run/checkpoint_000004",)), "1 checkpoint lost"),
         (result("left out"), "no fault was injected before the job ended"),
         (result("recovered", problems=("the result could not be kept",)), "the result could not be kept"),
         (result("recovered", control={"weights": "different"}), "the weights are not those"),

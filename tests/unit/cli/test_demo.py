@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from lab.errors import INTERRUPTED, JobError, LabError, RefusedError
-from lab.evidence.receipt import Compared, Comparison
+from lab.evidence.ledger import History
+from lab.evidence.receipt import Comparison, Curves
+from lab.evidence.receipt.compare import Compared
 from lab.flows.demo import DemoRequest, DemoResult
-from lab.flows.recovery import OnMoment
+from lab.flows.recovery import Control, OnMoment
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec
@@ -29,11 +31,11 @@ def ends_with(labctl: Labctl, verdict: str = "recovered", problem: LabError | No
         for moment in MOMENTS:
             on_moment(moment)
         same = Comparison("equal", "equal", COMPARED)
-        compared = same if request.control and problem is None else None
+        curves = Curves("epoch", (), 0.0, None, None, ())
+        control = Control("job-1", "job-2", same, curves, 50.0, History(()))
         seconds = {"up": 9.25, "train and recover": 60.0}
-        return DemoResult(
-            receipt(verdict), compared, "job-1", "job-2", "ray-worker-0", seconds, problem=problem
-        )
+        compared = control if request.control and problem is None else None
+        return DemoResult(receipt(verdict), compared, seconds, problem)
 
     return labctl.stub("lab.flows.demo.run_demo", run_demo)
 

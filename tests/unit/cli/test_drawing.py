@@ -15,10 +15,12 @@ from lab.cli import output
 from lab.cli.live import ORDER, Story
 from lab.cli.output import Output, coloured
 from lab.cli.receipt_panel import panel
-from lab.evidence.receipt import Receipt, Timeline
+from lab.evidence.receipt import Receipt
+from lab.evidence.receipt.model import Timeline
 from lab.flows.recovery import Moment, Outcome
 from lab.runtime.fake import FakeClock
-from tests.unit.cli.fakes import CHECKS, MOMENTS, Labctl, receipt
+from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+from tests.unit.data.stories import CHECKS
 
 
 def drawn(shown: Receipt | dict[str, Any], *, unicode: bool = True) -> str:

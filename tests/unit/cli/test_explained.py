@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from lab.cluster.allocation import Waiting
-from tests.unit.cli.fakes import Labctl, job
+from tests.unit.cli.fakes import Labctl
 from tests.unit.data.failures import FAILED, LOGS
+from tests.unit.fakes import job
 
 EXPLAINED = {
     "cause": "tuner-trainer",

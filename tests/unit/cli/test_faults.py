@@ -16,7 +16,8 @@ from lab.flows.recovery import FaultRequest, OnMoment, Outcome
 from lab.flows.recovery.heal import Healed
 from lab.lab import Lab
 from lab.topology import Progress, State
-from tests.unit.cli.fakes import AT, MOMENTS, Labctl, receipt
+from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+from tests.unit.fakes import AT
 
 VERDICTS = [
     ("recovered", 0),

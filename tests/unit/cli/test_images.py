@@ -10,8 +10,10 @@ from unittest.mock import ANY, call
 import pytest
 
 from lab.errors import SetupError
-from lab.flows.images import Archive, Built, ImageNeed
+from lab.flows.images import ImageNeed
+from lab.flows.images.archive import Archive
 from lab.host.environment.progress import Progress
+from lab.runtime.compose.images import Built
 from lab.topology import GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
 

@@ -14,7 +14,8 @@ from lab.cluster.jobs import EARLIER
 from lab.cluster.placement import Placement
 from lab.errors import INTERRUPTED, ClusterError, StoreError
 from lab.evidence.checkpoints import CheckpointInfo
-from tests.unit.cli.fakes import AT, Labctl, job
+from tests.unit.cli.fakes import Labctl
+from tests.unit.fakes import AT, job
 
 JOB_KEYS = {
     "submission_id", "name", "status", "earlier", "recipe", "entrypoint", "message", "started_at",

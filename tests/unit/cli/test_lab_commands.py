@@ -13,9 +13,11 @@ import pytest
 from lab.cli.commands import lab as module
 from lab.errors import ClusterError, RefusedError, ServiceError, StateError, StoreError
 from lab.flows.doctor import Check
-from lab.topology import GRAFANA, Credentials, Endpoints, GpuPlan, LabSpec, Vendor
-from tests.unit.cli.fakes import PLAN, SERVICES, Labctl, job
+from lab.services import GRAFANA
+from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, Vendor
+from tests.unit.cli.fakes import PLAN, SERVICES, Labctl
 from tests.unit.cli.test_jobs import checkpoint
+from tests.unit.fakes import job
 
 
 def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:

@@ -13,7 +13,8 @@ from lab.cli.main import TerminatedError
 from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.errors import ClusterError, LabDownError, LabError
 from lab.runtime.fake import FakeClock
-from tests.unit.cli.fakes import AT, Labctl
+from tests.unit.cli.fakes import Labctl
+from tests.unit.fakes import AT
 
 NODE_KEYS = {
     "service", "cpu_percent", "cores", "memory_used", "memory_limit", "shares_host", "gpus", "offers", "held",

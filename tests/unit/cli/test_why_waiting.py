@@ -12,7 +12,8 @@ from lab.cli.why_waiting import Waits
 from lab.cluster.allocation import Holding, Waiting
 from lab.errors import ClusterError
 from lab.runtime.fake import FakeClock
-from tests.unit.cli.fakes import Labctl, job
+from tests.unit.cli.fakes import Labctl
+from tests.unit.fakes import job
 
 OTHERS = Waiting(
     "job-1", "others", "ranks", {"GPU": 1.0}, 2, "needs 2 x 1 GPU; free: ray-worker-0 0 GPU",

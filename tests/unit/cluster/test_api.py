@@ -109,21 +109,6 @@ def test_an_answer_that_is_not_json_is_a_cluster_error(body: bytes) -> None:
         api.nodes()
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ((200, b'{"version": "2"}'), True),
-        ((200, b"not json"), False),
-        ((401, b""), False),
-        (urllib3.exceptions.ConnectTimeoutError(), False),
-    ],
-)
-def test_answers_is_true_only_for_a_dashboard_that_accepts_the_token(answer: Any, expected: bool) -> None:
-    api, _ = api_with(answer)
-
-    assert api.answers() is expected
-
-
 def test_nodes_are_read_oldest_first_with_the_dead_ones() -> None:
     dead = row("b", state="DEAD", start_time_ms=500, end_time_ms=2500, state_message="lost")
     head = row("h", "ray-head", is_head_node=True, start_time_ms=100, resources_total={})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from lab.evidence.ledger import Event, History, manifest_sha256
+from lab.evidence.ledger import Event, History, manifest_sha256, parse_events
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
 from lab.faults import find_fault
 from lab.topology import ServiceStatus, State
@@ -21,10 +22,16 @@ CHECKS = (
     "little lost",
     "lab whole again",
 )
+DATA = Path(__file__).parent
 FINISHED, FAULT, MOVED, RIGHT, RESUMED, LOST, WHOLE = CHECKS
 AFTER_FAULT = set(CHECKS) - {FINISHED, WHOLE}
 AT = 7.0
 """When the fault comes: in the first attempt, after its third report."""
+
+
+def real(name: str) -> tuple[Event, ...]:
+    """The events of a recorded run."""
+    return parse_events((DATA / f"{name}.jsonl").read_bytes().splitlines())
 
 
 def sha(text: str) -> str:

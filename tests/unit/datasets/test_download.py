@@ -31,20 +31,8 @@ def part(tmp_path: Path) -> Path:
     return tmp_path / "food.zip.part"
 
 
-class Pauses(FakeClock):
-    """A clock that notes how long it was slept on each time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        super().sleep(seconds)
-
-
-def download(server: Server, part: Path, clock: Pauses | None = None, **changes: Any) -> Download:
-    given = {"clock": clock or Pauses(), "free": lambda _: 10**12, **changes}
+def download(server: Server, part: Path, clock: FakeClock | None = None, **changes: Any) -> Download:
+    given = {"clock": clock or FakeClock(), "free": lambda _: 10**12, **changes}
     return Download(URL, part, session=server.session, **given)
 
 
@@ -57,7 +45,7 @@ def test_a_file_arrives_whole_and_says_how_far_it_is(part: Path) -> None:
 
 
 def test_a_broken_connection_is_gone_on_with_where_it_broke(part: Path) -> None:
-    server, clock = Server(CONTENT, breaks=(1000, 500)), Pauses()
+    server, clock = Server(CONTENT, breaks=(1000, 500)), FakeClock()
     download(server, part, clock).fetch()
 
     assert part.read_bytes() == CONTENT
@@ -111,7 +99,7 @@ def test_a_part_larger_than_the_file_begins_anew(part: Path) -> None:
 
 
 def test_a_connection_that_brings_nothing_any_more_is_given_up_and_the_part_stays(part: Path) -> None:
-    server, clock = Server(CONTENT, breaks=(1000, *[0] * FRUITLESS)), Pauses()
+    server, clock = Server(CONTENT, breaks=(1000, *[0] * FRUITLESS)), FakeClock()
     with pytest.raises(UnreachableError, match=f"1000 of {len(CONTENT)} bytes are here and stay"):
         download(server, part, clock).fetch()
 
@@ -140,7 +128,7 @@ def test_a_busy_server_gets_another_chance(part: Path) -> None:
     ],
 )
 def test_what_no_second_attempt_mends_is_said_at_once(part: Path, server: Server, message: str) -> None:
-    clock = Pauses()
+    clock = FakeClock()
     with pytest.raises(UnreachableError, match=message):
         download(server, part, clock).fetch()
     assert clock.slept == []

@@ -210,7 +210,7 @@ def test_each_large_package_gets_a_layer_of_its_own(venv: Path, tmp_path: Path) 
 
 def test_the_image_has_the_packages_of_the_local_lab() -> None:
     ours, theirs = (context.locked((REQUIREMENTS / f"{name}.txt").read_text()) for name in ("image", "local"))
-    assert context.torch_version(ROOT) == theirs["torch"]
+    assert context.version("torch", ROOT) == theirs["torch"]
     needed = {"ray", "pytorch-lightning", "jupyterlab", "minio", "prometheus-client", "pillow", "xgboost-cpu"}
     assert needed <= set(ours)
     shared = ours.keys() & theirs.keys()

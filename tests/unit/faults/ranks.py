@@ -7,7 +7,8 @@ from typing import Any
 
 from lab.faults import RankProcess, Scene
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, worker
+from lab.services import worker
+from lab.topology import LabSpec
 
 W0 = worker(0)
 PID = 4711

@@ -9,7 +9,6 @@ from lab.faults import (
     FAULTS,
     Expected,
     FaultKind,
-    Feature,
     Parameter,
     RankProcess,
     Scene,
@@ -20,8 +19,9 @@ from lab.faults import (
     find_fault,
     rank_on_target,
 )
+from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
-from lab.topology import HEAD, STORE
+from lab.services import HEAD, STORE
 from tests.conftest import ROOT
 
 KINDS = ROOT / "lab" / "faults" / "kinds"

@@ -13,8 +13,9 @@ from lab.faults.kinds._checkpoint import KEPT_PREFIX, CheckpointFault
 from lab.runtime.base import Execution
 from lab.runtime.fake import FakeRuntime
 from lab.runtime.fake.host import FakeClock
+from lab.services import STORE, worker
 from lab.store import FakeObjectStore
-from lab.topology import LEDGER_PREFIX, STORE, LabSpec, worker
+from lab.topology import LEDGER_PREFIX, LabSpec
 
 JOB, W0 = "j1", worker(0)
 FAULTS = ["checkpoint-corrupt", "checkpoint-delete", "checkpoint-truncate"]
@@ -70,18 +71,6 @@ class World(FakeRuntime):
         return {key: data for key, (data, _) in self.store.buckets["ray"].items() if key.startswith("run/")}
 
 
-class Recorded(FakeClock):
-    """Notes what was slept."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        super().sleep(seconds)
-
-
 def fault(name: str, clock: FakeClock | None = None) -> CheckpointFault:
     made = find_fault(name)
     assert isinstance(made, CheckpointFault)
@@ -131,7 +120,7 @@ def test_each_damage_is_what_it_says() -> None:
 
 
 def test_the_rank_that_saves_is_frozen_before_and_ended_after() -> None:
-    world, clock = World(), Recorded()
+    world, clock = World(), FakeClock()
     fault("checkpoint-delete", clock).inject(world.scene())
     assert world.signals == [
         (W0, "raylab_faults.rank", "hang", "11"), (W0, "raylab_faults.rank", "kill", "11")

@@ -8,7 +8,8 @@ from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene
 from lab.faults.kinds.crash_restart import BACK_SECONDS, STARTING_SECONDS, CrashRestart
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, State, worker
+from lab.services import worker
+from lab.topology import LabSpec, State
 
 W0 = worker(0)
 

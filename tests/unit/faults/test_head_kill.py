@@ -9,7 +9,8 @@ from lab.faults import Scene
 from lab.faults.kinds.head_kill import REJOIN_SECONDS, HeadKill
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.fake import FakeRuntime
-from lab.topology import HEAD, LabSpec, State, worker
+from lab.services import HEAD, worker
+from lab.topology import LabSpec, State
 
 W0, W1 = worker(0), worker(1)
 

@@ -9,19 +9,11 @@ from lab.faults import Fault, Scene, find_fault
 from lab.faults.base import SETTLE_SECONDS
 from lab.faults.kinds.pause import Pause
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, State, worker
+from lab.services import worker
+from lab.topology import State
 
 W0 = worker(0)
 NODE_FAULTS = ["kill", "stop", "pause"]
-
-
-@pytest.fixture
-def runtime() -> FakeRuntime:
-    """A lab that is up."""
-    runtime = FakeRuntime("raylab")
-    runtime.up(LabSpec(workers=2))
-    runtime.host.journal.clear()
-    return runtime
 
 
 def fault(name: str, runtime: FakeRuntime) -> Fault:

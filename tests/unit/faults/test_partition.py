@@ -9,17 +9,9 @@ from lab.faults import Scene
 from lab.faults.kinds.partition import Partition
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, worker
+from lab.services import worker
 
 W0 = worker(0)
-
-
-@pytest.fixture
-def runtime() -> FakeRuntime:
-    runtime = FakeRuntime("raylab")
-    runtime.up(LabSpec(workers=2))
-    runtime.host.journal.clear()
-    return runtime
 
 
 @pytest.fixture

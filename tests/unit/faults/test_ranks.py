@@ -7,7 +7,8 @@ import pytest
 from lab.errors import RefusedError, ServiceError
 from lab.faults import Scene, find_fault
 from lab.faults.kinds._probe import tell
-from lab.topology import LabSpec, worker
+from lab.services import worker
+from lab.topology import LabSpec
 from tests.unit.faults.ranks import PID, W0, asked, probe, scene, up
 
 

@@ -9,7 +9,8 @@ from lab.faults import Scene
 from lab.faults.kinds.slow_network import SlowNetwork
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeRuntime
-from lab.topology import LabSpec, worker
+from lab.services import worker
+from lab.topology import LabSpec
 
 W0 = worker(0)
 

@@ -11,15 +11,8 @@ from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene, find_fault
 from lab.faults.kinds.s3_slow import S3Slow
 from lab.runtime.fake import FakeRuntime
-from lab.topology import STORE, LabSpec, State
-
-
-@pytest.fixture
-def runtime() -> FakeRuntime:
-    runtime = FakeRuntime("raylab")
-    runtime.up(LabSpec(workers=2))
-    runtime.host.journal.clear()
-    return runtime
+from lab.services import STORE
+from lab.topology import State
 
 
 def state(runtime: FakeRuntime) -> State:

@@ -67,11 +67,11 @@ def test_the_demo_recovers_and_ends_as_if_undisturbed(
     result = run(world, DemoRequest(fault=fault))
 
     assert result.receipt.verdict is Verdict.RECOVERED, result.receipt
-    assert result.comparison is not None
-    assert (result.comparison.progress, result.comparison.weights) == ("equal", "equal")
-    assert result.curves is not None
-    assert result.target == W0
-    assert [t.job for t in submitted] == [result.submission_id, result.control_id]
+    assert result.control is not None
+    comparison = result.control.comparison
+    assert (comparison.progress, comparison.weights) == ("equal", "equal")
+    assert result.receipt.fault.target == W0
+    assert [t.job for t in submitted] == [result.receipt.submission_id, result.control.submission_id]
     assert [t.attempt for t in submitted] == [2, 1]
     assert set(result.seconds) == {"up", "train and recover", "control run"}
     assert world.told()[:3] == ["submitted", "placed", "waiting"]
@@ -89,7 +89,7 @@ def test_the_fault_comes_after_the_promised_epoch(world: World, submitted: list[
 def test_without_a_control_run_nothing_is_compared(world: World, submitted: list[Training]) -> None:
     result = run(world, DemoRequest(control=False))
 
-    assert (result.comparison, result.control_id, len(submitted)) == (None, "", 1)
+    assert (result.control, len(submitted)) == (None, 1)
 
 
 def test_two_workers_are_trained_on_both_nodes(world: World, submitted: list[Training]) -> None:
@@ -150,5 +150,5 @@ def test_a_control_run_that_fails_is_told(world: World, submitted: list[Training
     assert isinstance(result.problem, JobError)
     assert "undisturbed run control-1 ended FAILED" in result.problem.message
     assert result.receipt.verdict is Verdict.RECOVERED, "the receipt is not lost with it"
-    assert result.comparison is None
+    assert result.control is None
     assert "problem" in world.told()

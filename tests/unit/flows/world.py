@@ -10,13 +10,14 @@ from typing import Any
 
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job, Jobs
-from lab.errors import ClusterError, NotFoundError
+from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
 from lab.host.clock import MONOTONIC, Clock
 from lab.lab import Lab
 from lab.runtime.fake import FakeHost, FakeRuntime
+from lab.services import worker
 from lab.store import FakeObjectStore
-from lab.topology import LEDGER_PREFIX, LabSpec, State, worker
+from lab.topology import LEDGER_PREFIX, LabSpec, State
 
 JOB = "j1"
 RUN = "run"
@@ -116,6 +117,11 @@ class World:
         self.lab = Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
         self._written = 0
+
+    def silence(self, on: bool) -> None:
+        """Let neither Ray nor the store answer, or both again."""
+        self.api.silent = on
+        self.store.failure = StoreError("cannot be reached") if on else None
 
     def node_id(self, service: str) -> str:
         nodes = self.host.labs["raylab"].node_list()
@@ -286,6 +292,3 @@ class Training:
     def files(self, epoch: int) -> dict[str, Any]:
         data = self.data(epoch)
         return {"data": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
-
-
-__all__ = ["JOB", "W0", "W1", "Training", "World"]

@@ -8,7 +8,8 @@ from lab.errors import WaitTimeoutError
 from lab.lab import Lab
 from lab.runtime.fake import FakeRuntime
 from lab.runtime.ready import wait_ready
-from lab.topology import LabSpec, worker
+from lab.services import worker
+from lab.topology import LabSpec
 
 
 def test_a_whole_lab_is_not_waited_for() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,6 @@ from lab.errors import StoreError, UsageError
 from lab.store import FakeObjectStore, MissingObjectError, ObjectStore, Store
 from lab.topology import Credentials
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, Server, WsgiPool
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "objects")
-    yield server
-    server.die()
 
 
 @pytest.fixture(params=["real", "fake"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,12 @@ from urllib3.exceptions import NewConnectionError
 
 from lab.errors import StoreError, UsageError, WaitTimeoutError
 from lab.runtime.fake.host import FakeClock
-from lab.store import FakeObjectStore, ObjectStore, UnreachableStoreError, setup
+from lab.store import FakeObjectStore, ObjectStore, setup
+from lab.store.base import UnreachableStoreError
 from lab.store.setup import POLICY, training_policy
 from lab.topology import Credentials
 from tests.unit.store.admin_api import MinioPool
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "objects")
-    yield server
-    server.die()
 
 
 @pytest.fixture

@@ -70,6 +70,4 @@ QUESTIONS: Mapping[Expected, Questions] = {
     Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
 }
 """Outcome -> its questions, in the order of the receipt."""
-
-EVERY_NAME = tuple(dict.fromkeys(name for questions in QUESTIONS.values() for name in questions))
 """Names of all checks."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from lab.evidence.ledger import RunAttempt
-from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, count
+from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case
 from lab.evidence.receipt.expected import Expected
-from lab.topology import HEAD, JOB_FINAL
+from lab.host.quantities import plural
+from lab.services import HEAD
+from lab.topology import JOB_FINAL
 
 SLOW_SHARE = 0.5
 """Share of a slow store's delay for which it must have kept labctl waiting at least."""
@@ -29,7 +31,7 @@ def node_fault(case: Case) -> Answer:
         return None, f"Ray noticed no failure of attempt {hit.number}"
     newest = case.before_fault[-1]
     detail = f"{fault.target} {fault.traits.effect} in attempt {hit.number}"
-    detail += f", after {count(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
+    detail += f", after {plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
     if dead and node and node.ended_at is not None:
         detail += f"; Ray declared its node dead after {node.ended_at - fault.at:.1f} s"
     return True, detail
@@ -45,7 +47,7 @@ def rank_fault(case: Case) -> Answer:
     after = hit.failure_detected_at - case.fault.at
     return True, (
         f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after "
-        f"{count(len(case.before_fault), 'checkpoint')}; Ray Train acted on it after {after:.1f} s"
+        f"{plural(len(case.before_fault), 'checkpoint')}; Ray Train acted on it after {after:.1f} s"
     )
 
 
@@ -74,7 +76,7 @@ def store_fault(case: Case) -> Answer:
     if fault.expected is Expected.STORE_AWAY:
         if not fault.store_refusals:
             return None, "the store answered labctl all the time"
-        times = count(fault.store_refusals, "time")
+        times = plural(fault.store_refusals, "time")
         return True, f"{fault.kind}{lasted}; the store let labctl down {times} meanwhile"
     told = f"{fault.kind} on {fault.target}{lasted} in attempt {hit.number}"
     if not fault.traits.delay:

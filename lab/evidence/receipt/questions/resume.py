@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lab.evidence.ledger import CommittedCheckpoint, Load, Number, RunAttempt, manifest_sha256
-from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, count, name
+from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, name
+from lab.host.quantities import plural
 from lab.topology import JOB_FINAL
 
 
@@ -34,7 +35,7 @@ def new_processes(case: Case) -> Answer:
     same = [rank for rank, pid in new.pids.items() if (new.nodes.get(rank), pid) in before]
     if same:
         return False, f"rank {same[0]} of attempt {new.number} ran in a process of attempt {hit.number}"
-    return True, f"attempt {new.number} ran in {count(len(new.pids), 'new process', 'es')}" + (
+    return True, f"attempt {new.number} ran in {plural(len(new.pids), 'new process', 'es')}" + (
         f" on {case.names(new)}"
     )
 
@@ -55,7 +56,7 @@ def right_checkpoint(case: Case) -> Answer:
     if wrong is not None:
         loaded = name(wrong.uri)
         return False, f"rank {wrong.rank} loaded {loaded}, not the newest, {case.told(right)}"
-    return _same_files(case, new, right, loads)
+    return _same_files(case, right, loads)
 
 
 def intact_checkpoint(case: Case) -> Answer:
@@ -105,7 +106,7 @@ def little_lost(case: Case) -> Answer:
     if lost is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
         return None, f"how much work attempt {case.new.number} repeated is not known"
     unit = case.word if case.run.stride == 1 else "report"
-    return lost <= case.interval, f"{count(lost, unit)} repeated; checkpoints are {case.interval} apart"
+    return lost <= case.interval, f"{plural(lost, unit)} repeated; checkpoints are {case.interval} apart"
 
 
 def went_on(case: Case) -> Answer:
@@ -142,7 +143,7 @@ def likely_reason(case: Case, attempt: RunAttempt) -> str:
     return "the script never called ray.train.get_checkpoint()"
 
 
-def _same_files(case: Case, new: RunAttempt, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
+def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
     manifests = [load.files for load in loads if load.files is not None]
     where = case.told(right)
     if right.files is None or len(manifests) < len(loads):

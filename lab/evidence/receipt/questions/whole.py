@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.evidence.ledger import CommittedCheckpoint
-from lab.evidence.receipt.case import NO_LEDGER, Answer, Case, count
+from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
+from lab.host.quantities import plural
 from lab.topology import State
 
 
@@ -22,7 +23,7 @@ def lab_whole(case: Case) -> Answer:
         back = [n for n in back if n.node_id != fault.node_id]
     if not back:
         return False, f"{fault.target} is not back among Ray's nodes"
-    detail = f"{count(len(services), 'service')} healthy, {fault.target} is in the cluster"
+    detail = f"{plural(len(services), 'service')} healthy, {fault.target} is in the cluster"
     if any(n.node_id == fault.node_id for n in back):
         return True, f"{detail} (the same node all along)"
     joined = case.rejoined
@@ -34,7 +35,7 @@ def lab_whole(case: Case) -> Answer:
 def services_whole(case: Case) -> Answer:
     """Every service is healthy and the fault is reverted; for faults that no worker node is the target of."""
     return _problem(case) or (
-        True, f"{count(len(case.evidence.services), 'service')} healthy, the fault is undone"
+        True, f"{plural(len(case.evidence.services), 'service')} healthy, the fault is undone"
     )  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def nothing_lost(case: Case) -> Answer:
     lost = _lost(case, missing)
     if lost is not None:
         return False, f"{case.told(lost)} is gone"
-    plan, detail = case.run.plan, count(sum(c.uri in stored for c in known), "checkpoint")
+    plan, detail = case.run.plan, plural(sum(c.uri in stored for c in known), "checkpoint")
     detail += " from before the fault intact"
     if missing and plan and plan.best_by:
         rule = f"it keeps the {plan.num_to_keep} best by {plan.best_by}"

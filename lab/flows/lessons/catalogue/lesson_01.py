@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
-from lab.topology import is_worker
+from lab.services import is_worker
 
 LEAST_WORKERS = 2
 

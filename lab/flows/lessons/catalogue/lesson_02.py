@@ -7,7 +7,7 @@ import re
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, above_chance, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed
-from lab.topology import is_worker
+from lab.services import is_worker
 
 PART = "plain"
 ACCURACY = re.compile(r"val_accuracy\D{1,3}(\d(?:\.\d+)?)")

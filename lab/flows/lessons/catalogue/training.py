@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.evidence.ledger import Run, RunAttempt, number
 from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Evidence, LessonCheck, answer, failed, job_prefix, passed
-from lab.topology import is_worker
+from lab.services import is_worker
 
 CHANCE = 1 / 11
 """Accuracy of somebody who guesses among the 11 classes of Food-11."""
@@ -60,8 +60,9 @@ def on_gpu_nodes(part: str, ranks: int, name: str) -> LessonCheck:
     return check
 
 
-def learned(part: str, name: str = "it learned something") -> LessonCheck:
+def learned(part: str) -> LessonCheck:
     """The last accuracy that the run reported is clearly above chance."""
+    name = "it learned something"
 
     def check(evidence: Evidence) -> Check:
         run = run_of(evidence, part)

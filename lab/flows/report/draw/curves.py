@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, MARKERS, PALE, fault_line, figure, legend, of
 from lab.flows.report.model import Metric, ReportData
+from lab.host.quantities import plural
 
 COLUMNS = {1: 1, 2: 2, 4: 2}
 """Pictures beside each other, by how many there are; of any other number, three."""
@@ -71,7 +71,7 @@ def alt(data: ReportData) -> str:
             f"{metric.name} goes from {first[1]:.4g} ({data.epoch_key} {first[0]}) to {last[1]:.4g} "
             f"({data.epoch_key} {last[0]})"
         )
-    text = f"Curves of {labels.plural(len(data.metrics), 'metric')}: {'; '.join(told)}."
+    text = f"Curves of {plural(len(data.metrics), 'metric')}: {'; '.join(told)}."
     if data.curves is not None:
         text += f" Compared with the control run, {data.curves.detail}."
     return text

@@ -86,6 +86,3 @@ def alt_breakdown(data: ReportData) -> str:
     """The parts in one sentence."""
     told = ", ".join(f"{part.label} {labels.seconds(part.seconds)}" for part in data.parts)
     return f"Where the time between the fault and the next report went: {told}."
-
-
-__all__ = ["alt_breakdown", "alt_timeline", "draw_breakdown", "draw_timeline"]

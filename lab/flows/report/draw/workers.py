@@ -7,6 +7,7 @@ from typing import Any
 from lab.flows.report import labels
 from lab.flows.report.draw.style import COLOURS, HATCHES, INK, QUIET, fault_line, figure, legend, of
 from lab.flows.report.model import Bar, ReportData
+from lab.host.quantities import plural
 
 LANE = 0.42
 """Inches of one lane; a service has one for each rank that ever trained on it at the same time."""
@@ -168,5 +169,5 @@ def draw_ranks(data: ReportData) -> Any:
 
 def alt_ranks(data: ReportData) -> str:
     """The world size over time, in words."""
-    told = ", ".join(f"{labels.plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in data.ranks)
+    told = ", ".join(f"{plural(ranks, 'rank')} from {labels.after(at)} on" for at, ranks in data.ranks)
     return f"How many ranks trained: {told}."

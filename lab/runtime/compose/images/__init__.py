@@ -2,13 +2,12 @@
 
 from lab.runtime.compose.images.building import Built, build
 from lab.runtime.compose.images.choose import WAYS, ensure, missing, needs, pull, resolve, to_save
-from lab.runtime.compose.images.model import ImageNeed, ResolvedImages, variant
+from lab.runtime.compose.images.model import ImageNeed, variant
 
 __all__ = [
     "WAYS",
     "Built",
     "ImageNeed",
-    "ResolvedImages",
     "build",
     "ensure",
     "missing",

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.errors import SetupError
-from lab.host.environment import ROOT, pip
+from lab.host.environment import pip
 from lab.host.environment.progress import Progress
+from lab.host.files import ROOT
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
@@ -61,7 +62,7 @@ class Machine:
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     host: Host = field(default_factory=Host)
-    root: Path = Path(ROOT)
+    root: Path = ROOT
     python: str = sys.executable
 
 
@@ -117,8 +118,8 @@ def _context(
 ) -> Iterator[Path]:
     """The folder that a build gets as its context."""
     pins = {
-        "torch": context.torch_version(machine.root),
-        "torchvision": context.torchvision_version(machine.root),
+        "torch": context.version("torch", machine.root),
+        "torchvision": context.version("torchvision", machine.root),
     }
     for name in ("image", "standin"):
         pins |= context.locked((machine.root / "requirements" / f"{name}.txt").read_text(encoding="utf-8"))

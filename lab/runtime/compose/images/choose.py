@@ -10,10 +10,11 @@ from lab.errors import LabError, SetupError
 from lab.host.environment.progress import Progress
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import context, model
-from lab.runtime.compose.images.building import Machine, build
+from lab.runtime.compose.images.building import build
 from lab.runtime.compose.images.model import ImageNeed, ResolvedImages
 from lab.runtime.compose.inspected import ImageInfo
-from lab.topology import GRAFANA, LabSpec, Vendor
+from lab.services import GRAFANA
+from lab.topology import LabSpec, Vendor
 
 WAYS = "`labctl images pull`, `build`, `build --offline` (no registry needed), or `load FILE`"
 
@@ -108,7 +109,6 @@ def ensure(
     environ: Mapping[str, str] | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
-    machine: Machine | None = None,
 ) -> ResolvedImages:
     """Fetch what this lab lacks: pull what is published, build what is ours. Then as `resolve`.
 
@@ -123,7 +123,7 @@ def ensure(
     for need in fetch:
         try:
             if need.own:
-                build(model.variant(vendor_of(spec)), engine=engine, progress=progress, machine=machine)
+                build(model.variant(vendor_of(spec)), engine=engine, progress=progress)
             else:
                 engine.pull(need.name, progress)
         except SetupError as error:

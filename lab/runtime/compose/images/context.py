@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from lab.host.environment import ROOT
 from lab.host.environment.progress import normalised
+from lab.host.files import ROOT
 
 FILES = (
     "docker/Dockerfile",
@@ -119,20 +119,11 @@ def locked(text: str) -> dict[str, str]:
     return {normalised(name): version for name, version in found}
 
 
-def torch_version(root: Path) -> str:
-    """The version of torch that the image gets; the lock leaves it to the variant's index."""
-    return _version("TORCH_VERSION", root)
-
-
-def torchvision_version(root: Path) -> str:
-    """The version of torchvision that belongs to that torch."""
-    return _version("TORCHVISION_VERSION", root)
-
-
-def _version(argument: str, root: Path) -> str:
+def version(package: str, root: Path) -> str:
+    """The version of torch or torchvision that the image gets; the lock leaves it to the variant's index."""
     text = (root / "docker/Dockerfile").read_text()
-    (version,) = re.findall(rf"^ARG {argument}=(\S+)$", text, re.MULTILINE)
-    return str(version)
+    (found,) = re.findall(rf"^ARG {package.upper()}_VERSION=(\S+)$", text, re.MULTILINE)
+    return str(found)
 
 
 def wheels(
@@ -166,7 +157,7 @@ def _build_is(label: str, variant: str) -> bool:
     return label.startswith(variant)
 
 
-def content(target: str, variant: str, root: Path = Path(ROOT)) -> str:
+def content(target: str, variant: str, root: Path = ROOT) -> str:
     """A short hash of the files that an image of this target is built from, without mounted code."""
     digest = hashlib.sha256(variant.encode() if target == "lab" else b"")
     for name in ("docker/Dockerfile", *INPUTS[target]):
@@ -174,7 +165,7 @@ def content(target: str, variant: str, root: Path = Path(ROOT)) -> str:
     return digest.hexdigest()[:16]
 
 
-def stage(folder: Path, local_wheels: Iterator[Path], root: Path = Path(ROOT)) -> tuple[str, ...]:
+def stage(folder: Path, local_wheels: Iterator[Path], root: Path = ROOT) -> tuple[str, ...]:
     """Fill `folder` as the context of a build; returns the names of the wheels in it."""
     for name in FILES:
         target = folder / name

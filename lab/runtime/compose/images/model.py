@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from lab.host.environment import ROOT
+from lab.host.files import ROOT
 from lab.runtime.compose.gpus import VARIANTS
-from lab.topology import GRAFANA, PROMETHEUS, STORE, Vendor
+from lab.services import GRAFANA, PROMETHEUS, STORE
+from lab.topology import Vendor
 from lab.version import __version__
 
-COMPOSE = Path(ROOT) / "compose"
+COMPOSE = ROOT / "compose"
 
 LAB_IMAGE = "LAB_IMAGE"
 S3_IMAGE = "LAB_S3_IMAGE"

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from lab.cluster.allocation import holdings, read
+from lab.cluster.allocation import read
 from lab.cluster.allocation.loads import RAYS_OWN
+from lab.cluster.allocation.usage_by_job import holdings
 from lab.cluster.api import Reply
 from lab.cluster.jobs import Jobs
 from lab.errors import EngineError, LabDownError, NotFoundError, RefusedError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lab.cluster.allocation import Holding, free, holdings, read
+from lab.cluster.allocation import Holding, read
+from lab.cluster.allocation.usage_by_job import free, holdings
 from tests.unit.cluster.allocation import rows
 from tests.unit.cluster.allocation.rows import Dashboard
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lab.evidence.ledger import Event, History, epochs_of
-from lab.evidence.receipt import CheckResult, Receipt, judge
+from lab.evidence.receipt import Receipt, judge
+from lab.evidence.receipt.model import CheckResult
 from tests.unit.data.stories import Story, event, evidence
 
 ENDED = (1, 2, 3), (4, 5)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.receipt import NOT_REVERTED, Receipt, headline, judge
+from lab.evidence.receipt import Receipt, headline, judge
+from lab.evidence.receipt.model import NOT_REVERTED
 from lab.topology import ServiceStatus, State
 from tests.unit.data.stories import FAULT_KILL, NODES, SERVICES, Story, evidence
 from tests.unit.evidence.receipt.test_outcomes import STORED, fault

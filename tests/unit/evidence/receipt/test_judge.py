@@ -12,10 +12,11 @@ import jsonschema
 import pytest
 
 import lab.evidence.receipt
-from lab.evidence.ledger import Event, History, manifest_sha256, parse_events
+from lab.evidence.ledger import Event, History, manifest_sha256
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, compare_runs, judge
 from tests.unit.data.stories import (
     CHECKS,
+    DATA,
     FAULT,
     KILLED,
     MIDWAY,
@@ -28,12 +29,11 @@ from tests.unit.data.stories import (
     content,
     event,
     evidence,
+    real,
     report,
     saved_by,
     uri,
 )
-
-DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
@@ -200,10 +200,6 @@ def not_passed(receipt: Receipt) -> set[str]:
 
 
 # The ledgers of a real job whose node was killed, and of one that was left alone
-
-
-def real(name: str) -> tuple[Event, ...]:
-    return parse_events((DATA / f"{name}.jsonl").read_bytes().splitlines())
 
 
 def real_evidence(events: Iterable[Event]) -> Evidence:

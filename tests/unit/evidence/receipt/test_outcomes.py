@@ -12,9 +12,10 @@ import pytest
 
 import lab.evidence.receipt
 from lab.evidence.ledger import Event
-from lab.evidence.receipt import CheckResult, Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
+from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.questions import EVERY_NAME, QUESTIONS
+from lab.evidence.receipt.model import CheckResult
+from lab.evidence.receipt.questions import QUESTIONS
 from lab.faults import find_fault
 from tests.unit.data.stories import (
     AT,
@@ -370,7 +371,7 @@ def test_the_schema_names_every_check_and_outcome() -> None:
     schema = json.loads((Path(lab.evidence.receipt.__file__).parent / "schema.json").read_text())[
         "properties"
     ]
-    assert set(schema["checks"]["items"]["properties"]["name"]["enum"]) == set(EVERY_NAME)
+    assert set(schema["checks"]["items"]["properties"]["name"]["enum"]) == set().union(*QUESTIONS.values())
     assert schema["expected"]["properties"]["outcome"]["enum"] == [e.value for e in Expected]
 
 

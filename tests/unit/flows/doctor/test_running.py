@@ -6,12 +6,14 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import LabDownError
-from lab.flows.doctor import run_checks, running_checks
+from lab.flows.doctor import run_checks
 from lab.flows.doctor import running as checks
 from lab.flows.doctor.model import Answer, Facts, Listener, RunningLab, Tools
+from lab.flows.doctor.running import running_checks
 from lab.runtime.base import Runtime
 from lab.runtime.fake import FakeRuntime
-from lab.topology import HEAD, LabSpec, LabStatus
+from lab.services import HEAD
+from lab.topology import LabSpec, LabStatus
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
 

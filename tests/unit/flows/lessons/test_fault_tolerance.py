@@ -18,7 +18,7 @@ from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
 from lab.runtime.fake.host import FakeClock
-from tests.unit.flows.lessons.world import AT, World, evidence, job, name
+from tests.unit.flows.lessons.world import AT, World, evidence, failing, job, name
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 JOB = name(7, "break")
@@ -40,34 +40,28 @@ def found(run: Run | None = None, status: str = "SUCCEEDED", **changes: Any) -> 
     return evidence(7, job(JOB, status), **{"histories": {JOB: history}, **changes})
 
 
-def failing(seen: Evidence) -> list[str]:
-    told = [ask(check, seen) for check in LESSON.checks]
-    assert all(each.name and each.detail for each in told)
-    return [each.name for each in told if each.outcome != "passed"]
-
-
 def second(run: Run, change: Callable[[RunAttempt], RunAttempt]) -> Run:
     """The run with another second attempt."""
     return replace(run, attempts=(run.attempts[0], change(run.attempts[1]), *run.attempts[2:]))
 
 
 def test_a_training_that_lost_its_node_and_went_on_passes() -> None:
-    assert failing(found()) == []
+    assert failing(LESSON, found()) == []
 
 
 def test_without_a_job_nothing_passes() -> None:
-    assert len(failing(evidence(7))) == len(LESSON.checks)
+    assert len(failing(LESSON, evidence(7))) == len(LESSON.checks)
 
 
 def test_a_training_that_nobody_broke_is_noticed() -> None:
-    seen = failing(found(undisturbed()))
+    seen = failing(LESSON, found(undisturbed()))
     assert "the fault was real" in seen
     assert "labctl's receipt" in seen
     assert "the job succeeded" not in seen
 
 
 def test_a_fault_before_the_first_checkpoint_proves_nothing() -> None:
-    assert "the fault was real" in failing(found(replace(killed(), checkpoints=())))
+    assert "the fault was real" in failing(LESSON, found(replace(killed(), checkpoints=())))
 
 
 def test_a_script_that_loads_nothing_and_starts_again_is_noticed() -> None:
@@ -76,7 +70,7 @@ def test_a_script_that_loads_nothing_and_starts_again_is_noticed() -> None:
         reports = tuple(replace(r, progress=(r.progress or 0) - shift + 1) for r in attempt.reports)
         return replace(attempt, loads=(), reports=reports)
 
-    assert failing(found(second(killed(), again))) == [
+    assert failing(LESSON, found(second(killed(), again))) == [
         "the newest checkpoint was loaded",
         "resumed, not restarted",
         "little was repeated",
@@ -90,7 +84,7 @@ def test_an_older_checkpoint_is_noticed() -> None:
     def stale(attempt: RunAttempt) -> RunAttempt:
         return replace(attempt, loads=tuple(replace(load, uri=older.uri) for load in attempt.loads))
 
-    assert failing(found(second(run, stale))) == ["the newest checkpoint was loaded"]
+    assert failing(LESSON, found(second(run, stale))) == ["the newest checkpoint was loaded"]
 
 
 def test_files_that_changed_on_their_way_are_noticed() -> None:
@@ -98,12 +92,12 @@ def test_files_that_changed_on_their_way_are_noticed() -> None:
         other = dict.fromkeys(attempt.loads[0].files or {}, "0" * 64)
         return replace(attempt, loads=tuple(replace(load, files=other) for load in attempt.loads))
 
-    assert failing(found(second(killed(), changed))) == ["the newest checkpoint was loaded"]
+    assert failing(LESSON, found(second(killed(), changed))) == ["the newest checkpoint was loaded"]
 
 
 @pytest.mark.parametrize("status", ["RUNNING", "FAILED", "STOPPED"])
 def test_a_job_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
-    assert failing(found(status=status)) == ["the job succeeded"]
+    assert failing(LESSON, found(status=status)) == ["the job succeeded"]
 
 
 def test_a_receipt_that_says_something_else_is_noticed() -> None:
@@ -115,11 +109,11 @@ def test_a_receipt_that_says_something_else_is_noticed() -> None:
         }
         return {"verdict": verdict, "job": {"submission_id": of}, "checks": [whole]}
 
-    assert failing(found(receipts=(receipt("recovered"),))) == []
-    assert failing(found(receipts=(receipt("failed"),))) == ["labctl's receipt"]
+    assert failing(LESSON, found(receipts=(receipt("recovered"),))) == []
+    assert failing(LESSON, found(receipts=(receipt("failed"),))) == ["labctl's receipt"]
     told = ask(LESSON.checks[-1], found(receipts=(receipt("failed"),)))
     assert told.detail == "failed; lab whole again: ray-worker-1 is down"
-    assert failing(found(receipts=(receipt("failed", "another-job"),))) == []
+    assert failing(LESSON, found(receipts=(receipt("failed", "another-job"),))) == []
 
 
 # The class, played by labctl

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from lab.cluster.jobs import Job
-from lab.evidence.ledger import History, Plan, Report, Run, RunAttempt
+from lab.evidence.ledger import History, Report, Run, RunAttempt
+from lab.evidence.ledger.model import Plan
 from lab.flows.lessons.catalogue.lesson_06 import AT_ONCE, IN_TURN, LESSON
 from lab.flows.lessons.model import Evidence
 from lab.flows.lessons.results import ask
-from tests.unit.flows.lessons.world import AT, evidence, job, name
+from tests.unit.flows.lessons.world import AT, evidence, failing, job, name
 
 W0, W1 = "id-of-ray-worker-0", "id-of-ray-worker-1"
 GOOD = {"at_once": 32.0, "in_turn": 60.0}
@@ -55,44 +56,38 @@ def found(
     return evidence(6, *jobs, **{**values, **changes})
 
 
-def failing(seen: Evidence) -> list[str]:
-    told = [ask(check, seen) for check in LESSON.checks]
-    assert all(each.name and each.detail for each in told)
-    return [each.name for each in told if each.outcome != "passed"]
-
-
 def test_three_jobs_packed_two_and_one_pass_and_the_ratio_is_told() -> None:
-    assert failing(found()) == []
+    assert failing(LESSON, found()) == []
     told = ask(LESSON.checks[-1], found())
     assert told.detail == "in turn 60 s, at once 32 s: 1.88 times as long"
 
 
 def test_without_jobs_nothing_passes() -> None:
-    assert len(failing(evidence(6))) == len(LESSON.checks)
+    assert len(failing(LESSON, evidence(6))) == len(LESSON.checks)
 
 
 def test_a_job_that_failed_or_was_never_submitted_is_noticed() -> None:
-    assert failing(found(status="FAILED")) == ["six jobs succeeded"]
+    assert failing(LESSON, found(status="FAILED")) == ["six jobs succeeded"]
     whole = found()
-    assert "six jobs succeeded" in failing(replace(whole, jobs=whole.jobs[1:]))
+    assert "six jobs succeeded" in failing(LESSON, replace(whole, jobs=whole.jobs[1:]))
 
 
 @pytest.mark.parametrize("nodes", [(W0, W0, W0), (W1, W1, W1), (W0, W1, "id of a lost node")])
 def test_another_packing_than_two_and_one_is_noticed(nodes: tuple[str, str, str]) -> None:
-    assert failing(found(nodes=nodes)) == ["packed two and one"]
+    assert failing(LESSON, found(nodes=nodes)) == ["packed two and one"]
 
 
 def test_whole_gpus_are_noticed() -> None:
-    assert failing(found(gpus=1.0)) == ["each asked for half a GPU"]
+    assert failing(LESSON, found(gpus=1.0)) == ["each asked for half a GPU"]
 
 
 def test_jobs_that_did_not_train_at_the_same_time_are_noticed() -> None:
-    assert failing(found(begins=(20, 21, 36))) == ["at once, and in turn"]
+    assert failing(LESSON, found(begins=(20, 21, 36))) == ["at once, and in turn"]
 
 
 def test_jobs_in_turn_that_overlap_are_noticed() -> None:
     seen = found(turns=(60, 70, 100))
-    assert failing(seen) == ["at once, and in turn"]
+    assert failing(LESSON, seen) == ["at once, and in turn"]
 
 
 @pytest.mark.parametrize(
@@ -108,4 +103,4 @@ def test_jobs_in_turn_that_overlap_are_noticed() -> None:
 )
 def test_times_that_are_not_those_of_the_jobs_are_noticed(seconds: Any) -> None:
     records = {} if seconds is None else {"seconds": seconds}
-    assert failing(found(records=records)) == ["the ratio is right"]
+    assert failing(LESSON, found(records=records)) == ["the ratio is right"]

@@ -26,7 +26,8 @@ from lab.flows.lessons.notebook import Step
 from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
 from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
-from lab.topology import JUPYTER, LabSpec, LabStatus
+from lab.services import JUPYTER
+from lab.topology import LabSpec, LabStatus
 from tests.unit.flows.lessons.world import AT, NODES, World, job, name
 
 COMMAND = ("python", "-m", "lab.flows.lessons.execute")
@@ -335,7 +336,7 @@ def test_after_down_the_jobs_of_the_last_look_are_named(world: World) -> None:
 
 def test_a_lab_that_is_down_was_not_looked_at_before(world: World) -> None:
     world.runtime.down()
-    with pytest.raises(LabDownError, match="was not looked at"):
+    with pytest.raises(LabDownError, match="was not checked"):
         check_lesson(world.lab, ends())
     with pytest.raises(LabDownError, match="the checks of lesson 2 look at it"):
         check_lesson(world.lab, lesson())

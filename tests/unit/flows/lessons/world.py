@@ -11,7 +11,8 @@ from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job
 from lab.evidence.ledger import History
 from lab.flows.doctor.model import Check
-from lab.flows.lessons.model import Evidence, LessonCheck
+from lab.flows.lessons.model import Evidence, Lesson, LessonCheck
+from lab.flows.lessons.results import ask
 from lab.lab import Lab
 from lab.runtime.fake import FakeHost, FakeRuntime
 from lab.runtime.fake.host import FakeClock
@@ -143,3 +144,10 @@ class World:
 
 
 Say = Callable[[str], None]
+
+
+def failing(lesson: Lesson, seen: Evidence) -> list[str]:
+    """Names of the lesson's checks that do not pass."""
+    told = [ask(check, seen) for check in lesson.checks]
+    assert all(each.name and each.detail for each in told)
+    return [each.name for each in told if each.outcome != "passed"]

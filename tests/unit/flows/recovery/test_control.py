@@ -10,9 +10,9 @@ import pytest
 
 from lab.errors import JobError, RefusedError, UsageError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
-from lab.flows.recovery import RECEIPTS_PREFIX
+from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF, Control, control_of, run_control
-from lab.topology import HEAD
+from lab.services import HEAD
 from tests.unit.flows.world import JOB, FakeJobs, Training, World
 
 ORIGINAL = "digits-20261121"

@@ -13,7 +13,8 @@ from lab.faults import FAULTS, Scene
 from lab.faults.active import ActiveFaults
 from lab.faults.kinds.kill import Kill
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
-from lab.flows.recovery import RECEIPTS_PREFIX, Moment
+from lab.flows.recovery import Moment
+from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.heal import heal, left_behind
 from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
@@ -351,7 +352,7 @@ def test_services_that_cannot_be_looked_at_in_the_end_are_a_problem_of_the_recei
 
     assert receipt is not None
     assert receipt.verdict is Verdict.NOT_VERIFIED
-    assert "the services could not be looked at: the Docker Engine does not answer" in receipt.problems
+    assert "the state of the services is not known: the Docker Engine does not answer" in receipt.problems
 
 
 def test_a_runtime_that_does_not_say_whether_the_fault_was_done_leaves_it_on_record(
@@ -726,15 +727,11 @@ def test_an_unreadable_ledger_is_a_problem_of_the_receipt_and_no_crash(world: Wo
 def test_a_store_that_is_silent_for_a_while_costs_no_proof(world: World) -> None:
     Training(world)
 
-    def silence(on: bool) -> None:
-        world.api.silent = on
-        world.store.failure = StoreError("cannot be reached") if on else None
-
     def cut_off(moment: Moment) -> None:
         world.moments.append(moment)
         if moment.key == "fault":
-            silence(True)
-            world.clock.after(3.0, lambda: silence(False))
+            world.silence(True)
+            world.clock.after(3.0, lambda: world.silence(False))
 
     receipt = world.inject(after_epoch=2, on_moment=cut_off).receipt
 

@@ -13,7 +13,8 @@ from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS
 from lab.faults.kinds.head_kill import HeadKill
 from lab.flows.recovery.resubmit import RESUME_VARIABLE, RESUMES
-from lab.topology import HEAD, LabSpec
+from lab.services import HEAD
+from lab.topology import LabSpec
 from tests.unit.flows.world import JOB, RUN, W0, Training, World
 
 AGAIN = "j2"

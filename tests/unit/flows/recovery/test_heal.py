@@ -9,7 +9,8 @@ import pytest
 from lab.errors import RefusedError, ServiceError
 from lab.faults.active import ActiveFault, ActiveFaults, myself, process_lives
 from lab.flows.recovery.heal import heal, left_behind
-from lab.topology import STORE, LabSpec, State
+from lab.services import STORE
+from lab.topology import LabSpec, State
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 DEAD = (2**22 + 7, 1.0)

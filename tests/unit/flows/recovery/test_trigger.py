@@ -11,13 +11,12 @@ from lab.errors import (
     LabError,
     NotFoundError,
     RefusedError,
-    StoreError,
     UsageError,
     WaitTimeoutError,
 )
 from lab.faults import find_fault
 from lab.flows.recovery import check_target
-from lab.topology import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
 from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -275,12 +274,8 @@ def test_ctrl_c_while_waiting_changes_nothing(world: World) -> None:
 def test_a_silent_moment_of_ray_or_the_store_does_not_end_the_wait(world: World) -> None:
     Training(world)
 
-    def silence(on: bool) -> None:
-        world.api.silent = on
-        world.store.failure = StoreError("cannot be reached") if on else None
-
-    world.clock.after(1.2, lambda: silence(True))
-    world.clock.after(3.2, lambda: silence(False))
+    world.clock.after(1.2, lambda: world.silence(True))
+    world.clock.after(3.2, lambda: world.silence(False))
 
     outcome = world.inject()
 

@@ -6,25 +6,18 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from lab.evidence.ledger import Event, History, parse_events
+from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Evidence as Case
 from lab.evidence.receipt import FaultRecord, NodeRecord, Receipt, compare_curves, judge
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.model import Evidence, Subject
-from tests.conftest import ROOT
-from tests.unit.data.stories import KILLED, SERVICES, Story, evidence
+from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
 
-DATA = ROOT / "tests" / "unit" / "data"
 AT = 1795210474.613
 """When the real fault came, in seconds since the epoch."""
 
 LOST, OTHER, BACK = "lost-node", "other-node", "new-node"
 MACHINE = {"python": "3.11.9", "ray": "2.60.0", "torch": "2.13.0", "cores": 2, "memory_bytes": 8 * 2**30}
-
-
-def real(name: str) -> tuple[Event, ...]:
-    """The events of a recorded run."""
-    return parse_events((DATA / f"{name}.jsonl").read_bytes().splitlines())
 
 
 def nodes_of(events: tuple[Event, ...]) -> dict[int, str]:

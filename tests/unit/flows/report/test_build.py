@@ -9,8 +9,9 @@ import pytest
 from lab.evidence.ledger import History
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
-from lab.flows.report import ReportData, Subject, build_report
-from lab.flows.report.model import Evidence
+from lab.flows.report import ReportData, build_report
+from lab.flows.report.model import Evidence, Subject
+from tests.unit.data.stories import real
 from tests.unit.flows.report import cases
 
 
@@ -146,7 +147,7 @@ def test_metrics_that_count_or_hold_times_are_no_curves() -> None:
     story = cases.two_ranks()
     events = [
         replace(e, fields={"metrics": {"epoch": 1, "step": 7, "time_total_s": 3.0, "lr": 0.1, "note": "x"}})
-        for e in cases.real("ledger_kill")
+        for e in real("ledger_kill")
         if e.event == "report"
     ]
     data = build_report(replace(story, subject=Subject("k3"), history=History.of(events)))

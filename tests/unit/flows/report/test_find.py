@@ -12,8 +12,9 @@ from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageE
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF
 from lab.flows.recovery.usage_samples import Sample, Samples
-from lab.flows.report import Subject, find_subject, read_evidence
+from lab.flows.report import find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
+from lab.flows.report.model import Subject
 from tests.unit.flows.report import cases
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -145,7 +146,7 @@ def damaged(where: str, value: Any) -> dict[str, Any]:
         ("attempts", [{"attempt": 1}], r"attempts\[0\]: 'nodes' is a required property"),
         ("attempts", None, "attempts: None is not of type 'array'"),
         ("attempts.1.ended_at", 1e11, r"attempts\[1\].ended_at: no date can be made of it"),
-        ("checks.0.name", 1, r"checks\[0\].name: 1 is not one of"),
+        ("checks.0.name", 1, r"checks\[0\].name: 1 is not of type 'string'"),
         ("world_size", [{"at": None, "ranks": 1}], r"world_size\[0\].at: None is not of type 'number'"),
         ("job", "x", "job: 'x' is not of type 'object'"),
         ("verdict", None, "verdict: None is not one of"),
@@ -157,7 +158,10 @@ def test_a_damaged_receipt_is_refused_with_the_place(where: str, value: Any, sai
 
 
 def test_a_receipt_of_a_newer_labctl_may_say_more() -> None:
-    document = {**receipt(), "mood": "good"}
+    told = receipt()
+    check = {"name": "a question of tomorrow", "passed": True, "detail": ""}
+    expected = {**told["expected"], "outcome": "moon-lost"}
+    document = {**told, "mood": "good", "expected": expected, "checks": [*told["checks"] * 2, check]}
     assert parse_receipt(json.dumps(document).encode(), "some.json") == document
 
 

@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.errors import UsageError
-from lab.flows.report import ReportData, Subject, build_report, write_report
+from lab.flows.report import ReportData, build_report, write_report
 from lab.flows.report.draw import Picture, draw_pictures, workers
 from lab.flows.report.draw.style import COLOURS, HATCHES, MARKERS, render, styled
+from lab.flows.report.model import Subject
 from lab.flows.report.page import page, private
 from tests.unit.flows.report import cases
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.ledger import PROGRESS_KEYS
+from lab.evidence.ledger.history import PROGRESS_KEYS
 from raylab_faults import armed, rank
 from raylab_faults.armed import Armed
 

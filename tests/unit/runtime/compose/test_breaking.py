@@ -9,8 +9,9 @@ import pytest
 from lab.errors import EngineError, LabDownError, NotFoundError, StoreError, UnsupportedError
 from lab.runtime.base import Feature
 from lab.runtime.compose.runtime import ComposeRuntime
+from lab.services import HEAD, STORE
 from lab.store.admin import MinioAdministration
-from lab.topology import HEAD, STORE, State
+from lab.topology import State
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 
 WORKER, OTHER = "ray-worker-0", "ray-worker-1"

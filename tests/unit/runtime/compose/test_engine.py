@@ -66,14 +66,18 @@ def test_a_missing_docker_is_said() -> None:
 
 
 def test_an_engine_that_hangs_is_an_error() -> None:
-    def run(argv: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        raise subprocess.TimeoutExpired(argv, 30)
+    asked = []
 
-    hanging = Engine((sys.executable,), run)
-    with pytest.raises(EngineError, match="does not answer within"):
+    def run(argv: Sequence[str], *, timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(timeout)
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    hanging = Engine((sys.executable,), run, timeout=5.0)
+    with pytest.raises(EngineError, match="does not answer within 5 s"):
         hanging.check_engine()
     with pytest.raises(WaitTimeoutError, match="`sleep 9` has not ended after 1 s"):
         hanging.execute("c", ["sleep", "9"], 1)
+    assert asked == [5.0, 1]
 
 
 ROW = {

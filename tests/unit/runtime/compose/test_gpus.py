@@ -7,7 +7,8 @@ import re
 import pytest
 
 from lab.runtime.compose.gpus import FILES, GpuFragment, compose_gpu, image
-from lab.topology import GpuAssignment, GpuPlan, Vendor, worker
+from lab.services import worker
+from lab.topology import GpuAssignment, GpuPlan, Vendor
 from lab.version import __version__
 from tests.conftest import ROOT
 

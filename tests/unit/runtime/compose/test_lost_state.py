@@ -10,7 +10,7 @@ import pytest
 from lab.errors import EngineError, LabDownError, StateError
 from lab.runtime.compose import state
 from lab.runtime.compose.runtime import ComposeRuntime
-from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 from tests.unit.runtime.damages import damages
 

@@ -20,21 +20,10 @@ from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
-from lab.services import PORTS
-from lab.topology import (
-    GRAFANA,
-    HEAD,
-    JUPYTER,
-    MAX_WORKERS,
-    REDIS,
-    STORE,
-    GpuPlan,
-    LabSpec,
-    Vendor,
-    is_node,
-    worker,
-)
+from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, REDIS, STORE, is_node, worker
+from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
+from tests.conftest import ROOT
 from tests.docker import needs_docker
 from tests.unit.runtime.compose.fake_docker import lab_state, spec
 
@@ -326,7 +315,7 @@ def test_offline_has_no_grafana(config: Any) -> None:
 
 def test_the_least_compose_version_is_stated_in_the_docs() -> None:
     least = ".".join(map(str, LEAST_COMPOSE))
-    assert f"Compose {least} or newer" in (project.ROOT / "docs" / "commands.md").read_text()
+    assert f"Compose {least} or newer" in (ROOT / "docs" / "commands.md").read_text()
 
 
 def test_redis_is_kept_to_the_labs_network_and_its_password_to_files(config: Any) -> None:

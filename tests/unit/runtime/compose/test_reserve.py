@@ -11,6 +11,7 @@ import pytest
 from lab.errors import SetupError, UnsupportedError
 from lab.runtime.compose import project, reserve
 from lab.runtime.compose.engine import Engine
+from tests.conftest import ROOT
 from tests.unit.runtime.compose.fake_docker import lab_state
 
 OTHER = (12345, 12345)
@@ -74,7 +75,7 @@ def test_what_is_looked_at_is_mounted_and_there() -> None:
     for folder, names in reserve.MOUNTED.items():
         source = f"../{folder}" if folder == "lab" else folder.replace("compose", ".", 1)
         assert f"- {source}:/" in files
-        assert all((project.ROOT / folder / name).is_file() for name in names)
+        assert all((ROOT / folder / name).is_file() for name in names)
 
 
 def test_an_open_checkout_will_do(checkout: Path) -> None:
@@ -100,7 +101,7 @@ def test_a_folder_without_its_x_bit_is_closed(checkout: Path) -> None:
 
 def test_a_checkout_that_lacks_a_file_is_refused(checkout: Path) -> None:
     (checkout / "lab/__init__.py").unlink()
-    with pytest.raises(SetupError, match=r"__init__\.py cannot be looked at: No such file"):
+    with pytest.raises(SetupError, match=r"__init__\.py cannot be read: No such file"):
         reserve.check_readable(OTHER, checkout)
 
 

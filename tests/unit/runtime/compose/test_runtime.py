@@ -23,7 +23,8 @@ from lab.runtime.compose.boot import START_SECONDS
 from lab.runtime.compose.inspected import Container
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
-from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, Progress, State
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE
+from lab.topology import Progress, State
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 
 WORKER, OTHER = "ray-worker-0", "ray-worker-1"

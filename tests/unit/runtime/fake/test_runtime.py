@@ -10,7 +10,8 @@ import pytest
 from lab.errors import ClusterError, LabDownError, PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime.base import Feature
 from lab.runtime.fake import FakeClock, FakeHost, FakeRuntime
-from lab.topology import HEAD, JUPYTER, REDIS, STORE, LabSpec, Progress, State
+from lab.services import HEAD, JUPYTER, REDIS, STORE
+from lab.topology import LabSpec, Progress, State
 
 SPEC = LabSpec()
 WORKER = "ray-worker-0"

@@ -20,9 +20,9 @@ from lab.runtime import ports
 from lab.runtime.fake import FakeClock
 from lab.runtime.health import World
 from lab.runtime.local import forks, processes, state
+from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.runtime import LocalRuntime
-from lab.runtime.local.services import Layout
 from lab.services import HEAD, REDIS, SERVICES, is_node
 from lab.store import setup
 from lab.topology import Credentials, LabSpec
@@ -237,5 +237,3 @@ class Machine:
 
 
 SPEC = LabSpec(workers=2, cpus_per_worker=2)
-
-__all__ = ["BOOTED_AT", "SPEC", "FakeProcess", "Machine"]

@@ -10,7 +10,7 @@ import pytest
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime import logtail
 from lab.runtime.local import output
-from lab.topology import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
 from tests.unit.runtime.local.machine import SPEC, Machine
 
 

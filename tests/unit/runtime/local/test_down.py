@@ -8,7 +8,8 @@ import pytest
 
 from lab.errors import RefusedError, SetupError
 from lab.runtime.local import processes, state
-from lab.topology import HEAD, JUPYTER, STORE, Progress, State, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.topology import Progress, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 

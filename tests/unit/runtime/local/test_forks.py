@@ -12,7 +12,8 @@ from lab.errors import ServiceError
 from lab.runtime.local import forks, reserve, services, state
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.local.services import FORKS
-from lab.topology import HEAD, Progress, State, worker
+from lab.services import HEAD, worker
+from lab.topology import Progress, State
 from tests.unit.runtime.local.machine import SPEC, Machine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux")

@@ -11,7 +11,8 @@ from lab.errors import LabDownError, RefusedError, UnsupportedError
 from lab.lab import Lab
 from lab.runtime.base import Feature
 from lab.runtime.local.runtime import LocalRuntime
-from lab.topology import HEAD, REDIS, STORE, State, worker
+from lab.services import HEAD, REDIS, STORE, worker
+from lab.topology import State
 from tests.unit.runtime.local.machine import SPEC, Machine
 
 W0, W1 = worker(0), worker(1)

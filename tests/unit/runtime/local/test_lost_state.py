@@ -10,7 +10,7 @@ import pytest
 from lab.errors import LabDownError, StateError
 from lab.runtime.local import processes, state
 from lab.runtime.local.runtime import LocalRuntime
-from lab.topology import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
 from tests.unit.runtime.damages import damages
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 

@@ -10,7 +10,8 @@ import pytest
 from lab.errors import LabDownError, RefusedError, ServiceError
 from lab.lab import Lab
 from lab.runtime.local import processes
-from lab.topology import HEAD, JUPYTER, STORE, Progress, State, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.topology import Progress, State
 from tests.unit.runtime.local.machine import SPEC, Machine
 
 W0, W1 = worker(0), worker(1)

@@ -11,29 +11,18 @@ import pytest
 
 from lab.cluster import ray_settings
 from lab.host.secrets import JUPYTER_FILE, Secrets
+from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
-    ROOT,
-    Layout,
     Plan,
     client_environment,
     prometheus_config,
     services_of,
 )
-from lab.topology import (
-    HEAD,
-    JUPYTER,
-    METRICS,
-    PROMETHEUS,
-    STORE,
-    Credentials,
-    GpuAssignment,
-    GpuPlan,
-    LabSpec,
-    Vendor,
-    worker,
-)
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
+from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, Vendor
 from raylab_switches import PATCHES, active
+from tests.conftest import ROOT
 
 W0, W1 = worker(0), worker(1)
 PORTS = {"dashboard": 1, "gcs": 2, "client": 3, "s3": 4, "jupyter": 5, "prometheus": 6, "metrics": 7}
@@ -43,7 +32,6 @@ SECRETS = Secrets(
     jupyter_token="the-jupyter-token",
     root=Credentials("the-root-user", "the-root-password"),
     grafana_password="the-grafana-password",
-    s3_metrics_token="the-metrics-token",
 )
 
 

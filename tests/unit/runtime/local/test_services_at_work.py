@@ -12,7 +12,8 @@ from lab.errors import LabDownError, NotFoundError, ServiceError, SetupError, Wa
 from lab.host.files import lock
 from lab.runtime.base import Runtime
 from lab.runtime.local.runtime import LocalRuntime
-from lab.topology import HEAD, JUPYTER, STORE, State, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.topology import State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 W0, W1 = worker(0), worker(1)

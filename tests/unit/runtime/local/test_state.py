@@ -14,7 +14,8 @@ from lab.errors import StateError
 from lab.runtime.local import state
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.state import LabState
-from lab.topology import HEAD, STORE, GpuAssignment, GpuPlan, LabSpec, Vendor, worker
+from lab.services import HEAD, STORE, worker
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 
 FULL = LabState(
     spec=LabSpec(

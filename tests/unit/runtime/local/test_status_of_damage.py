@@ -11,7 +11,8 @@ from lab.runtime.health import World
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
-from lab.topology import HEAD, JUPYTER, STORE, State, worker
+from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.topology import State
 from tests.unit.runtime.local.machine import SPEC, Machine
 
 

@@ -24,8 +24,8 @@ from lab.host.files import lock
 from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.ports import is_free as really_free
-from lab.services import PORTS
-from lab.topology import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, LabSpec, Progress, State, worker
+from lab.services import HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, STORE, worker
+from lab.topology import LabSpec, Progress, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 ALL = [STORE, JUPYTER, HEAD, worker(0), worker(1)]

@@ -90,7 +90,7 @@ def test_a_build_without_settings_of_its_own_gets_no_secret(tmp_path: Path) -> N
 
 
 def test_the_context_holds_the_locked_requirements_and_the_wheels_of_this_machine(tmp_path: Path) -> None:
-    wheel = f"torch-{context.torch_version(ROOT)}+cpu-cp311-cp311-any.whl"
+    wheel = f"torch-{context.version('torch', ROOT)}+cpu-cp311-cp311-any.whl"
     (tmp_path / wheel).write_text("wheel")
     docker = FakeDocker()
     docker.answers["python3 -m pip config list"] = (0, f"global.find-links='{tmp_path}'\n")

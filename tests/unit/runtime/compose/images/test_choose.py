@@ -11,10 +11,10 @@ import pytest
 
 from lab.errors import EngineError, SetupError
 from lab.host.command import OnLine
-from lab.host.environment import ROOT
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import choose, context, model
 from lab.topology import GpuPlan, LabSpec, Vendor
+from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
 
 SPEC = LabSpec()
