@@ -16,7 +16,7 @@ PENDING_EVALUATION = "PendingEvaluation"
 WAITING_FOR_PODS_READY = "WaitingForPodsReady"
 
 SEVERITY = {"": 0, WAITING_FOR_QUOTA: 2, EXCEEDS_MAX_QUOTA: 3, NO_MATCHING_FLAVOR: 4}
-"""Of several reasons the worst one is told."""
+"""Rank of the reasons: the worst of several is shown."""
 
 # Reasons of an eviction
 PREEMPTED = "Preempted"
@@ -79,7 +79,7 @@ def short_of(place: FlavorResource, missing: int) -> str:
 
 
 def preempted(uid: str, cause: str, preemptor: str, victim: str) -> str:
-    """Why a workload was preempted, with the paths of both queues."""
+    """Message of a preempted workload, with the paths of both queues."""
     return (
         f"Preempted to accommodate a workload (UID: {uid}, JobUID: UNKNOWN) due to {CAUSES[cause]}; "
         f"preemptor path: {preemptor}; preemptee path: {victim}"

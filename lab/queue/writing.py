@@ -62,7 +62,7 @@ def _object(kind: str, name: str, spec: Object, **metadata: Any) -> Object:
 
 
 def _filled(**fields: Any) -> Object:
-    """Those fields that have a value."""
+    """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", {}, [], ())}
 
 

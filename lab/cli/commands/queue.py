@@ -120,7 +120,7 @@ def simulate(
 
 
 def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
-    """What is in the files. Raises UsageError, after all that is wrong was told."""
+    """Read the files. Raises UsageError, after everything wrong was printed."""
     from lab.flows.queues.files import read_files
 
     found = read_files(files, namespace)
@@ -173,7 +173,7 @@ def problem(each: Problem) -> dict[str, Any]:
 
 
 def understood(found: Read) -> list[str]:
-    """What was read, in lines."""
+    """Describe what was read, in lines."""
     from lab.queue.model import quotas
     from lab.queue.quantity import shown
 
@@ -198,7 +198,7 @@ def understood(found: Read) -> list[str]:
 
 
 def story(result: Simulation) -> list[str]:
-    """What happened, in lines: the events in their order, then what still waits."""
+    """Describe the events in lines, in their order, and then what still waits."""
     from lab.queue.item import PENDING
 
     changes = result.changes
