@@ -14,7 +14,7 @@ Door = tuple[str, str]
 
 
 class History:
-    """Usage of each LocalQueue over time. A queue is also charged for what it was just granted, until it shows."""
+    """Usage of each LocalQueue over time. A queue is also charged for a grant until the usage shows it."""
 
     def __init__(self, settings: AdmissionFairSharing, weights: Mapping[Door, float]) -> None:
         """`weights` are of the LocalQueues; one that is not in it has weight 1."""

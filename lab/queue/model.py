@@ -71,7 +71,7 @@ class Preemption:
 
 @dataclass(frozen=True)
 class Fungibility:
-    """Rule for continuing the search for a flavor although one was found; `preference` is empty when not given."""
+    """Rule for searching on although a flavor was found; `preference` is empty when not given."""
 
     when_can_borrow: str = MAY_STOP_SEARCH
     when_can_preempt: str = TRY_NEXT_FLAVOR

@@ -345,9 +345,12 @@ def _unsafe(text: str, loader: Any) -> tuple[int, str] | None:
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     size = aliased = 0
+    events: Iterator[Any] = yaml.parse(text, Loader=loader)
     try:
-        for event in yaml.parse(text, Loader=loader):
-            if isinstance(event, yaml.CollectionEndEvent):
+        for event in events:
+            if type(event) is yaml.ScalarEvent:  # most are
+                size += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
                 anchor, before = opened.pop()
                 if anchor is not None:
                     sizes[anchor] = size - before
@@ -359,12 +362,11 @@ def _unsafe(text: str, loader: Any) -> tuple[int, str] | None:
                 aliased += times
                 if aliased > MOST_ALIASED:
                     return line, f"its aliases stand for more than {MOST_ALIASED} values"
-            elif isinstance(event, yaml.NodeEvent):
-                if isinstance(event, yaml.CollectionStartEvent):
-                    opened.append((event.anchor, size))
-                    if len(opened) > MOST_LEVELS:
-                        return event.start_mark.line + 1, f"nested deeper than {MOST_LEVELS} levels"
+            elif isinstance(event, yaml.CollectionStartEvent):
+                opened.append((event.anchor, size))
                 size += 1
+                if len(opened) > MOST_LEVELS:
+                    return event.start_mark.line + 1, f"nested deeper than {MOST_LEVELS} levels"
     except yaml.YAMLError:
         pass
     return None

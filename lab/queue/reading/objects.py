@@ -62,10 +62,11 @@ def read(texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE) -
     """Read YAML texts, each with the name of its file. `namespace` is for objects that name none."""
     reader = _Reader(namespace)
     for file, text in texts:
-        errors, found = len(reader.problems.errors), 0
-        for found, at in enumerate(documents(text, file, reader.problems), 1):
+        errors, empty = len(reader.problems.errors), True
+        for at in documents(text, file, reader.problems):
             reader.document(at)
-        if not found and errors == len(reader.problems.errors):
+            empty = False
+        if empty and errors == len(reader.problems.errors):
             reader.problems.warnings.append(Problem(file, 1, "", "there is no object in it"))
     return reader.close()
 
@@ -92,9 +93,9 @@ class _Reader:
         if "kind" not in given or "apiVersion" not in given:
             at.wrong(f"{'apiVersion' if 'kind' in given else 'kind'} is missing")
             return
-        known = len(self.problems.errors)
+        errors = len(self.problems.errors)
         kind, version = given["kind"].text(), given["apiVersion"].text()
-        if len(self.problems.errors) > known:
+        if len(self.problems.errors) > errors:
             return
         if kind.endswith("List") and (kind == "List" or kind[:-4] in KINDS):
             for each in given["items"].items() if "items" in given else ():

@@ -236,6 +236,7 @@ def test_an_empty_file_is_nothing_and_gets_a_warning() -> None:
     ]  # fmt: skip
 
 
+DOUBLE = "- &a{0} {{apiVersion: v1, kind: List, items: [*a{1}, *a{1}]}}\n"
 NAMESPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}"
 
 
@@ -246,7 +247,7 @@ NAMESPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}"
         ("- " * 30_000 + "a", "not read: nested deeper than 100 levels"),
         (
             f"apiVersion: v1\nkind: List\nitems:\n- &a0 {NAMESPACE}\n"
-            + "".join(f"- &a{n} {{apiVersion: v1, kind: List, items: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)),
+            + "".join(DOUBLE.format(each, each - 1) for each in range(1, 40)),
             "not read: its aliases stand for more than 1000000 values",
         ),
     ],
@@ -273,7 +274,7 @@ def test_part_of_a_gpu_counts_as_a_whole_one() -> None:
     written = as_yaml(objects(setup(queue("q", 2)), []))
     text = re.sub(r"nominalQuota: \S+", "nominalQuota: 1500m", written)
     (odd,) = [each for each in read([("a", text)]).warnings if "counts as" in each.message]
-    assert odd.message == "1500m of gpu counts as 2: only cpu is shared in parts"
+    assert odd.message == "1500m of nvidia.com/gpu counts as 2: only cpu is shared in parts"
 
 
 def test_workloads_without_a_time_are_in_the_order_of_the_files() -> None:
