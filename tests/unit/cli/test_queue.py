@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from lab.cli.commands import queue
 from lab.cli.main import main
+from lab.flows.queues.page import write
 from tests.conftest import ROOT
 
 DATA = ROOT / "tests" / "unit" / "data" / "queue"
@@ -116,6 +118,37 @@ def test_a_page_is_written(
     assert 'alt="in &lt;words&gt;"' in text
     assert "<td>alice/on-borrowed-gpus</td>" in text
     run(capsys, "simulate", TEAMS, "--html", str(tmp_path / "no" / "page.html"), code=21)
+
+
+def test_a_page_takes_the_place_of_nothing_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "_read", pytest.fail)
+    given, pipe = tmp_path / "teams.yaml", tmp_path / "pipe"
+    given.write_text("kind: List", encoding="utf-8")
+    os.mkfifo(pipe)
+    link = tmp_path / "link.html"
+    link.symlink_to(given)
+    for page in (given, link, pipe):
+        assert str(page) in run(capsys, "simulate", str(given), "--html", str(page), code=2)[1]
+    assert given.read_text(encoding="utf-8") == "kind: List"
+
+
+def test_a_page_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "page.html"
+    write(place, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write(place, "new" * 100_000 + "\ud800")
+    assert place.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_namespace_is_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'A B'" in run(capsys, "check", TEAMS, "-n", "A B", code=2)[1]
+
+
+def test_yaml_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "error" in json.loads(run(capsys, "check", TEAMS, "-o", "yaml", "--json", code=2)[0])
 
 
 def test_a_long_story_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
