@@ -345,20 +345,20 @@ def _unsafe(text: str, loader: Any) -> tuple[int, str] | None:
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     size = aliased = 0
-    events: Iterator[Any] = yaml.parse(text, Loader=loader)
     try:
-        for event in events:
+        for event in yaml.parse(text, Loader=loader):
             if type(event) is yaml.ScalarEvent:  # most are
                 size += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
+                continue
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            if isinstance(event, yaml.CollectionEndEvent):
                 anchor, before = opened.pop()
                 if anchor is not None:
                     sizes[anchor] = size - before
             elif isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
                 if any(anchor == event.anchor for anchor, _ in opened):
                     return line, f"*{event.anchor} stands for something that it is part of"
-                size += (times := sizes.get(event.anchor, 1))
+                size += (times := sizes.get(event.anchor or "", 1))
                 aliased += times
                 if aliased > MOST_ALIASED:
                     return line, f"its aliases stand for more than {MOST_ALIASED} values"
@@ -366,7 +366,7 @@ def _unsafe(text: str, loader: Any) -> tuple[int, str] | None:
                 opened.append((event.anchor, size))
                 size += 1
                 if len(opened) > MOST_LEVELS:
-                    return event.start_mark.line + 1, f"nested deeper than {MOST_LEVELS} levels"
+                    return line, f"nested deeper than {MOST_LEVELS} levels"
     except yaml.YAMLError:
         pass
     return None

@@ -17,7 +17,7 @@ from lab.queue.model import (
 )
 from lab.queue.reading import quotas
 from lab.queue.reading.config import config
-from lab.queue.reading.nodes import At, Problem, Problems, Spot, documents, meant
+from lab.queue.reading.nodes import MOST_LEVELS, At, Problem, Problems, Spot, documents, meant
 from lab.queue.reading.workloads import Drafted, workload
 
 KUEUE = "kueue.x-k8s.io"
@@ -183,6 +183,7 @@ class _Reader:
 
     def close(self) -> Read:
         """Check what has to fit together, and fill in what depends on other objects."""
+        self._check_cohorts()
         self._check_queues()
         setup = Setup(
             self.queues,
@@ -217,6 +218,21 @@ class _Reader:
             return 0
         defaults = sorted((each for each in self.classes if each.default), key=lambda each: each.pods)
         return defaults[0].value if defaults else 0
+
+    def _check_cohorts(self) -> None:
+        for name in self.cohorts:
+            line, seen = [name], {name}
+            while (above := self.cohorts.get(line[-1])) is not None and above.parent:
+                line.append(above.parent)
+                if above.parent in seen or len(line) > MOST_LEVELS:
+                    break
+                seen.add(above.parent)
+            at = self.places["Cohort", name]
+            if len(line) > MOST_LEVELS:
+                at.wrong(f"more than {MOST_LEVELS} cohorts are above it")
+            elif len(seen) < len(line):
+                told = "cohorts that are their own parents"
+                at.warn(f"leads into {told}, {' > '.join(line)}, so the queues below admit nothing")
 
     def _check_queues(self) -> None:
         for name, queue in self.queues.items():

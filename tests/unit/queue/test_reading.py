@@ -265,6 +265,27 @@ def test_aliases_are_read() -> None:
     assert (found.errors, list(found.setup.namespaces)) == ((), ["a"])
 
 
+def cohorts(parents: dict[str, str]) -> str:
+    return "---\n".join(
+        f"apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {{name: {name}}}\n"
+        f"spec: {{parentName: {parent}}}\n"
+        for name, parent in parents.items()
+    )
+
+
+def test_a_circle_of_cohorts_gets_a_warning() -> None:
+    warnings = read([("a", cohorts({"a": "b", "b": "c", "c": "b", "d": "e"}))]).warnings
+    assert [(each.line, each.message.split(", ")[1]) for each in warnings] == [
+        (1, "a > b > c > b"), (6, "b > c > b"), (11, "c > b > c")
+    ]  # fmt: skip
+
+
+def test_too_many_cohorts_above_each_other_are_refused() -> None:
+    assert read([("a", cohorts({f"c{each}": f"c{each + 1}" for each in range(99)}))]).errors == ()
+    (error,) = read([("a", cohorts({f"c{each}": f"c{each + 1}" for each in range(100)}))]).errors
+    assert str(error) == "a:1: more than 100 cohorts are above it"
+
+
 def test_one_thing_that_is_wrong_is_told_once() -> None:
     (error,) = read([("a", BAD["a kind that is a number"])]).errors
     assert error.path == "kind"
