@@ -19,6 +19,8 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 INT32 = 2**31 - 1
 LONGEST = 1e9
 """Seconds of the longest duration: 31 years."""
+YEAR_10000 = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp() + 24 * 3600
+"""Seconds from 1970 to the first time that cannot be written."""
 MOST_LEVELS = 100
 """Lists and mappings inside each other; PyYAML goes down once for each."""
 MOST_ALIASED = 1_000_000
@@ -283,10 +285,13 @@ class At(Spot):
         text = re.sub(r"\.(\d{1,6})\d*", lambda match: f".{match[1]:0<6}", text)
         try:
             found = datetime.fromisoformat(text)
+            seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
         except ValueError:
-            self.wrong(f"{self._scalar()!r} is not a time: write 2026-01-31T12:00:00Z")
+            seconds = -1.0
+        if not 0 <= seconds < YEAR_10000:
+            self.wrong(f"{self._scalar()!r} is not a time since 1970: write 2026-01-31T12:00:00Z")
             return 0.0
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+        return seconds
 
     def texts(self) -> dict[str, str]:
         """A mapping of strings, as labels are."""
