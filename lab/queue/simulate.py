@@ -56,6 +56,22 @@ def simulate(
     return run.close(until)
 
 
+def endless(setup: Setup, workloads: Iterable[Workload]) -> str:
+    """The first workload that may be started and given up again without end, or nothing."""
+    config = setup.config.pods_ready
+    if config is None or config.backoff_limit is not None:
+        return ""
+    tried = (each for each in workloads if each.active and not each.finished and not each.ready)
+    return next(
+        (
+            each.key
+            for each in tried
+            if each.ready_after is None and each.duration is None and each.max_execution is None
+        ),
+        "",
+    )
+
+
 class _Run:
     """A simulation while it runs."""
 

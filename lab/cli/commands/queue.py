@@ -107,8 +107,14 @@ def simulate(
     if html is not None:
         _check_page(html, files)
     found = _read(app, files, namespace)
+    from lab.queue.simulate import endless
     from lab.queue.simulate import simulate as run
 
+    if cycles is None and until is None and (name := endless(found.setup, found.workloads)):
+        raise UsageError(
+            f"{name} is never ready and may be tried again for ever: the simulation has no end",
+            "give --until, or a backoffLimitCount in waitForPodsReady.requeuingStrategy",
+        )
     result = run(found.setup, found.workloads, cycles=cycles, until=until)
     for moment in sorted(result.engine.restless):
         app.out.warn(f"after {moment - result.start:g} s workloads preempted each other without end")

@@ -143,6 +143,32 @@ def test_a_page_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [place]
 
 
+NEVER_READY = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: stuck, namespace: alice, annotations: {raylab.io/ready-after: never}}
+spec: {podSets: [{template: {spec: {containers: [{}]}}}]}
+---
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+waitForPodsReady: {}
+"""
+
+
+def test_a_simulation_without_an_end_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, ends = tmp_path / "stuck.yaml", tmp_path / "ends.yaml"
+    stuck.write_text(NEVER_READY, encoding="utf-8")
+    limit = "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 1}}"
+    ends.write_text(NEVER_READY.replace("waitForPodsReady: {}", limit), encoding="utf-8")
+    run(capsys, "simulate", TEAMS, str(stuck), "--until", "2h")
+    run(capsys, "simulate", TEAMS, str(stuck), "--cycles", "1")
+    run(capsys, "simulate", TEAMS, str(ends))
+    monkeypatch.setattr("lab.queue.simulate.simulate", pytest.fail)
+    assert "alice/stuck" in run(capsys, "simulate", TEAMS, str(stuck), code=2)[1]
+
+
 def test_a_namespace_is_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'A B'" in run(capsys, "check", TEAMS, "-n", "A B", code=2)[1]
 
