@@ -192,12 +192,16 @@ def test_the_examples_of_the_page_are_what_comes_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    classroom, fair, *_ = blocks("yaml")
+    classroom, fair, teams = blocks("yaml")
     Path("classroom.yaml").write_text(classroom, encoding="utf-8")
     Path("fair.yaml").write_text(fair, encoding="utf-8")
-    first, second, *_ = (text.split("\n", 1) for text in blocks("console"))
+    Path("two-teams.yaml").write_text(teams, encoding="utf-8")
+    first, second, third, *_ = (text.split("\n", 1) for text in blocks("console"))
     assert first[0] == "$ labctl queue simulate classroom.yaml"
     assert run(capsys, "simulate", "classroom.yaml")[0] == first[1]
     assert second[0] == "$ labctl queue simulate classroom.yaml fair.yaml | grep Admitted"
     lines = run(capsys, "simulate", "classroom.yaml", "fair.yaml")[0].splitlines()
     assert [line for line in lines if "Admitted" in line] == second[1].splitlines()
+    assert third[0] == "$ labctl queue simulate two-teams.yaml | grep -E ' s  (Admitted|Preempted)'"
+    lines = run(capsys, "simulate", "two-teams.yaml")[0].splitlines()
+    assert [line for line in lines if re.search(" s  (Admitted|Preempted)", line)] == third[1].splitlines()
