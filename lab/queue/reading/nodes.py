@@ -243,14 +243,15 @@ class At(Spot):
 
     def amount(self, resource: str) -> int:
         """A quantity of a resource, not negative."""
+        text = self._scalar()
         try:
-            value = amount(resource, self._scalar())
+            value = amount(resource, text)
         except ValueError as error:
             self.wrong(str(error))
             return 0
         if value < 0:
             self.wrong(f"{self.node.value} is negative: must be 0 or more")
-        elif resource != CPU and parse(self.node.value) != value < LARGEST:
+        elif resource != CPU and parse(text) != value < LARGEST:
             self.warn(f"{self.node.value} of {resource} counts as {value}: only cpu is shared in parts")
         return max(0, value)
 
