@@ -12,13 +12,15 @@ LARGEST = 2**63 - 1
 
 BINARY = {name: 2 ** (10 * (place + 1)) for place, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))}
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))")
+FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))", re.ASCII)
+LONGEST = 100
+"""Characters of a quantity."""
 STEPS = ("Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 def parse(text: str) -> Fraction:
     """The number behind a quantity. Raises ValueError."""
-    match = FORM.fullmatch(text)
+    match = FORM.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         raise ValueError(f"{text!r} is not a quantity: write a number such as 4, 500m, 3Gi or 2000G")
     sign, number, binary, decimal, exponent = match.groups()

@@ -11,6 +11,9 @@ from lab.queue.item import ADMITTED, Item
 from lab.queue.model import FlavorResource, Setup, Workload
 from lab.queue.places import Change
 
+End = tuple[float, int, str, float, str]
+"""What is foreseen for a workload: when, a serial number, its key, when it was admitted, `end` or `ready`."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -53,6 +56,22 @@ def simulate(
     return run.close(until)
 
 
+def endless(setup: Setup, workloads: Iterable[Workload]) -> str:
+    """The first workload that may be started and given up again without end, or nothing."""
+    config = setup.config.pods_ready
+    if config is None or config.backoff_limit is not None:
+        return ""
+    tried = (each for each in workloads if each.active and not each.finished and not each.ready)
+    return next(
+        (
+            each.key
+            for each in tried
+            if each.ready_after is None and each.duration is None and each.max_execution is None
+        ),
+        "",
+    )
+
+
 class _Run:
     """A simulation while it runs."""
 
@@ -65,7 +84,7 @@ class _Run:
         self._arrivals = [each for each in reversed(ordered) if each.created > start and not everything]
         present = {each.key for each in self._arrivals}
         self._present = [each for each in ordered if each.key not in present]
-        self._ends: list[tuple[float, int, str, float, str]] = []
+        self._ends: list[End] = []
         self._serial = 0
         self._open: dict[str, Span] = {}
 
@@ -115,6 +134,8 @@ class _Run:
         times = [self.engine.next_due()]
         if self._arrivals:
             times.append(self._arrivals[-1].created)
+        while self._ends and self._stopped(self._ends[0]):
+            heapq.heappop(self._ends)
         if self._ends:
             times.append(self._ends[0][0])
         moment = min((each for each in times if each is not None), default=None)
@@ -132,12 +153,16 @@ class _Run:
             while self._ends and self._ends[0][0] <= self.now and self._ends[0][4] == "ready":
                 self._over(heapq.heappop(self._ends))
 
-    def _over(self, end: tuple[float, int, str, float, str]) -> None:
+    def _stopped(self, end: End) -> bool:
+        """Tell if the workload was stopped before what was foreseen for it."""
+        item = self.engine.items[end[2]]
+        return item.state != ADMITTED or (item.admitted_at or 0.0) != end[3]
+
+    def _over(self, end: End) -> None:
         """Do what was foreseen for a workload, unless it was stopped meanwhile."""
-        _, _, key, admitted_at, kind = end
-        item = self.engine.items[key]
-        if item.state != ADMITTED or item.admitted_at != admitted_at:
+        if self._stopped(end):
             return
+        _, _, key, _, kind = end
         if kind == "ready":
             self.engine.set_ready(key, True, self.now)
         else:

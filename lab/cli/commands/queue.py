@@ -52,6 +52,8 @@ def check(app: App, files: tuple[Path, ...], namespace: str, output: str) -> Non
 
     Exits with 2 when anything is wrong.
     """
+    if output == "yaml" and app.out.json_wanted:
+        raise UsageError("--json and --output yaml exclude each other", "choose one")
     found = _read(app, files, namespace)
     if output == "yaml":
         from lab.queue.writing import as_yaml, objects
@@ -102,9 +104,17 @@ def simulate(
     """
     if cycles is not None and until is not None:
         raise UsageError("--cycles and --until exclude each other", "name one end")
+    if html is not None:
+        _check_page(html, files)
     found = _read(app, files, namespace)
+    from lab.queue.simulate import endless
     from lab.queue.simulate import simulate as run
 
+    if cycles is None and until is None and (name := endless(found.setup, found.workloads)):
+        raise UsageError(
+            f"{name} is never ready and may be tried again for ever: the simulation has no end",
+            "give --until, or a backoffLimitCount in waitForPodsReady.requeuingStrategy",
+        )
     result = run(found.setup, found.workloads, cycles=cycles, until=until)
     for moment in sorted(result.engine.restless):
         app.out.warn(f"after {moment - result.start:g} s workloads preempted each other without end")
@@ -122,7 +132,12 @@ def simulate(
 def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
     """Read the files. Raises UsageError, after everything wrong was printed."""
     from lab.flows.queues.files import read_files
+    from lab.queue.reading.nodes import SUBDOMAIN
 
+    if not SUBDOMAIN.fullmatch(namespace):
+        raise UsageError(
+            f"--namespace {namespace!r}: not a name", "write lower case letters, digits, '-' and '.'"
+        )
     found = read_files(files, namespace)
     for each in found.warnings:
         app.out.warn(str(each), each.hint)
@@ -135,13 +150,25 @@ def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
     raise UsageError(f"{first}{more}", first.hint)
 
 
+def _check_page(path: Path, files: Sequence[Path]) -> None:
+    """Refuse, before anything is simulated, a page that would block or replace what is simulated."""
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise UsageError(f"--html {path}: not a regular file", "name a new file")
+    for each in files:
+        if each.exists() and path.samefile(each):
+            raise UsageError(f"--html {path}: this is a file to be simulated", "name another one")
+
+
 def _write_page(app: App, path: Path, result: Simulation) -> None:
-    from lab.flows.queues.page import page
+    from lab.flows.queues.page import page, write
     from lab.host import environment
 
     environment.ensure("report", app.out.note)
+    text = page(result)
     try:
-        path.write_text(page(result), encoding="utf-8")
+        write(path, text)
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from error
     app.out.note(f"wrote {path}")

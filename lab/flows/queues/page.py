@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,19 @@ def page(found: Simulation) -> str:
             version=__version__,
         )
     )
+
+
+def write(path: Path, text: str) -> None:
+    """Replace `path` by a page in one step: it is never half written. Raises OSError."""
+    path = path.resolve()
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def _facts(told: dict[str, Any]) -> Rows:

@@ -9,16 +9,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from lab.queue.quantity import amount, parse
+from lab.queue.quantity import CPU, LARGEST, amount, parse
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h)")
+DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h)", re.ASCII)
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 INT32 = 2**31 - 1
 LONGEST = 1e9
 """Seconds of the longest duration: 31 years."""
+YEAR_10000 = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp() + 24 * 3600
+"""Seconds from 1970 to the first time that cannot be written."""
+MOST_LEVELS = 100
+"""Lists and mappings inside each other; PyYAML goes down once for each."""
+MOST_ALIASED = 1_000_000
+"""Values that the aliases of a file may stand for, aliases inside aliases counted each time."""
 
 STRING, NULL, BOOL, INT, FLOAT = (
     f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float")
@@ -237,13 +243,16 @@ class At(Spot):
 
     def amount(self, resource: str) -> int:
         """A quantity of a resource, not negative."""
+        text = self._scalar()
         try:
-            value = amount(resource, self._scalar())
+            value = amount(resource, text)
         except ValueError as error:
             self.wrong(str(error))
             return 0
         if value < 0:
             self.wrong(f"{self.node.value} is negative: must be 0 or more")
+        elif resource != CPU and parse(text) != value < LARGEST:
+            self.warn(f"{self.node.value} of {resource} counts as {value}: only cpu is shared in parts")
         return max(0, value)
 
     def number(self) -> float:
@@ -252,13 +261,15 @@ class At(Spot):
             return float(parse(self._scalar()))
         except ValueError as error:
             self.wrong(str(error))
-            return 0.0
+        except OverflowError:
+            self.wrong(f"{self.node.value} is too large")
+        return 0.0
 
     def duration(self) -> float:
         """Seconds of a duration such as 30s, 5m or 1h30m; a bare number is seconds."""
         text = self._scalar()
         seconds = -1.0
-        if re.fullmatch(r"\d+(\.\d*)?", text):
+        if re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
             seconds = float(text)
         elif text and not DURATION.sub("", text):
             seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text))
@@ -275,10 +286,13 @@ class At(Spot):
         text = re.sub(r"\.(\d{1,6})\d*", lambda match: f".{match[1]:0<6}", text)
         try:
             found = datetime.fromisoformat(text)
+            seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
         except ValueError:
-            self.wrong(f"{self._scalar()!r} is not a time: write 2026-01-31T12:00:00Z")
+            seconds = -1.0
+        if not 0 <= seconds < YEAR_10000:
+            self.wrong(f"{self._scalar()!r} is not a time since 1970: write 2026-01-31T12:00:00Z")
             return 0.0
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+        return seconds
 
     def texts(self) -> dict[str, str]:
         """A mapping of strings, as labels are."""
@@ -312,6 +326,10 @@ def documents(text: str, file: str, problems: Problems) -> Iterator[At]:
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    if (unsafe := _unsafe(text, loader)) is not None:
+        line, told = unsafe
+        problems.errors.append(Problem(file, line, "", f"not read: {told}"))
+        return
     try:
         for node in yaml.compose_all(text, Loader=loader):
             if node is not None and not (at := At(node, file, "", problems)).null:
@@ -321,5 +339,40 @@ def documents(text: str, file: str, problems: Problems) -> Iterator[At]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         problems.errors.append(Problem(file, line, "", f"not YAML: {error.problem or error.context}"))
-    except RecursionError:
-        problems.errors.append(Problem(file, 1, "", "not read: nested too deeply"))
+
+
+def _unsafe(text: str, loader: Any) -> tuple[int, str] | None:
+    """Line of, and words about, what would make reading crash or never end: its depth or its aliases.
+
+    A text that is no YAML is safe up to there.
+    """
+    import yaml
+
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    size = aliased = 0
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if type(event) is yaml.ScalarEvent:  # most are
+                size += 1
+                continue
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            if isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = opened.pop()
+                if anchor is not None:
+                    sizes[anchor] = size - before
+            elif isinstance(event, yaml.AliasEvent):
+                if any(anchor == event.anchor for anchor, _ in opened):
+                    return line, f"*{event.anchor} stands for something that it is part of"
+                size += (times := sizes.get(event.anchor or "", 1))
+                aliased += times
+                if aliased > MOST_ALIASED:
+                    return line, f"its aliases stand for more than {MOST_ALIASED} values"
+            elif isinstance(event, yaml.CollectionStartEvent):
+                opened.append((event.anchor, size))
+                size += 1
+                if len(opened) > MOST_LEVELS:
+                    return line, f"nested deeper than {MOST_LEVELS} levels"
+    except yaml.YAMLError:
+        pass
+    return None

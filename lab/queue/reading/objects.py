@@ -17,7 +17,7 @@ from lab.queue.model import (
 )
 from lab.queue.reading import quotas
 from lab.queue.reading.config import config
-from lab.queue.reading.nodes import At, Problem, Problems, Spot, documents, meant
+from lab.queue.reading.nodes import MOST_LEVELS, At, Problem, Problems, Spot, documents, meant
 from lab.queue.reading.workloads import Drafted, workload
 
 KUEUE = "kueue.x-k8s.io"
@@ -62,8 +62,12 @@ def read(texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE) -
     """Read YAML texts, each with the name of its file. `namespace` is for objects that name none."""
     reader = _Reader(namespace)
     for file, text in texts:
+        errors, empty = len(reader.problems.errors), True
         for at in documents(text, file, reader.problems):
             reader.document(at)
+            empty = False
+        if empty and errors == len(reader.problems.errors):
+            reader.problems.warnings.append(Problem(file, 1, "", "there is no object in it"))
     return reader.close()
 
 
@@ -89,7 +93,10 @@ class _Reader:
         if "kind" not in given or "apiVersion" not in given:
             at.wrong(f"{'apiVersion' if 'kind' in given else 'kind'} is missing")
             return
+        errors = len(self.problems.errors)
         kind, version = given["kind"].text(), given["apiVersion"].text()
+        if len(self.problems.errors) > errors:
+            return
         if kind.endswith("List") and (kind == "List" or kind[:-4] in KINDS):
             for each in given["items"].items() if "items" in given else ():
                 self.document(each)
@@ -176,6 +183,7 @@ class _Reader:
 
     def close(self) -> Read:
         """Check what has to fit together, and fill in what depends on other objects."""
+        self._check_cohorts()
         self._check_queues()
         setup = Setup(
             self.queues,
@@ -210,6 +218,21 @@ class _Reader:
             return 0
         defaults = sorted((each for each in self.classes if each.default), key=lambda each: each.pods)
         return defaults[0].value if defaults else 0
+
+    def _check_cohorts(self) -> None:
+        for name in self.cohorts:
+            line, seen = [name], {name}
+            while (above := self.cohorts.get(line[-1])) is not None and above.parent:
+                line.append(above.parent)
+                if above.parent in seen or len(line) > MOST_LEVELS:
+                    break
+                seen.add(above.parent)
+            at = self.places["Cohort", name]
+            if len(line) > MOST_LEVELS:
+                at.wrong(f"more than {MOST_LEVELS} cohorts are above it")
+            elif len(seen) < len(line):
+                told = "cohorts that are their own parents"
+                at.warn(f"leads into {told}, {' > '.join(line)}, so the queues below admit nothing")
 
     def _check_queues(self) -> None:
         for name, queue in self.queues.items():

@@ -306,7 +306,7 @@ def _admission(found: Workload, at: At) -> Admission:
     needed = ("clusterQueue", "podSetAssignments")
     given = at.fields(needed, required=needed)
     wanted = {each.name: each for each in found.pod_sets}
-    assignments = []
+    assignments: list[PodSetAdmission] = []
     for each in given["podSetAssignments"].items(1) if "podSetAssignments" in given else ():
         one = each.fields(
             ("name", "flavors", "resourceUsage", "count"),
@@ -316,6 +316,9 @@ def _admission(found: Workload, at: At) -> Admission:
         pod_set = wanted.get(name)
         if pod_set is None:
             one.get("name", each).wrong(f"no pod set is called {name}", meant(name, list(wanted)))
+            continue
+        if any(name == known.name for known in assignments):
+            one.get("name", each).wrong(f"a second assignment of pod set {name}")
             continue
         count = one["count"].integer(0) if "count" in one else pod_set.count
         flavors = one["flavors"].texts() if "flavors" in one else {}

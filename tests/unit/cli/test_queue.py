@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from lab.cli.commands import queue
 from lab.cli.main import main
+from lab.flows.queues.page import write
 from tests.conftest import ROOT
 
 DATA = ROOT / "tests" / "unit" / "data" / "queue"
@@ -118,6 +120,63 @@ def test_a_page_is_written(
     run(capsys, "simulate", TEAMS, "--html", str(tmp_path / "no" / "page.html"), code=21)
 
 
+def test_a_page_takes_the_place_of_nothing_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "_read", pytest.fail)
+    given, pipe = tmp_path / "teams.yaml", tmp_path / "pipe"
+    given.write_text("kind: List", encoding="utf-8")
+    os.mkfifo(pipe)
+    link = tmp_path / "link.html"
+    link.symlink_to(given)
+    for page in (given, link, pipe):
+        assert str(page) in run(capsys, "simulate", str(given), "--html", str(page), code=2)[1]
+    assert given.read_text(encoding="utf-8") == "kind: List"
+
+
+def test_a_page_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "page.html"
+    write(place, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write(place, "new" * 100_000 + "\ud800")
+    assert place.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+NEVER_READY = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: stuck, namespace: alice, annotations: {raylab.io/ready-after: never}}
+spec: {podSets: [{template: {spec: {containers: [{}]}}}]}
+---
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+waitForPodsReady: {}
+"""
+
+
+def test_a_simulation_without_an_end_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, ends = tmp_path / "stuck.yaml", tmp_path / "ends.yaml"
+    stuck.write_text(NEVER_READY, encoding="utf-8")
+    limit = "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 1}}"
+    ends.write_text(NEVER_READY.replace("waitForPodsReady: {}", limit), encoding="utf-8")
+    run(capsys, "simulate", TEAMS, str(stuck), "--until", "2h")
+    run(capsys, "simulate", TEAMS, str(stuck), "--cycles", "1")
+    run(capsys, "simulate", TEAMS, str(ends))
+    monkeypatch.setattr("lab.queue.simulate.simulate", pytest.fail)
+    assert "alice/stuck" in run(capsys, "simulate", TEAMS, str(stuck), code=2)[1]
+
+
+def test_a_namespace_is_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'A B'" in run(capsys, "check", TEAMS, "-n", "A B", code=2)[1]
+
+
+def test_yaml_is_no_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "error" in json.loads(run(capsys, "check", TEAMS, "-o", "yaml", "--json", code=2)[0])
+
+
 def test_a_long_story_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "SHOWN", 2)
     assert "more events; --json shows all\n" in run(capsys, "simulate", TEAMS)[0]
@@ -133,12 +192,16 @@ def test_the_examples_of_the_page_are_what_comes_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    classroom, fair, *_ = blocks("yaml")
+    classroom, fair, teams = blocks("yaml")
     Path("classroom.yaml").write_text(classroom, encoding="utf-8")
     Path("fair.yaml").write_text(fair, encoding="utf-8")
-    first, second, *_ = (text.split("\n", 1) for text in blocks("console"))
+    Path("two-teams.yaml").write_text(teams, encoding="utf-8")
+    first, second, third, *_ = (text.split("\n", 1) for text in blocks("console"))
     assert first[0] == "$ labctl queue simulate classroom.yaml"
     assert run(capsys, "simulate", "classroom.yaml")[0] == first[1]
     assert second[0] == "$ labctl queue simulate classroom.yaml fair.yaml | grep Admitted"
     lines = run(capsys, "simulate", "classroom.yaml", "fair.yaml")[0].splitlines()
     assert [line for line in lines if "Admitted" in line] == second[1].splitlines()
+    assert third[0] == "$ labctl queue simulate two-teams.yaml | grep -E ' s  (Admitted|Preempted)'"
+    lines = run(capsys, "simulate", "two-teams.yaml")[0].splitlines()
+    assert [line for line in lines if re.search(" s  (Admitted|Preempted)", line)] == third[1].splitlines()

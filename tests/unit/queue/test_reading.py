@@ -228,8 +228,74 @@ def test_objects_without_a_namespace_are_in_the_one_that_is_given() -> None:
     assert list(read([("a", text)], "blue").setup.local_queues) == [("blue", "a")]
 
 
-def test_an_empty_file_is_nothing() -> None:
-    assert read([("a", ""), ("b", "---\n# nothing\n")]).setup == Setup()
+def test_an_empty_file_is_nothing_and_gets_a_warning() -> None:
+    found = read([("a", ""), ("b", "---\n# nothing\n")])
+    assert found.setup == Setup()
+    assert [str(each) for each in found.warnings] == [
+        "a:1: there is no object in it", "b:1: there is no object in it"
+    ]  # fmt: skip
+
+
+DOUBLE = "- &a{0} {{apiVersion: v1, kind: List, items: [*a{1}, *a{1}]}}\n"
+NAMESPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: a}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[" * 30_000 + "]" * 30_000, "not read: nested deeper than 100 levels"),
+        ("- " * 30_000 + "a", "not read: nested deeper than 100 levels"),
+        (
+            f"apiVersion: v1\nkind: List\nitems:\n- &a0 {NAMESPACE}\n"
+            + "".join(DOUBLE.format(each, each - 1) for each in range(1, 40)),
+            "not read: its aliases stand for more than 1000000 values",
+        ),
+    ],
+    ids=["brackets", "dashes", "aliases"],
+)  # fmt: skip
+def test_what_would_never_end_or_crash_is_refused(text: str, told: str) -> None:
+    found = read([("a", text)])
+    assert [each.message for each in found.errors] == [told]
+    assert found.setup == Setup()
+
+
+def test_aliases_are_read() -> None:
+    text = f"apiVersion: v1\nkind: List\nmetadata: &m {{}}\nitems: [&a {NAMESPACE}]\nx: [*a, *a]\n"
+    found = read([("a", text)])
+    assert (found.errors, list(found.setup.namespaces)) == ((), ["a"])
+
+
+def cohorts(parents: dict[str, str]) -> str:
+    return "---\n".join(
+        f"apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: {{name: {name}}}\n"
+        f"spec: {{parentName: {parent}}}\n"
+        for name, parent in parents.items()
+    )
+
+
+def test_a_circle_of_cohorts_gets_a_warning() -> None:
+    warnings = read([("a", cohorts({"a": "b", "b": "c", "c": "b", "d": "e"}))]).warnings
+    assert [(each.line, each.message.split(", ")[1]) for each in warnings] == [
+        (1, "a > b > c > b"), (6, "b > c > b"), (11, "c > b > c")
+    ]  # fmt: skip
+
+
+def test_too_many_cohorts_above_each_other_are_refused() -> None:
+    assert read([("a", cohorts({f"c{each}": f"c{each + 1}" for each in range(99)}))]).errors == ()
+    (error,) = read([("a", cohorts({f"c{each}": f"c{each + 1}" for each in range(100)}))]).errors
+    assert str(error) == "a:1: more than 100 cohorts are above it"
+
+
+def test_one_thing_that_is_wrong_is_told_once() -> None:
+    (error,) = read([("a", BAD["a kind that is a number"])]).errors
+    assert error.path == "kind"
+
+
+def test_part_of_a_gpu_counts_as_a_whole_one() -> None:
+    written = as_yaml(objects(setup(queue("q", 2)), []))
+    text = re.sub(r"nominalQuota: \S+", "nominalQuota: 1500m", written)
+    (odd,) = [each for each in read([("a", text)]).warnings if "counts as" in each.message]
+    assert odd.message == "1500m of nvidia.com/gpu counts as 2: only cpu is shared in parts"
 
 
 def test_workloads_without_a_time_are_in_the_order_of_the_files() -> None:

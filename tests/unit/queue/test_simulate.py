@@ -54,6 +54,12 @@ def test_what_is_preempted_goes_on_where_it_was() -> None:
     assert [(span.begin, span.end) for span in found.spans] == [(0.0, 40.0), (40.0, 70.0), (70.0, 130.0)]
 
 
+def test_the_end_is_when_the_last_thing_happened() -> None:
+    found = simulate(setup(queue("a", 4)), [job("long", "a", 1, duration=100.0, max_execution=10.0)])
+    assert events(found, "Deactivated") == [(10.0, "Deactivated", "long")]
+    assert found.end == 10.0
+
+
 @pytest.mark.parametrize(("strategy", "order"), [("StrictFIFO", ["big"]), ("BestEffortFIFO", ["small"])])
 def test_only_a_strict_queue_waits_behind_its_head(strategy: str, order: list[str]) -> None:
     given = setup(queue("a", 4, strategy=strategy))
