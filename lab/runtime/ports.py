@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import random
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,10 @@ from lab.services import PORTS
 from lab.topology import DEFAULT_LAB, LabSpec
 
 LOOPBACK = "127.0.0.1"
+
+OTHERS = range(20_000, 32_768)
+"""Ports that a lab gets in place of the usual ones. No process that starts meanwhile is given one of them:
+Linux hands out ports from 32768 on, and Ray's workers listen on those from 10002 to 19999."""
 
 FILE = "ports.json"
 """File in the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
@@ -75,12 +80,13 @@ def choose(name: str, wanted: int | None, reserved: Collection[int], *, usual: b
     known = PORTS[name].usual
     if usual and known not in reserved and is_free(known):
         return known
-    while True:
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port = int(probe.getsockname()[1])
-        if port not in reserved:
+    for port in random.SystemRandom().sample(OTHERS, len(OTHERS)):
+        if port not in reserved and is_free(port):
             return port
+    raise PortTakenError(
+        f"no port from {OTHERS.start} to {OTHERS.stop - 1} is free for {name}",
+        f"choose one with --port {name}=NUMBER",
+    )
 
 
 def taken(service: str, name: str, number: int) -> PortTakenError:

@@ -60,6 +60,21 @@ def test_a_machine_without_ipv6_still_has_free_ports(
     assert ports.is_free(1) is free
 
 
+def test_a_port_in_place_of_the_usual_one_is_none_that_the_system_hands_out() -> None:
+    chosen = {ports.choose("gcs", None, (), usual=False) for _ in range(20)}
+
+    assert all(20_000 <= port < 32_768 for port in chosen)
+    assert len(chosen) > 1
+
+
+def test_where_none_of_those_is_free_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "is_free", lambda _: False)
+
+    with pytest.raises(PortTakenError) as caught:
+        ports.choose("gcs", None, (), usual=False)
+    assert caught.value.hint == "choose one with --port gcs=NUMBER"
+
+
 def connection(port: int, pid: int | None, status: str = psutil.CONN_LISTEN) -> SimpleNamespace:
     return SimpleNamespace(laddr=("127.0.0.1", port), pid=pid, status=status)
 
