@@ -20,9 +20,10 @@ from lab.topology import DEFAULT_LAB, LabSpec
 
 LOOPBACK = "127.0.0.1"
 
-OTHERS = range(20_000, 32_768)
+OTHERS = range(25_000, 32_768)
 """Ports that a lab gets in place of the usual ones. No process that starts meanwhile is given one of them:
-Linux hands out ports from 32768 on, and Ray's workers listen on those from 10002 to 19999."""
+Linux hands out ports from 32768 on, Ray's workers listen on those from 10002 to 19999, and the servers of
+Ray's clients on those from 23000 to 24000."""
 
 FILE = "ports.json"
 """File in the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
