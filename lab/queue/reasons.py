@@ -12,7 +12,6 @@ EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 MISCONFIGURED = "Misconfigured"
 SUSPENDED = "Suspended"
-PENDING_EVALUATION = "PendingEvaluation"
 WAITING_FOR_PODS_READY = "WaitingForPodsReady"
 
 SEVERITY = {"": 0, WAITING_FOR_QUOTA: 2, EXCEEDS_MAX_QUOTA: 3, NO_MATCHING_FLAVOR: 4}
