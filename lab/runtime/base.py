@@ -50,7 +50,7 @@ class LabView(ABC):
     """One lab, to look at: its status, settings and addresses."""
 
     kind: str
-    """`local`, `compose`, `inside` or `fake`."""
+    """`local`, `compose` or `inside`."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab

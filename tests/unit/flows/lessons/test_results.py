@@ -37,8 +37,8 @@ from lab.flows.lessons.results import (
     table,
 )
 from lab.host.schemas import load_schema
-from lab.store import FakeObjectStore
 from lab.topology import GpuPlan, LabStatus, Vendor
+from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.lessons.world import AT, job
 
 
