@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from lab.errors import UsageError
 from lab.services import PORT_NAMES, worker
@@ -81,21 +79,6 @@ class GpuPlan:
         """True when one GPU is pinned to more than one worker."""
         return bool(self.devices) and len(self.devices) < len(self.assignments)
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> GpuPlan:
-        """The plan whose `dataclasses.asdict` went through JSON. Raises ValueError, KeyError, TypeError."""
-        assignments = tuple(
-            GpuAssignment(
-                **{
-                    **each,
-                    "device_nodes": tuple(each.get("device_nodes", ())),
-                    "groups": tuple(each.get("groups", ())),
-                }
-            )
-            for each in document["assignments"]
-        )
-        return cls(Vendor(document["vendor"]), assignments, document["reason"])
-
 
 @dataclass(frozen=True)
 class LabSpec:
@@ -137,19 +120,6 @@ class LabSpec:
         if not differing and self.gpu.assignments != other.gpu.assignments:
             return "other GPUs"
         return differing
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LabSpec:
-        """From what `dataclasses.asdict` made. Raises KeyError, TypeError, ValueError, UsageError."""
-        return cls(
-            name=document["name"],
-            gpu=GpuPlan.from_json(document["gpu"]),
-            workers=int(document["workers"]),
-            cpus_per_worker=int(document["cpus_per_worker"]),
-            ports=tuple((str(name), int(port)) for name, port in document["ports"]),
-            stock_ray=bool(document.get("stock_ray", False)),
-            gcs_ft=bool(document.get("gcs_ft", False)),
-        )
 
     @property
     def settings(self) -> str:

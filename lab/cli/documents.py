@@ -79,7 +79,7 @@ def job(item: Job) -> Document:
 
 def explanation(item: Explanation | None) -> Document | None:
     """Cause of a failed job, or null; `line` is the evidence."""
-    return item and {**fields(item.cause, "cause=name title todo docs"), "line": item.line}
+    return {**fields(item.cause, "cause=name title todo docs"), "line": item.line} if item else None
 
 
 def lab(
@@ -105,8 +105,10 @@ def holding(item: Holding) -> Document:
 
 def waiting(item: Waiting | None) -> Document | None:
     """Reason why a job, or a part of it, waits; null when it does not."""
-    holders = [holding(each) for each in item.holders] if item else []
-    return item and {**fields(item, "kind reason what demand count short"), "holders": holders}
+    if item is None:
+        return None
+    holders = [holding(each) for each in item.holders]
+    return {**fields(item, "kind reason what demand count short"), "holders": holders}
 
 
 def top(view: TopView) -> Document:
