@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from lab.errors import UsageError
 from lab.services import PORT_NAMES, worker
@@ -141,6 +142,19 @@ class LabSpec:
     def worker_services(self) -> tuple[str, ...]:
         """Names of the worker services, in order."""
         return tuple(worker(i) for i in range(self.workers))
+
+
+Outcome = Literal["passed", "failed", "skipped", "warning"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question with its answer. `detail` gives the reason or the number, `hint` says what to do."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+    hint: str = ""
 
 
 JOB_FINAL = ("SUCCEEDED", "FAILED", "STOPPED")

@@ -51,6 +51,8 @@ class LabView(ABC):
 
     kind: str
     """`local`, `compose` or `inside`."""
+    needs_engine: bool = False
+    """True where it is a Docker Engine of this machine that runs the services."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab
