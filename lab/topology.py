@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Literal
 
 from lab.errors import UsageError
 from lab.services import PORT_NAMES, worker
@@ -81,21 +80,6 @@ class GpuPlan:
         """True when one GPU is pinned to more than one worker."""
         return bool(self.devices) and len(self.devices) < len(self.assignments)
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> GpuPlan:
-        """The plan whose `dataclasses.asdict` went through JSON. Raises ValueError, KeyError, TypeError."""
-        assignments = tuple(
-            GpuAssignment(
-                **{
-                    **each,
-                    "device_nodes": tuple(each.get("device_nodes", ())),
-                    "groups": tuple(each.get("groups", ())),
-                }
-            )
-            for each in document["assignments"]
-        )
-        return cls(Vendor(document["vendor"]), assignments, document["reason"])
-
 
 @dataclass(frozen=True)
 class LabSpec:
@@ -138,19 +122,6 @@ class LabSpec:
             return "other GPUs"
         return differing
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LabSpec:
-        """From what `dataclasses.asdict` made. Raises KeyError, TypeError, ValueError, UsageError."""
-        return cls(
-            name=document["name"],
-            gpu=GpuPlan.from_json(document["gpu"]),
-            workers=int(document["workers"]),
-            cpus_per_worker=int(document["cpus_per_worker"]),
-            ports=tuple((str(name), int(port)) for name, port in document["ports"]),
-            stock_ray=bool(document.get("stock_ray", False)),
-            gcs_ft=bool(document.get("gcs_ft", False)),
-        )
-
     @property
     def settings(self) -> str:
         """The settings in a few words."""
@@ -171,6 +142,19 @@ class LabSpec:
     def worker_services(self) -> tuple[str, ...]:
         """Names of the worker services, in order."""
         return tuple(worker(i) for i in range(self.workers))
+
+
+Outcome = Literal["passed", "failed", "skipped", "warning"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question with its answer. `detail` gives the reason or the number, `hint` says what to do."""
+
+    name: str
+    outcome: Outcome
+    detail: str
+    hint: str = ""
 
 
 JOB_FINAL = ("SUCCEEDED", "FAILED", "STOPPED")

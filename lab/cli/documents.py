@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cli import format
@@ -31,109 +33,63 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 
+def fields(item: object, names: str) -> Document:
+    """The named fields of `item`, as plain JSON; `key=field` where the document has another name for one."""
+    pairs = ((name.partition("=")[0], name.rpartition("=")[2]) for name in names.split())
+    return {key: _plain(getattr(item, field)) for key, field in pairs}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
 def service(status: ServiceStatus) -> Document:
     """One service."""
-    return {
-        "service": status.service,
-        "state": status.state.value,
-        "detail": status.detail,
-        "url": format.without_secrets(status.url),
-        "pid": status.pid,
-        "container": status.container,
-    }
+    found = fields(status, "service state detail url pid container")
+    return {**found, "url": format.without_secrets(status.url)}
 
 
 def image(need: ImageNeed) -> Document:
     """One image that a lab needs. Its size in bytes, 0 when it is absent."""
-    return {
-        "name": need.name,
-        "role": need.role,
-        "variable": need.variable,
-        "present": need.present,
-        "out_of_date": need.stale,
-        "local_name": need.local_name,
-        "size": need.size,
-        "get": need.how,
-    }
+    return fields(need, "name role variable present out_of_date=stale local_name size get=how")
 
 
 def dataset(found: Dataset) -> Document:
     """One data set. Size in bytes; `counts` says how many pictures each class of each split has."""
-    return {
-        "name": found.name,
-        "folder": str(found.folder),
-        "pictures": found.pictures,
-        "counts": {split: dict(classes) for split, classes in found.counts.items()},
-        "bytes": found.bytes,
-        "source": found.source,
-        "sha256": found.sha256,
-        "synthetic": found.synthetic,
-        "missing": found.missing,
-    }
+    return fields(found, "name folder pictures counts bytes source sha256 synthetic missing")
 
 
 def node(item: Node) -> Document:
     """One Ray node. Times are seconds since the epoch, resources as Ray counts them."""
-    return {
-        "service": item.service,
-        "node_id": item.node_id,
-        "alive": item.alive,
-        "head": item.head,
-        "resources": dict(item.resources),
-        "started_at": item.started_at,
-        "ended_at": item.ended_at,
-        "reason": item.reason,
-    }
+    return fields(item, "service node_id alive head resources started_at ended_at reason")
 
 
 def job(item: Job) -> Document:
     """One job. Times are seconds since the epoch."""
-    return {
-        "submission_id": item.submission_id,
-        "name": item.metadata.get("job_name", ""),
-        "status": item.status,
-        "earlier": item.earlier,
-        "recipe": item.recipe,
-        "entrypoint": item.entrypoint,
-        "message": item.message,
-        "started_at": item.started_at,
-        "ended_at": item.ended_at,
-        "exit_code": item.exit_code,
-        "num_cpus": item.num_cpus,
-        "num_gpus": item.num_gpus,
-    }
+    name = {"submission_id": item.submission_id, "name": item.metadata.get("job_name", "")}
+    others = "status earlier recipe entrypoint message started_at ended_at exit_code num_cpus num_gpus"
+    return {**name, **fields(item, others)}
 
 
 def explanation(item: Explanation | None) -> Document | None:
     """Cause of a failed job, or null; `line` is the evidence."""
-    if item is None:
-        return None
-    cause = item.cause
-    return {
-        "cause": cause.name,
-        "title": cause.title,
-        "todo": cause.todo,
-        "docs": cause.docs,
-        "line": item.line,
-    }
+    return {**fields(item.cause, "cause=name title todo docs"), "line": item.line} if item else None
 
 
 def lab(
     status: LabStatus, nodes: Iterable[Node] = (), jobs: Iterable[Job] = (), problems: Iterable[str] = ()
 ) -> Document:
     """The whole lab. `problems` lists the questions that got no answer."""
+    assignments = [fields(each, "service gpu name") for each in status.gpu.assignments]
     return {
-        "name": status.name,
-        "runtime": status.runtime,
-        "up": status.up,
-        "healthy": status.healthy,
-        "gpu": {
-            "vendor": status.gpu.vendor.value,
-            "reason": status.gpu.reason,
-            "assignments": [
-                {"service": a.service, "gpu": a.gpu, "name": a.name} for a in status.gpu.assignments
-            ],
-        },
+        **fields(status, "name runtime up healthy"),
+        "gpu": {**fields(status.gpu, "vendor reason"), "assignments": assignments},
         "services": [service(s) for s in status.services],
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
@@ -144,27 +100,15 @@ def lab(
 
 def holding(item: Holding) -> Document:
     """Resources of a service that a part of a job holds. Memory in bytes."""
-    return {
-        "job": item.job,
-        "service": item.service,
-        "what": item.what,
-        "resources": dict(item.resources),
-    }
+    return fields(item, "job service what resources")
 
 
 def waiting(item: Waiting | None) -> Document | None:
     """Reason why a job, or a part of it, waits; null when it does not."""
     if item is None:
         return None
-    return {
-        "kind": item.kind,
-        "reason": item.reason,
-        "what": item.what,
-        "demand": dict(item.demand),
-        "count": item.count,
-        "short": list(item.short),
-        "holders": [holding(h) for h in item.holders],
-    }
+    holders = [holding(each) for each in item.holders]
+    return {**fields(item, "kind reason what demand count short"), "holders": holders}
 
 
 def top(view: TopView) -> Document:
@@ -173,15 +117,9 @@ def top(view: TopView) -> Document:
         "at": view.at,
         "nodes": [
             {
-                "service": n.service,
-                "cpu_percent": n.cpu_percent,
-                "cores": n.cores,
-                "memory_used": n.memory_used,
-                "memory_limit": n.memory_limit,
-                "shares_host": n.shares_host,
+                **fields(n, "service cpu_percent cores memory_used memory_limit shares_host"),
                 "gpus": [dataclasses.asdict(g) for g in n.gpus],
-                "offers": dict(n.offers),
-                "held": dict(n.held),
+                **fields(n, "offers held"),
                 "holdings": [holding(h) for h in n.holdings],
             }
             for n in view.nodes
@@ -193,64 +131,29 @@ def top(view: TopView) -> Document:
 
 def placement(item: Placement) -> Document:
     """Placement of a job: services of the driver and of each Ray Train rank."""
-    return {
-        "driver": item.driver,
-        "workers": [{"rank": rank, "service": where} for rank, where in item.workers],
-    }
+    workers = [{"rank": rank, "service": where} for rank, where in item.workers]
+    return {"driver": item.driver, "workers": workers}
 
 
 def checkpoint(item: CheckpointInfo) -> Document:
     """One checkpoint. Size in bytes, time in seconds since the epoch."""
-    return {
-        "uri": item.uri,
-        "run": item.run,
-        "job": item.job,
-        "name": item.name,
-        "epoch": item.epoch,
-        "files": len(item.files),
-        "size": item.size,
-        "modified": format.epoch_seconds(item.modified),
-        "sha256": item.sha256,
-    }
+    modified = format.epoch_seconds(item.modified)
+    found = fields(item, "uri run job name epoch files size modified sha256")
+    return {**found, "files": len(item.files), "modified": modified}
 
 
 def recipe(item: Recipe) -> Document:
     """One recipe and its `-p` parameters."""
-    return {
-        "name": item.name,
-        "summary": item.summary,
-        "parameters": [
-            {
-                "name": p.name,
-                "type": p.type,
-                "default": p.default,
-                "minimum": p.minimum,
-                "maximum": p.maximum,
-                "help": p.help,
-            }
-            for p in item.parameters
-        ],
-    }
+    parameters = [fields(each, "name type default minimum maximum help") for each in item.parameters]
+    return {**fields(item, "name summary"), "parameters": parameters}
 
 
 def fault_kind(item: FaultKind) -> Document:
     """One kind of fault."""
+    names = "name unit default minimum=low maximum=high required help=summary"
     return {
-        "name": item.name,
-        "summary": item.summary,
-        "hits": item.scope.value,
-        "parameters": [
-            {
-                "name": p.name,
-                "unit": p.unit,
-                "default": p.default,
-                "minimum": p.low,
-                "maximum": p.high,
-                "required": p.required,
-                "help": p.summary,
-            }
-            for p in item.parameters
-        ],
+        **fields(item, "name summary hits=scope"),
+        "parameters": [fields(each, names) for each in item.parameters],
         "runtimes": list(item.runtimes),
         "expected": {"outcome": item.expected.value, "text": item.expected.text},
         "revert": item.revert,
@@ -259,43 +162,23 @@ def fault_kind(item: FaultKind) -> Document:
 
 def fault(item: FaultRecord) -> Document:
     """A fault that was injected. Times are seconds since the epoch."""
-    return {"kind": item.kind, "target": item.target, "at": item.at, "reverted_at": item.reverted_at}
+    return fields(item, "kind target at reverted_at")
 
 
 def healed(item: Healed) -> Document:
     """A fault that was left behind; `problem` is null when it was undone."""
-    return {
-        "kind": item.kind,
-        "target": item.target,
-        "job": item.job,
-        "at": item.at,
-        "problem": item.problem or None,
-    }
+    return {**fields(item, "kind target job at"), "problem": item.problem or None}
 
 
 def gpu(item: Gpu) -> Document:
     """One GPU or MIG slice of this machine. Memory in bytes, 0 when unknown."""
-    return {
-        "vendor": item.vendor.value,
-        "index": item.index,
-        "uuid": item.uuid,
-        "name": item.name,
-        "memory": item.memory_bytes,
-        "device_nodes": list(item.device_nodes),
-    }
+    return fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
 
 
 def gpu_plan(plan: GpuPlan) -> Document:
     """GPU of each worker."""
-    return {
-        "vendor": plan.vendor.value,
-        "reason": plan.reason,
-        "shared": plan.shared,
-        "assignments": [
-            {"service": a.service, "gpu": a.gpu, "name": a.name, "device_nodes": list(a.device_nodes)}
-            for a in plan.assignments
-        ],
-    }
+    assignments = [fields(each, "service gpu name device_nodes") for each in plan.assignments]
+    return {**fields(plan, "vendor reason shared"), "assignments": assignments}
 
 
 def worker_view(view: WorkerView) -> Document:
@@ -303,29 +186,20 @@ def worker_view(view: WorkerView) -> Document:
     return {
         "service": view.service,
         "planned": view.planned.gpu if view.planned else None,
-        "sees": [{"gpu": seen.gpu, "name": seen.name} for seen in view.seen],
-        "ray_gpus": view.ray_gpus,
-        "problem": view.problem,
+        "sees": [fields(seen, "gpu name") for seen in view.seen],
+        **fields(view, "ray_gpus problem"),
     }
 
 
 def check(item: Check) -> Document:
     """One answer of `doctor`."""
-    return {"name": item.name, "outcome": item.outcome, "detail": item.detail, "hint": item.hint}
+    return fields(item, "name outcome detail hint")
 
 
 def lesson(item: Lesson, result: Document | None) -> Document:
     """One lesson. `passed` and `at` (seconds since the epoch) are null where it was never checked."""
-    return {
-        "number": item.number,
-        "name": item.name,
-        "title": item.title,
-        "notebook": item.notebook,
-        "minutes": item.minutes,
-        "needs": list(item.needs),
-        "passed": result["passed"] if result else None,
-        "at": result["at"] if result else None,
-    }
+    checked = {key: result[key] if result else None for key in ("passed", "at")}
+    return {**fields(item, "number name title notebook minutes needs"), **checked}
 
 
 def report(data: ReportData, written: Written) -> Document:
@@ -333,9 +207,7 @@ def report(data: ReportData, written: Written) -> Document:
     return {
         "job": data.job,
         "verdict": data.verdict or None,
-        "folder": str(written.folder),
-        "page": str(written.page),
-        "pictures": [str(picture) for picture in written.pictures],
+        **fields(written, "folder page pictures"),
         "control": data.control_job or None,
         "missing": list(written.missing),
     }

@@ -65,10 +65,10 @@ class Output:
         sys.stdout.flush()
         self.documents += 1
 
-    def as_json(self, document: Any) -> bool:
+    def as_json(self, document: Any, *, compact: bool = False) -> bool:
         """Print the result as a JSON document, if that is wanted; tell if it was."""
         if self.json_wanted:
-            self.document(document)
+            self.document(document, compact=compact)
         return self.json_wanted
 
     def line(self, text: str = "") -> None:

@@ -17,6 +17,7 @@ import psutil
 
 from lab.errors import RefusedError
 from lab.host.files import write_private
+from lab.host.plain import build
 from lab.host.reading import read_json
 
 FOLDER = "faults"
@@ -130,17 +131,6 @@ def process_lives(pid: int, started: float) -> bool:
 def _read(path: Path) -> ActiveFault | None:
     """Return the fault in a file, or None for one that is damaged or just being removed."""
     try:
-        document = read_json(path)
-        return ActiveFault(
-            kind=str(document["kind"]),
-            target=str(document["target"]),
-            job=str(document["job"]),
-            at=float(document["at"]),
-            pid=int(document["pid"]),
-            started=float(document["started"]),
-            parameters={str(k): float(v) for k, v in document["parameters"].items()},
-            memo=dict(document["memo"]),
-            source=str(document.get("source", "")),
-        )
+        return build(ActiveFault, read_json(path))
     except (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError):
         return None

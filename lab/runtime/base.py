@@ -50,7 +50,9 @@ class LabView(ABC):
     """One lab, to look at: its status, settings and addresses."""
 
     kind: str
-    """`local`, `compose`, `inside` or `fake`."""
+    """`local`, `compose` or `inside`."""
+    needs_engine: bool = False
+    """True where it is a Docker Engine of this machine that runs the services."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab

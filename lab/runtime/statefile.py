@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from lab.errors import RefusedError, StateError, UnsupportedError, UsageError
 from lab.host.files import write_private
+from lab.host.plain import build
 from lab.host.reading import parse_json, read_bytes
 from lab.topology import LabSpec
 
@@ -22,8 +23,11 @@ COMPOSE_FILE = "compose.json"
 """State of a lab that was started in containers and not taken down since, in the lab's folder."""
 
 
-def load(path: Path, decode: Callable[[Any], T]) -> T | None:
-    """The state in a file, or None when there is none. Raises StateError when it cannot be read."""
+def load(path: Path, schema: str, kind: type[T]) -> T | None:
+    """The state in a file, a dataclass `kind`, or None when there is none.
+
+    Raises StateError when it cannot be read, or was written by a labctl with another `schema`.
+    """
     try:
         data = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -31,7 +35,10 @@ def load(path: Path, decode: Callable[[Any], T]) -> T | None:
     except OSError as error:
         raise StateError(f"the state file {path} cannot be read ({error.strerror})", _HINT) from error
     try:
-        return decode(parse_json(data))
+        document = parse_json(data)
+        if document["schema"] != schema:
+            raise ValueError(f"schema {document['schema']!r} is not {schema!r}")
+        return build(kind, document)
     except (*_DAMAGE, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise StateError(f"the state file {path} is damaged ({why})", _HINT) from error
@@ -40,12 +47,6 @@ def load(path: Path, decode: Callable[[Any], T]) -> T | None:
 def save(path: Path, schema: str, state: Any) -> None:
     """Replace the file by one with this state, a dataclass, in one step."""
     write_private(path, json.dumps({"schema": schema, **dataclasses.asdict(state)}, indent=1))
-
-
-def check_schema(document: Mapping[str, Any], schema: str) -> None:
-    """Raises ValueError when the file was written by another labctl."""
-    if document["schema"] != schema:
-        raise ValueError(f"schema {document['schema']!r} is not {schema!r}")
 
 
 def find(

@@ -4,7 +4,6 @@ Whatever goes wrong comes out as a StoreError that names the endpoint, the cause
 """
 
 from lab.store.base import MissingObjectError, Store, StoredObject
-from lab.store.fake import FakeObjectStore
 from lab.store.s3 import ObjectStore
 
-__all__ = ["FakeObjectStore", "MissingObjectError", "ObjectStore", "Store", "StoredObject"]
+__all__ = ["MissingObjectError", "ObjectStore", "Store", "StoredObject"]

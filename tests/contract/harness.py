@@ -27,9 +27,9 @@ from lab.flows.doctor.facts import gather_lab
 from lab.flows.doctor.running import running_checks
 from lab.host.secrets import load_or_make
 from lab.runtime.base import Runtime
-from lab.runtime.fake import FakeHost, FakeRuntime
 from lab.services import worker
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
+from tests.fakes import FakeHost, FakeRuntime
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

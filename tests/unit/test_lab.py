@@ -17,10 +17,10 @@ from lab.cluster.submission import Submission
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
 from lab.evidence.ledger import Event, History
 from lab.lab import Lab
-from lab.runtime.fake import FakeRuntime
 from lab.services import worker
-from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, LabSpec, State
+from tests.fakes import FakeRuntime
+from tests.fakes.store import FakeObjectStore
 from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.fakes import FakeApi, FakeJobs, job
 

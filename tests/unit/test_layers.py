@@ -43,7 +43,7 @@ PROBE = (
 )
 """The same among the import roots of nodes, which import nothing of lab."""
 
-RUNTIMES = ("compose", "fake", "inside", "local")
+RUNTIMES = ("compose", "inside", "local")
 """Each behind `lab.runtime.base`: only `lab.runtime.select` may know them, and none another."""
 
 EXEMPT = {

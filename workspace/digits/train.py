@@ -8,7 +8,7 @@ checkpoint.
 The resume is exact. Model, optimizer and epoch come from the checkpoint; the order of the data and the
 random numbers of a step depend only on the seed, the epoch or step, and the rank. A run that lost a worker
 therefore ends with the same weights, bit for bit, as one that did not (same seed and number of workers,
-on CPU). With --min-workers it continues with fewer workers meanwhile, and grows again later; then the
+on CPU). With --min-workers it continues with fewer workers until a lost one is replaced; then the
 weights differ in their last digits.
 
     ray job submit --working-dir . -- python train.py --epochs 20 --workers 2
@@ -89,9 +89,9 @@ def weights_sha256(model: nn.Module) -> str:
 
 
 def check_finite(metrics: dict[str, Any]) -> None:
-    """Stop before broken weights are saved: a checkpoint with NaN in it is useless for a resume.
+    """Raise an error before broken weights are saved: a checkpoint with NaN in it is useless for a resume.
 
-    NaN ("not a number") is the result of, for example, 0/0. Once one weight is NaN, all soon are.
+    NaN ("not a number") is the result of, for example, 0/0. Once one weight is NaN, soon all weights are.
     """
     if not math.isfinite(metrics["loss"]):
         epoch, loss = metrics["epoch"], metrics["loss"]
@@ -215,7 +215,7 @@ def main() -> None:
             "seed": args.seed,
         },
         scaling_config=ScalingConfig(
-            # A pair (least, most) makes it elastic; every few seconds Ray checks whether it can grow.
+            # A pair (minimum, maximum) makes it elastic; every few seconds Ray checks if it can grow.
             num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers,
             elastic_resize_monitor_interval_s=5,
             use_gpu=bool(gpus),

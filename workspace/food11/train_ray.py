@@ -3,7 +3,7 @@
 The data are in FOOD11_DATA_DIR, a folder per split and class: training/class_00/*.jpg. The network is
 MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small network.
 Each epoch ends with a checkpoint in the object store. After the loss of a node Ray Train starts the training
-function again, and it continues after the newest checkpoint.
+function again, and it resumes from the newest checkpoint.
 
     ray job submit --working-dir . -- python train_ray.py --workers 2
 """
@@ -40,7 +40,7 @@ PIXELS = {"mobilenet": 224, "small": 32}  # width and height of the pictures for
 class Pictures(Dataset):
     """Pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
 
-    `most` limits the pictures of each class, to the first ones by name; 0: all.
+    `most` limits the pictures of each class to the first ones by name; 0: all.
     """
 
     def __init__(self, split: str, pixels: int, most: int) -> None:
@@ -58,7 +58,7 @@ class Pictures(Dataset):
         with Image.open(file) as picture:
             picture.draft(
                 "RGB", (self.pixels, self.pixels)
-            )  # large JPEG files are decoded smaller, so faster
+            )  # large JPEG files are decoded smaller, which is faster
             values = np.array(picture.convert("RGB").resize((self.pixels, self.pixels)), dtype=np.float32)
         return torch.from_numpy(values).permute(2, 0, 1) / 127.5 - 1, int(file.parent.name[-2:])
 
@@ -72,7 +72,7 @@ def mobilenet() -> nn.Module:
 
 
 def small() -> nn.Module:
-    """Return three layers that learn from scratch."""
+    """Return three convolutional layers with random weights."""
     layers: list[nn.Module] = []
     for channels_in, channels in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(channels_in, channels, 3, padding=1), nn.GroupNorm(8, channels)]
@@ -81,7 +81,7 @@ def small() -> nn.Module:
 
 
 def choose_backbone(wanted: str) -> str:
-    """Return `mobilenet` or `small`, and print why. Called where the training runs: the GPU is there."""
+    """Return `mobilenet` or `small`, and print why. Called in the process that trains: it sees the GPU."""
     chosen, why = "small", "asked for"
     gpu = torch.cuda.is_available() and os.environ.get("RAYLAB_GPU") != "simulated"
     try:
@@ -99,7 +99,7 @@ def choose_backbone(wanted: str) -> str:
 
 
 class FoodModel(pl.LightningModule):
-    """A backbone that sees, and a head that names one of the 11 classes."""
+    """A backbone that computes features, and a head that predicts one of the 11 classes."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class FoodModel(pl.LightningModule):
         return self.head(self.backbone(x))
 
     def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
-        # Dropout draws other random numbers in every step and rank, but the same ones after a resume.
+        # Dropout draws different random numbers in every step and rank, but the same ones after a resume.
         torch.manual_seed(self.config["seed"] + 1_000_003 * self.global_step + self.global_rank)
         x, y = batch
         loss = nn.functional.cross_entropy(self(x), y)
@@ -197,13 +197,13 @@ def train_func(config: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train a classifier of food.")
+    parser = argparse.ArgumentParser(description="Train a food classifier.")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--dropout", type=float, default=0.3)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--pictures", type=int, default=0, help="most of each class and split; 0: all")
+    parser.add_argument("--pictures", type=int, default=0, help="limit per class and split; 0: all")
     parser.add_argument("--backbone", choices=("auto", "mobilenet", "small"), default="auto")
     parser.add_argument("--head-epochs", type=int, default=3, help="epochs of MobileNetV2's head alone")
     parser.add_argument("--loaders", type=int, default=0, help="processes that read pictures")
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="ranks of Ray Train")
     parser.add_argument("--gpus", type=float, default=1, help="per rank")
     parser.add_argument("--cpus", type=float, default=8, help="per rank")
-    parser.add_argument("--max-failures", type=int, default=2, help="losses that are survived")
+    parser.add_argument("--max-failures", type=int, default=2, help="failures survived; -1: any number")
     args = parser.parse_args()
     if not any(DATA.glob("training/class_*/*")):
         sys.exit(f"no pictures in {DATA}: type `labctl data food11` on the host, then submit again")

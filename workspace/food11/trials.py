@@ -11,14 +11,14 @@ import ray
 from ray import tune
 
 RELEASE_SECONDS = 20.0
-"""Timeout for Ray to release the resources of stopped trials at the end; it takes about a second for each."""
+"""Timeout for Ray to release the resources of stopped trials at the end: about a second per trial."""
 
 
 class Trials(tune.Callback):
-    """A table in the job's log that gets a line for each event of Ray Tune."""
+    """Prints a table to the job's log, with a line for each event of Ray Tune."""
 
     def __init__(self, epochs: int, tuned: tuple[str, ...]) -> None:
-        """Print the table head. `epochs`: of a whole trial; `tuned`: settings that differ between trials."""
+        """Print the table head. `epochs`: of a full trial; `tuned`: settings that differ between trials."""
         self.epochs, self.tuned = epochs, tuned
         self.numbers: dict[str, int] = {}
         self.reached: dict[str, int] = {}
@@ -70,10 +70,10 @@ class Trials(tune.Callback):
 
 
 def summary(results: Any, epochs: int, tuned: tuple[str, ...], lost: Set[str]) -> str:
-    """Summarise Tune's results: what early stopping has saved, and the best trial.
+    """Summarise Tune's results: the compute that early stopping saved, and the best trial.
 
-    `lost` are the ids of the trials that failed: they were not stopped early and saved nothing, so they are
-    only counted. Exits if no other trial is left.
+    `lost` are the ids of the trials that failed. These are only counted: they were not stopped early.
+    Exits if every trial failed.
     """
     good = [result for result in results if result.metrics and result.metrics["trial_id"] not in lost]
     failed = len(list(results)) - len(good)

@@ -3,8 +3,8 @@
 The data are in FOOD11_DATA_DIR, a folder per split and class: training/class_00/*.jpg. The network is
 MobileNetV2 with a new head on a GPU with torchvision and its ImageNet weights, else a small network.
 Each epoch ends with a checkpoint in the object store. After the loss of a node Ray Train starts the training
-function again, and it continues after the newest checkpoint. Ray Tune tries batch sizes and dropouts; ASHA
-stops a trial early if it is worse than half of the trials before it.
+function again, and it resumes from the newest checkpoint. Ray Tune tries batch sizes and dropouts; ASHA
+stops a trial early if half of the trials before it were better.
 
     ray job submit --working-dir . -- python tune_ray.py --samples 16
 """
@@ -46,7 +46,7 @@ PIXELS = {"mobilenet": 224, "small": 32}  # width and height of the pictures for
 class Pictures(Dataset):
     """Pictures of one split, scaled to squares: tensors of shape (3, pixels, pixels), and their class.
 
-    `most` limits the pictures of each class, to the first ones by name; 0: all.
+    `most` limits the pictures of each class to the first ones by name; 0: all.
     """
 
     def __init__(self, split: str, pixels: int, most: int) -> None:
@@ -64,7 +64,7 @@ class Pictures(Dataset):
         with Image.open(file) as picture:
             picture.draft(
                 "RGB", (self.pixels, self.pixels)
-            )  # large JPEG files are decoded smaller, so faster
+            )  # large JPEG files are decoded smaller, which is faster
             values = np.array(picture.convert("RGB").resize((self.pixels, self.pixels)), dtype=np.float32)
         return torch.from_numpy(values).permute(2, 0, 1) / 127.5 - 1, int(file.parent.name[-2:])
 
@@ -78,7 +78,7 @@ def mobilenet() -> nn.Module:
 
 
 def small() -> nn.Module:
-    """Return three layers that learn from scratch."""
+    """Return three convolutional layers with random weights."""
     layers: list[nn.Module] = []
     for channels_in, channels in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(channels_in, channels, 3, padding=1), nn.GroupNorm(8, channels)]
@@ -87,7 +87,7 @@ def small() -> nn.Module:
 
 
 def choose_backbone(wanted: str) -> str:
-    """Return `mobilenet` or `small`, and print why. Called where the training runs: the GPU is there."""
+    """Return `mobilenet` or `small`, and print why. Called in the process that trains: it sees the GPU."""
     chosen, why = "small", "asked for"
     gpu = torch.cuda.is_available() and os.environ.get("RAYLAB_GPU") != "simulated"
     try:
@@ -105,7 +105,7 @@ def choose_backbone(wanted: str) -> str:
 
 
 class FoodModel(pl.LightningModule):
-    """A backbone that sees, and a head that names one of the 11 classes."""
+    """A backbone that computes features, and a head that predicts one of the 11 classes."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class FoodModel(pl.LightningModule):
         return self.head(self.backbone(x))
 
     def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
-        # Dropout draws other random numbers in every step and rank, but the same ones after a resume.
+        # Dropout draws different random numbers in every step and rank, but the same ones after a resume.
         torch.manual_seed(self.config["seed"] + 1_000_003 * self.global_step + self.global_rank)
         x, y = batch
         loss = nn.functional.cross_entropy(self(x), y)
@@ -213,7 +213,7 @@ def trial(config: dict[str, Any]) -> None:
             num_workers=config["workers"], use_gpu=config["gpus"] > 0, resources_per_worker=resources
         ),
         run_config=RunConfig(
-            name=f"{context.get_experiment_name()}-{context.get_trial_id()}",  # started again: the same run
+            name=f"{context.get_experiment_name()}-{context.get_trial_id()}",  # after a restart: the same run
             storage_path="s3://ray",
             failure_config=FailureConfig(max_failures=config["max_failures"]),
             callbacks=[TuneReportCallback()],
@@ -230,11 +230,11 @@ def places(needs: dict[str, float]) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Train a classifier of food.")
+    parser = argparse.ArgumentParser(description="Train a food classifier.")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--pictures", type=int, default=0, help="most of each class and split; 0: all")
+    parser.add_argument("--pictures", type=int, default=0, help="limit per class and split; 0: all")
     parser.add_argument("--backbone", choices=("auto", "mobilenet", "small"), default="auto")
     parser.add_argument("--head-epochs", type=int, default=3, help="epochs of MobileNetV2's head alone")
     parser.add_argument("--loaders", type=int, default=0, help="processes that read pictures")
@@ -243,19 +243,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="ranks of Ray Train per trial")
     parser.add_argument("--gpus", type=float, default=1, help="per rank")
     parser.add_argument("--cpus", type=float, default=8, help="per rank")
-    parser.add_argument("--max-failures", type=int, default=2, help="losses that are survived")
+    parser.add_argument("--max-failures", type=int, default=2, help="failures survived; -1: any number")
     args = parser.parse_args()
     if not any(DATA.glob("training/class_*/*")):
         sys.exit(f"no pictures in {DATA}: type `labctl data food11` on the host, then submit again")
 
     config = {**vars(args), "batch_size": tune.choice([32, 64]), "dropout": tune.uniform(0.1, 0.8)}
     tuned = ("batch_size", "dropout")
-    np.random.seed(args.seed)  # Tune draws from these numbers: the same settings each time
+    np.random.seed(args.seed)  # Tune draws its settings from this generator: the same ones each time
     ray.init()
     table = Trials(args.epochs, tuned)
     at_once = max(1, places({"GPU": args.gpus, "CPU": args.cpus}) // args.workers)
     tuner = tune.Tuner(
-        # A trial itself only waits for its ranks. It takes no CPU from them, and stays on the head node.
+        # A trial only waits for its ranks, which need the CPUs. It requests none and runs on the head node.
         tune.with_resources(trial, {"CPU": 0, "node:__internal_head__": 0.001}),
         param_space=config,
         tune_config=tune.TuneConfig(

@@ -109,9 +109,7 @@ def chaos(
     lab = app.open()
     with Story(app.out, live=False) as story:
         result = run_chaos(lab, plan, story.moment, job=job_id or "", control=control)
-    if app.out.json_wanted:
-        app.out.document(result.to_json())
-    else:
+    if not app.out.as_json(result.to_json()):
         show(app, result)
     finish(app, result)
 

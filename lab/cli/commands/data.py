@@ -122,10 +122,9 @@ def list_(app: App) -> None:
 
     shelf = Shelf()
     found, arrived = shelf.all(), shelf.partial()
-    if app.out.json_wanted:
-        rows = [documents.dataset(each) for each in found]
-        parts = [{"name": each.name, "bytes": each.bytes} for each in arrived]
-        app.out.document({"folder": str(shelf.folder), "datasets": rows, "downloads": parts})
+    rows = [documents.dataset(each) for each in found]
+    parts = [{"name": each.name, "bytes": each.bytes} for each in arrived]
+    if app.out.as_json({"folder": str(shelf.folder), "datasets": rows, "downloads": parts}):
         return
     if not found and not arrived:
         app.out.line(f"no data sets in {shelf.folder}")

@@ -141,9 +141,7 @@ def fault_inject(
     if outcome.receipt is None:
         _not_waited(app, outcome)
         return
-    if app.out.json_wanted:
-        app.out.document(outcome.receipt.to_json())
-    else:
+    if not app.out.as_json(outcome.receipt.to_json()):
         receipt_panel.show(app.out, outcome.receipt.to_json())
     judge(app, outcome.receipt)
 

@@ -141,9 +141,8 @@ def load(app: App, file: Path, gpu: str) -> None:
 
     archive = images.load(file, progress=app.progress())
     lacking = images.missing(vendor_of(gpu))
-    if app.out.json_wanted:
-        names = [need.name for need in lacking]
-        app.out.document({"images": list(archive.images), "complete": not lacking, "missing": names})
+    names = [need.name for need in lacking]
+    if app.out.as_json({"images": list(archive.images), "complete": not lacking, "missing": names}):
         return
     for name in archive.images:
         app.out.line(f"loaded {name}")

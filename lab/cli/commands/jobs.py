@@ -139,9 +139,7 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
             app.out.raw_line(line)
         return
     for line in found.follow(job_id):
-        if app.out.json_wanted:
-            app.out.document({"submission_id": job_id, "line": line}, compact=True)
-        else:
+        if not app.out.as_json({"submission_id": job_id, "line": line}, compact=True):
             app.out.log_line(line)
 
 
@@ -153,9 +151,7 @@ def job_stop(app: App, job_id: str) -> None:
     lab = app.open()
     _refuse_earlier(lab, job_id, "nothing of it runs")
     stopped = lab.jobs.stop(job_id)
-    if app.out.json_wanted:
-        app.out.document(documents.job(stopped))
-    else:
+    if not app.out.as_json(documents.job(stopped)):
         app.out.line(f"job {job_id}: {stopped.status}")
 
 

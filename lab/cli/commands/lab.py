@@ -91,9 +91,7 @@ def up(
     lab, spec = prepare(app, asked)
     if dry_run:
         command = lab.runtime.prepare(spec)
-        if app.out.json_wanted:
-            app.out.document({"name": lab.name, "command": list(command)})
-        else:
+        if not app.out.as_json({"name": lab.name, "command": list(command)}):
             app.out.line(shlex.join(command))
         return
     status = lab.up(spec, ProgressLines(app.out).progress)
@@ -179,9 +177,7 @@ def status(app: App, check: bool) -> None:
         f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
         for entry in (left_behind(lab) if seen.up else ())
     )
-    if app.out.json_wanted:
-        app.out.document(documents.lab(seen, nodes, running, problems))
-    else:
+    if not app.out.as_json(documents.lab(seen, nodes, running, problems)):
         render.show_lab(app.out, seen, nodes, running, problems)
         if not seen.up:
             app.out.note("start it with: labctl up")
@@ -272,9 +268,7 @@ def logs(app: App, service: str, follow: bool, tail: int | None) -> None:
         app.out.document({"service": service, "lines": list(lines)})
         return
     for line in lines:
-        if app.out.json_wanted:
-            app.out.document({"service": service, "line": line}, compact=True)
-        else:
+        if not app.out.as_json({"service": service, "line": line}, compact=True):
             app.out.raw_line(line)
             sys.stdout.flush()
 

@@ -155,9 +155,7 @@ def lesson_check(app: App, number: int) -> None:
 
     item = find_lesson(number)
     result = check_lesson(app.open(), item)
-    if app.out.json_wanted:
-        app.out.document(result.to_json())
-    else:
+    if not app.out.as_json(result.to_json()):
         _show(app, item, result)
     _judge(app, result)
 

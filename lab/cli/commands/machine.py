@@ -53,9 +53,7 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
     else:
         checks = run_checks(name, runtime)
     failed = [check for check in checks if check.outcome == "failed"]
-    if app.out.json_wanted:
-        app.out.document({"ok": not failed, "checks": [documents.check(check) for check in checks]})
-    else:
+    if not app.out.as_json({"ok": not failed, "checks": [documents.check(check) for check in checks]}):
         rows = ((check.outcome, check.name, check.detail) for check in checks)
         app.out.show(render.table(("RESULT", "CHECK", "DETAIL"), rows))
         hints = [check for check in checks if check.hint and check.outcome in ("failed", "warning")]
@@ -112,9 +110,7 @@ def completion(app: App, shell: str) -> None:
     Then open a new shell.
     """
     script = completion_script(shell, click.get_current_context().find_root().command)
-    if app.out.json_wanted:
-        app.out.document({"shell": shell, "script": script})
-    else:
+    if not app.out.as_json({"shell": shell, "script": script}):
         app.out.line(script)
 
 

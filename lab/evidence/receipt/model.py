@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -183,7 +183,7 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as plain dicts and lists for `json.dumps`: the tool's public contract."""
-        fault, proof, timeline = self.fault, self.checkpoint, self.timeline
+        fault = self.fault
         return {
             "schema": SCHEMA,
             "verdict": self.verdict.value,
@@ -197,30 +197,11 @@ class Receipt:
                 "parameters": dict(fault.parameters),
             },
             "expected": {"outcome": fault.expected.value, "text": fault.expected.text},
-            "timeline": {
-                "node_dead": _ms(timeline.node_dead),
-                "failure_detected": _ms(timeline.failure_detected),
-                "attempt_started": _ms(timeline.attempt_started),
-                "restored": _ms(timeline.restored),
-                "first_report": _ms(timeline.first_report),
-                "node_rejoined": _ms(timeline.node_rejoined),
-            },
-            "checkpoint": proof
-            and {
-                "uri": proof.uri,
-                "epoch": proof.epoch,
-                "saved_sha256": proof.saved_sha256,
-                "loaded_sha256": proof.loaded_sha256,
-            },
+            "timeline": {moment: _ms(seconds) for moment, seconds in asdict(self.timeline).items()},
+            "checkpoint": self.checkpoint and asdict(self.checkpoint),
             "attempts": [
-                {
-                    "attempt": a.attempt,
-                    "nodes": list(a.nodes),
-                    "first_epoch": a.first_epoch,
-                    "last_epoch": a.last_epoch,
-                    "started_at": _ms(a.started_at),
-                    "ended_at": _ms(a.ended_at),
-                }
+                asdict(a)
+                | {"nodes": list(a.nodes), "started_at": _ms(a.started_at), "ended_at": _ms(a.ended_at)}
                 for a in self.attempts
             ],
             "world_size": [{"at": _ms(at), "ranks": ranks} for at, ranks in self.world_size],

@@ -12,11 +12,11 @@ from lab.errors import EngineError, LabError
 from lab.flows.doctor.containers import container_checks
 from lab.flows.doctor.facts import gather_containers, gather_facts, gather_lab, gather_tools
 from lab.flows.doctor.machine import machine_checks, resource_warnings
-from lab.flows.doctor.model import Check, Containers, Facts, RunningLab, Tools
+from lab.flows.doctor.model import Containers, Facts, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.lab import Lab
 from lab.runtime.base import Runtime
-from lab.topology import DEFAULT_LAB, LabSpec, LabStatus
+from lab.topology import DEFAULT_LAB, Check, LabSpec, LabStatus
 
 __all__ = ["Check", "gather_facts", "resource_warnings", "run_checks"]
 
@@ -42,10 +42,10 @@ def run_checks(
     is an answer too. Raises UsageError and UnsupportedError for a `runtime` that cannot be.
     """
     about_lab: tuple[Check, ...] = ()
-    kind, running, workers = "compose", False, LabSpec.workers
+    processes, running, workers = "", False, LabSpec.workers
     try:
         opened = opener(runtime, lab)
-        kind = opened.kind
+        processes = "" if opened.needs_engine else opened.kind
     except EngineError as error:  # the checks of Docker say more
         about_lab = (Check("lab", "failed", error.message, error.hint),)
     else:
@@ -58,6 +58,6 @@ def run_checks(
         except LabError as error:
             about_lab = (Check("lab", "failed", error.message, error.hint),)
     found = tools()
-    machine = machine_checks(facts(), found, workers, kind, running=running)
-    about_containers = container_checks(containers(), found) if kind == "compose" else ()
+    machine = machine_checks(facts(), found, workers, processes, running=running)
+    about_containers = () if processes else container_checks(containers(), found)
     return (*machine, *about_containers, *about_lab)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.flows.doctor.model import Check, Containers, Tools
+from lab.flows.doctor.model import Containers, Tools
 from lab.host.gpus import docker
-from lab.topology import Vendor
+from lab.topology import Check, Vendor
 
 
 def compose(found: Containers) -> Check:

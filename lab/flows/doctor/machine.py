@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lab.flows.doctor.model import Check, Facts, Tools
+from lab.flows.doctor.model import Facts, Tools
 from lab.host.files import HOME_VARIABLE
 from lab.host.gpus import Detection
 from lab.host.quantities import plural
-from lab.topology import OBJECT_STORE_BYTES
+from lab.topology import OBJECT_STORE_BYTES, Check
 
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 13)
@@ -174,11 +174,11 @@ def program(tools: Tools, name: str) -> Check:
     return Check(name, "passed", path) if path else Check(name, "skipped", PROGRAMS[name])
 
 
-def docker(tools: Tools, kind: str) -> Check:
-    """Checks that a Docker Engine answers, which only the compose runtime needs."""
+def docker(tools: Tools, unused_by: str) -> Check:
+    """Checks that a Docker Engine answers, unless it is `unused_by` the runtime of that kind."""
     answer = f"Docker Engine {tools.docker} answers" if tools.docker else f"no answer: {tools.docker_error}"
-    if kind != "compose":
-        return Check("docker", "skipped", f"not used by the {kind} runtime ({answer})")
+    if unused_by:
+        return Check("docker", "skipped", f"not used by the {unused_by} runtime ({answer})")
     if tools.docker:
         return Check("docker", "passed", answer)
     return Check("docker", "failed", answer, "start the Docker Engine, or use --runtime local")
@@ -206,12 +206,13 @@ def resource_warnings(facts: Facts, workers: int) -> tuple[Check, ...]:
 
 
 def machine_checks(
-    facts: Facts, tools: Tools, workers: int, kind: str, *, running: bool
+    facts: Facts, tools: Tools, workers: int, processes: str, *, running: bool
 ) -> tuple[Check, ...]:
-    """Every check of this machine, for a lab of this `kind` of runtime, which runs already or not."""
-    of_processes = (
-        (local_runtime(facts), *(program(tools, name) for name in PROGRAMS)) if kind != "compose" else ()
-    )
+    """Every check of this machine for a lab, which runs already or not.
+
+    `processes` is the kind of its runtime where that runs processes, and empty where it runs containers.
+    """
+    of_processes = (local_runtime(facts), *(program(tools, name) for name in PROGRAMS))
     return (
         python(facts),
         platform(facts),
@@ -220,8 +221,8 @@ def machine_checks(
         disk(facts),
         open_files(facts),
         clock(facts),
-        *(of_processes if kind != "compose" else ()),
-        docker(tools, kind),
+        *(of_processes if processes else ()),
+        docker(tools, processes),
         gpu(tools),
     )
 

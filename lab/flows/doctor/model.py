@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from lab.cluster.api import Node
 from lab.host.gpus import Detection
 from lab.host.gpus.docker import GpuHost
 from lab.topology import LabStatus
-
-Outcome = Literal["passed", "failed", "skipped", "warning"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """A question with its answer. `detail` gives the reason or the number, `hint` says what to do."""
-
-    name: str
-    outcome: Outcome
-    detail: str
-    hint: str = ""
 
 
 @dataclass(frozen=True)

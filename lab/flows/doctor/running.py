@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
-from lab.flows.doctor.model import Answer, Check, RunningLab
+from lab.flows.doctor.model import Answer, RunningLab
 from lab.services import is_node
-from lab.topology import State
+from lab.topology import Check, State
 
 REFUSED = (401, 403)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, StoreError, UsageError
-from lab.flows.doctor.model import Check
 from lab.host.secrets import key_from, read_key
-from lab.topology import REGION, Credentials, Endpoints
+from lab.topology import REGION, Check, Credentials, Endpoints
 
 if TYPE_CHECKING:
     from lab.store.conformance import Question
@@ -62,8 +61,7 @@ def store_checks(
     except StoreError as error:
         raise UsageError(f"--s3 {error.message}", error.hint) from error
     client = Client(url, find_key(url, file, environment, endpoints), region, pool=http)
-    found = examine(client, bucket, questions=QUESTIONS if questions is None else questions)
-    return tuple(Check(each.name, each.outcome, each.detail, each.hint) for each in found)
+    return tuple(examine(client, bucket, questions=QUESTIONS if questions is None else questions))
 
 
 def endpoints_of(lab: str, runtime: str) -> Endpoints | None:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lab.flows.doctor.model import Check
 from lab.host.clock import Clock
-from lab.topology import GpuPlan, LabStatus, Vendor
+from lab.topology import Check, GpuPlan, LabStatus, Vendor
 
 if TYPE_CHECKING:
     from lab.cluster.api import Node

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue import numbers
 from lab.flows.lessons.evidence import folder
 from lab.flows.lessons.model import (
@@ -25,6 +24,7 @@ from lab.host.files import write_private
 from lab.host.reading import parse_json, read_json
 from lab.host.schemas import load_schema, misfits
 from lab.store import MissingObjectError
+from lab.topology import Check
 from lab.version import __version__
 
 if TYPE_CHECKING:

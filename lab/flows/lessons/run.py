@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from lab.cluster.api import places
 from lab.errors import LabDownError, LabError, RefusedError
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.evidence import gather
 from lab.flows.lessons.model import (
     Evidence,
@@ -38,7 +37,7 @@ from lab.host.files import home
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.services import STORE
-from lab.topology import LabSpec, State
+from lab.topology import Check, LabSpec, State
 
 if TYPE_CHECKING:
     from lab.lab import Lab

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
-from lab.errors import EngineError, WaitTimeoutError
+from lab.errors import EngineError, LabError, WaitTimeoutError
 from lab.host.command import ANSWER_END_SECONDS, OnLine, run, start, stream
 from lab.host.environment.progress import Progress
 from lab.host.reading import parse_json
@@ -151,17 +151,11 @@ class Engine:
 
     def last_lines(self, container: str, count: int, since: float = 0.0) -> str:
         """The end of a container's output, both streams together, from `since` (seconds since the epoch)."""
-        argv = [*self._argv("logs", "--tail", str(count), "--since", f"{since:.6f}"), container]
+        argv = self._argv("logs", "--tail", str(count), "--since", f"{since:.6f}", container)
         try:
-            found = self._run(
-                argv,
-                timeout=self._timeout,
-                env=clean_environment(),
-                merged=True,
-            )
+            return self._run(argv, timeout=self._timeout, env=clean_environment(), merged=True).stdout
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-        return found.stdout
 
     def logs(self, container: str, follow: bool, tail: int | None) -> Iterator[str]:
         """A container's output, both streams, a line at a time; the process ends with the iterator."""
@@ -229,19 +223,14 @@ class Engine:
         `on_line` gets each line as soon as it is there. Raises WaitTimeoutError after `timeout` seconds; the
         command may go on in the container then.
         """
-        command = [*self._argv("exec", container), *argv]
-        environment = clean_environment()
-        try:
+        command = self._argv("exec", container, *argv)
+        with self._called(WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s")):
             if on_line is None:
-                found = self._run(command, timeout=timeout, env=environment, merged=True)
+                found = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
             else:
                 found = self._stream(
-                    command, on_line, timeout=timeout, env=environment, grace=ANSWER_END_SECONDS
+                    command, on_line, timeout=timeout, env=clean_environment(), grace=ANSWER_END_SECONDS
                 )
-        except subprocess.TimeoutExpired as error:
-            raise WaitTimeoutError(f"`{' '.join(argv)}` has not ended after {timeout:g} s") from error
-        except OSError as error:
-            raise missing_command(self.call[0]) from error
         return found.returncode, found.stdout
 
     def run_helper(
@@ -251,13 +240,9 @@ class Engine:
 
         Raises EngineError when the engine cannot run it, or after `timeout` seconds.
         """
-        command = [*self._argv("run", *options, image), *argv]
-        try:
+        command = self._argv("run", *options, image, *argv)
+        with self._called(EngineError(f"`{' '.join(argv)}` has not ended after {timeout:g} s", _RESTART)):
             found = self._run(command, timeout=timeout, env=clean_environment(), merged=True)
-        except subprocess.TimeoutExpired as error:
-            raise EngineError(f"`{' '.join(argv)}` has not ended after {timeout:g} s", _RESTART) from error
-        except OSError as error:
-            raise missing_command(self.call[0]) from error
         if found.returncode == ENGINE_FAILED:
             raise no_answer(found.stdout)
         return found.returncode, found.stdout
@@ -345,28 +330,30 @@ class Engine:
             raise missing_command(self.call[0]) from None
         return ended.returncode, list(tail)
 
+    @contextlib.contextmanager
+    def _called(self, late: LabError) -> Iterator[None]:
+        """Raise `late` when a command does not end in time, EngineError where there is no `docker`."""
+        try:
+            yield
+        except subprocess.TimeoutExpired as error:
+            raise late from error
+        except OSError as error:
+            raise missing_command(self.call[0]) from error
+
     def _argv(self, *arguments: str) -> list[str]:
         return [*self.call, *arguments]
 
     def _answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         if shutil.which(self.call[0]) is None:
             raise missing_command(self.call[0])
-        try:
+        with self._called(
+            EngineError(f"the Docker Engine does not answer within {self._timeout:g} s", _RESTART)
+        ):
             return self._run(self._argv(*arguments), timeout=self._timeout, env=clean_environment())
-        except subprocess.TimeoutExpired as error:
-            raise EngineError(
-                f"the Docker Engine does not answer within {self._timeout:g} s", _RESTART
-            ) from error
-        except OSError as error:
-            raise missing_command(self.call[0]) from error
 
     def _do(self, argv: Sequence[str], called: str, timeout: float, gone: bool = False) -> None:
-        try:
+        with self._called(EngineError(f"`{called}` has not ended after {timeout:g} s", _RESTART)):
             found = self._run(argv, timeout=timeout, env=clean_environment())
-        except subprocess.TimeoutExpired as error:
-            raise EngineError(f"`{called}` has not ended after {timeout:g} s", _RESTART) from error
-        except OSError as error:
-            raise missing_command(self.call[0]) from error
         if found.returncode:
             lines = [line for line in found.stderr.splitlines() if line.strip()]
             left = [line for line in lines if not (gone and _GONE.search(line))]
@@ -392,8 +379,4 @@ class Engine:
 
 def clean_environment() -> dict[str, str]:
     """The caller's environment without what Compose would prefer to the lab's own files."""
-    return {name: value for name, value in os.environ.items() if not _hides(name)}
-
-
-def _hides(name: str) -> bool:
-    return name.startswith(("LAB_", "COMPOSE_"))
+    return {name: value for name, value in os.environ.items() if not name.startswith(("LAB_", "COMPOSE_"))}

@@ -51,6 +51,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     """One lab of containers."""
 
     kind = "compose"
+    needs_engine = True
 
     def __init__(
         self,

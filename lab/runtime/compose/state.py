@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.runtime import statefile
 from lab.topology import LabSpec
@@ -40,21 +39,9 @@ class ComposeState:
 
 def load(folder: Path) -> ComposeState | None:
     """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
-    return statefile.load(folder / FILE, _decode)
+    return statefile.load(folder / FILE, SCHEMA, ComposeState)
 
 
 def save(folder: Path, state: ComposeState) -> None:
     """Replace the state in `folder`, in one step."""
     statefile.save(folder / FILE, SCHEMA, state)
-
-
-def _decode(document: Mapping[str, Any]) -> ComposeState:
-    statefile.check_schema(document, SCHEMA)
-    return ComposeState(
-        spec=LabSpec.from_json(document["spec"]),
-        ports={str(name): int(port) for name, port in document["ports"].items()},
-        files=tuple(str(file) for file in document["files"]),
-        images={str(name): str(image) for name, image in document["images"].items()},
-        left_out=tuple(str(name) for name in document["left_out"]),
-        notes=tuple(str(note) for note in document["notes"]),
-    )

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -41,6 +40,11 @@ class LabState:
     leaders: Mapping[str, Identity] = field(default_factory=dict)
     """Service -> its first process. A service that was started once stays listed when it has died."""
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        missing = [name for name in PORTS if name not in self.ports]
+        if missing:
+            raise ValueError(f"no port {missing[0]}")
 
     @property
     def stale(self) -> bool:
@@ -84,28 +88,9 @@ def running(service: str, identity: Identity, ports: Mapping[str, int], world: W
 
 def load(folder: Path) -> LabState | None:
     """The state in `folder`, or None when there is none. Raises StateError when it cannot be read."""
-    return statefile.load(folder / FILE, _decode)
+    return statefile.load(folder / FILE, SCHEMA, LabState)
 
 
 def save(folder: Path, state: LabState) -> None:
     """Replace the state in `folder`, in one step."""
     statefile.save(folder / FILE, SCHEMA, state)
-
-
-def _decode(document: Mapping[str, Any]) -> LabState:
-    statefile.check_schema(document, SCHEMA)
-    missing = [name for name in PORTS if name not in document["ports"]]
-    if missing:
-        raise ValueError(f"no port {missing[0]}")
-    return LabState(
-        spec=LabSpec.from_json(document["spec"]),
-        ports={str(name): int(port) for name, port in document["ports"].items()},
-        booted_at=float(document["booted_at"]),
-        boot=str(document["boot"]),
-        store=str(document["store"]),
-        leaders={
-            str(name): Identity(int(entry["pid"]), float(entry["started_at"]), float(entry["spawned_at"]))
-            for name, entry in document["leaders"].items()
-        },
-        notes=tuple(str(note) for note in document.get("notes", ())),
-    )

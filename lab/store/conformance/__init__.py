@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from lab.errors import StoreError
 from lab.store.conformance.questions import QUESTIONS, Question
 from lab.store.conformance.requests import Bench, Client, DeviationError, SkippedError
+from lab.topology import Check, Outcome
 
-__all__ = ["FOLDER", "QUESTIONS", "Client", "Finding", "Question", "examine"]
+__all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine"]
 
 FOLDER = ".raylab/conformance"
 """Each run has a folder with a random name in it."""
@@ -24,27 +23,17 @@ FOLDER = ".raylab/conformance"
 OTHER_STORE = "use a store that does this: docs/store.md names those that were looked at"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The answer to one question. `detail` gives the reason, `hint` says what to do."""
-
-    name: str
-    outcome: Literal["passed", "failed", "skipped", "warning"]
-    detail: str
-    hint: str = ""
-
-
-def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS) -> Iterator[Finding]:
-    """Ask everything, one finding after the other; a last one says whether the run's objects are gone.
+def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QUESTIONS) -> Iterator[Check]:
+    """Ask everything, one answer after the other; a last one says whether the run's objects are gone.
 
     Nothing is raised: a server that is not reached, refuses the key or has no such bucket is a failed
-    finding, and the rest is skipped.
+    check, and the rest is skipped.
     """
     bench = Bench(client, bucket, f"{FOLDER}/{secrets.token_hex(8)}")
     reached = _reach(bench)
     yield reached
     if reached.outcome != "passed":
-        yield from (Finding(q.name, "skipped", "the bucket cannot be used") for q in questions)
+        yield from (Check(q.name, "skipped", "the bucket cannot be used") for q in questions)
         return
     try:
         for question in questions:
@@ -54,15 +43,15 @@ def examine(client: Client, bucket: str, *, questions: tuple[Question, ...] = QU
     yield left
 
 
-def _reach(bench: Bench) -> Finding:
+def _reach(bench: Bench) -> Check:
     name = "bucket"
     try:
         answer = bench.client.ask("GET", bench.bucket, [("list-type", "2"), ("max-keys", "1")])
     except StoreError as error:
-        return Finding(name, "failed", error.message, error.hint)
+        return Check(name, "failed", error.message, error.hint)
     if answer.status == 200 and "ListBucketResult" in answer.text:
         server = answer.headers.get("server", "a server that does not say which")
-        return Finding(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
+        return Check(name, "passed", f"{bench.client.endpoint_url} ({server}) lists {bench.bucket}")
     hints = {
         "NoSuchBucket": "make the bucket, or name another with --bucket",
         "InvalidAccessKeyId": "give the store's key with --s3-credentials",
@@ -74,31 +63,31 @@ def _reach(bench: Bench) -> Finding:
     detail = (
         f"{bench.client.endpoint_url} answers HTTP {answer.status} ({code}) for the bucket {bench.bucket}"
     )
-    return Finding(name, "failed", detail, hints.get(code, "check the address: is it an S3 server?"))
+    return Check(name, "failed", detail, hints.get(code, "check the address: is it an S3 server?"))
 
 
-def _answer(bench: Bench, question: Question) -> Finding:
+def _answer(bench: Bench, question: Question) -> Check:
     try:
-        return Finding(question.name, "passed", question.ask(bench))
+        return Check(question.name, "passed", question.ask(bench))
     except SkippedError as error:
-        return Finding(question.name, "skipped", str(error))
+        return Check(question.name, "skipped", str(error))
     except DeviationError as error:
-        outcome: Literal["failed", "warning"] = "failed" if question.essential else "warning"
-        return Finding(question.name, outcome, f"{error} (needed for: {question.why})", OTHER_STORE)
+        outcome: Outcome = "failed" if question.essential else "warning"
+        return Check(question.name, outcome, f"{error} (needed for: {question.why})", OTHER_STORE)
     except StoreError as error:
-        return Finding(question.name, "failed", error.message, error.hint)
+        return Check(question.name, "failed", error.message, error.hint)
 
 
-def _clean_up(bench: Bench) -> Finding:
+def _clean_up(bench: Bench) -> Check:
     name = "cleaned up"
     try:
         for _ in range(10):
             names = bench.keys()
             if not names:
-                return Finding(name, "passed", f"nothing is left below {bench.prefix}")
+                return Check(name, "passed", f"nothing is left below {bench.prefix}")
             for each in names:
                 bench.object("DELETE", each)
         raise DeviationError("the objects stay in the listing")
     except (DeviationError, StoreError) as error:
         detail = f"objects below s3://{bench.bucket}/{bench.prefix} may be left: {error}"
-        return Finding(name, "warning", detail, "delete them by hand")
+        return Check(name, "warning", detail, "delete them by hand")

@@ -18,9 +18,9 @@ from lab.evidence.receipt.model import Attempt, CheckpointProof, CheckResult, Ti
 from lab.faults import Traits
 from lab.flows.recovery import Moment
 from lab.lab import Lab
-from lab.runtime.fake import FakeRuntime
-from lab.store import FakeObjectStore
 from lab.topology import GpuPlan, LabSpec, Vendor
+from tests.fakes import FakeRuntime
+from tests.fakes.store import FakeObjectStore
 from tests.unit.data.stories import CHECKS
 from tests.unit.fakes import AT, FakeApi, FakeJobs
 

@@ -9,7 +9,7 @@ import pytest
 from lab.cli.commands.data import BETWEEN, meter
 from lab.datasets import URLS, Shelf, draw_food11
 from lab.host.environment.progress import Progress
-from lab.runtime.fake import FakeClock
+from tests.fakes import FakeClock
 from tests.unit.cli.fakes import Labctl
 
 

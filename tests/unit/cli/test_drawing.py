@@ -18,7 +18,7 @@ from lab.cli.receipt_panel import panel
 from lab.evidence.receipt import Receipt
 from lab.evidence.receipt.model import Timeline
 from lab.flows.recovery import Moment, Outcome
-from lab.runtime.fake import FakeClock
+from tests.fakes import FakeClock
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
 from tests.unit.data.stories import CHECKS
 

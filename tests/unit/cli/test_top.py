@@ -12,7 +12,7 @@ from lab.cli.commands.top import Feed, drawn
 from lab.cli.main import TerminatedError
 from lab.cluster.allocation import GpuLoad, Holding, NodeLoad, TopView, Waiting
 from lab.errors import ClusterError, LabDownError, LabError
-from lab.runtime.fake import FakeClock
+from tests.fakes import FakeClock
 from tests.unit.cli.fakes import Labctl
 from tests.unit.fakes import AT
 

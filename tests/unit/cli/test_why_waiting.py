@@ -11,7 +11,7 @@ from lab.cli.output import Output
 from lab.cli.why_waiting import Waits
 from lab.cluster.allocation import Holding, Waiting
 from lab.errors import ClusterError
-from lab.runtime.fake import FakeClock
+from tests.fakes import FakeClock
 from tests.unit.cli.fakes import Labctl
 from tests.unit.fakes import job
 

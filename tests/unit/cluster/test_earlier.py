@@ -8,8 +8,8 @@ import pytest
 
 from lab.cluster.earlier import MOST, earlier_job, earlier_jobs
 from lab.errors import NotFoundError
-from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
+from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.world import World
 
 

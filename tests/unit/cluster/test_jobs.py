@@ -15,7 +15,7 @@ from lab.cluster.jobs import Jobs
 from lab.cluster.submission import Submission, package
 from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.host.clock import POLL_SECONDS
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 
 
 class Turns:

@@ -19,7 +19,7 @@ from lab.datasets.download import (
     shown,
 )
 from lab.errors import SetupError, UsageError
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 from tests.unit.datasets.servers import Server, offline
 
 URL = "https://example.org/food.zip"

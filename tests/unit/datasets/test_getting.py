@@ -20,7 +20,7 @@ from lab.datasets.getting import ChecksumError
 from lab.datasets.pictures import SIDE, draw
 from lab.datasets.shelf import Partial
 from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 from tests.unit.datasets.archives import archive, entries
 from tests.unit.datasets.servers import Server, offline
 

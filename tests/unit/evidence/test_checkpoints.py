@@ -11,7 +11,8 @@ import pytest
 from lab.errors import StoreError
 from lab.evidence.checkpoints import JobLedger, ledgers, list_checkpoints, stored_manifest
 from lab.evidence.ledger import manifest_sha256
-from lab.store import FakeObjectStore, StoredObject
+from lab.store import StoredObject
+from tests.fakes.store import FakeObjectStore
 
 RUN = "run-1"
 

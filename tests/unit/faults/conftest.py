@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.runtime.fake import FakeRuntime
+from tests.fakes import FakeRuntime
 from tests.unit.faults import ranks
 
 

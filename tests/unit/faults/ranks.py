@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from lab.faults import RankProcess, Scene
-from lab.runtime.fake import FakeRuntime
 from lab.services import worker
 from lab.topology import LabSpec
+from tests.fakes import FakeRuntime
 
 W0 = worker(0)
 PID = 4711

@@ -9,8 +9,8 @@ import pytest
 
 from lab.errors import RefusedError
 from lab.faults import find_fault
-from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
+from tests.fakes.store import FakeObjectStore
 from tests.unit.faults.ranks import PID, asked, probe, scene, up
 
 NAMES = ["exception-at-epoch", "nan-at-epoch"]

@@ -20,9 +20,9 @@ from lab.faults import (
     rank_on_target,
 )
 from lab.runtime.base import Feature
-from lab.runtime.fake import FakeRuntime
 from lab.services import HEAD, STORE
 from tests.conftest import ROOT
+from tests.fakes import FakeRuntime
 
 KINDS = ROOT / "lab" / "faults" / "kinds"
 

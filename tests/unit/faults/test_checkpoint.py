@@ -11,11 +11,11 @@ from lab.errors import LabDownError, RefusedError, ServiceError, WaitTimeoutErro
 from lab.faults import RankProcess, Scene, find_fault
 from lab.faults.kinds._checkpoint import KEPT_PREFIX, CheckpointFault
 from lab.runtime.base import Execution
-from lab.runtime.fake import FakeRuntime
-from lab.runtime.fake.host import FakeClock
 from lab.services import STORE, worker
-from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, LabSpec
+from tests.fakes import FakeRuntime
+from tests.fakes.host import FakeClock
+from tests.fakes.store import FakeObjectStore
 
 JOB, W0 = "j1", worker(0)
 FAULTS = ["checkpoint-corrupt", "checkpoint-delete", "checkpoint-truncate"]

@@ -7,9 +7,9 @@ import pytest
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene
 from lab.faults.kinds.crash_restart import BACK_SECONDS, STARTING_SECONDS, CrashRestart
-from lab.runtime.fake import FakeRuntime
 from lab.services import worker
 from lab.topology import LabSpec, State
+from tests.fakes import FakeRuntime
 
 W0 = worker(0)
 

@@ -8,9 +8,9 @@ from lab.errors import EngineError, LabDownError, ServiceError
 from lab.faults import Scene
 from lab.faults.kinds.head_kill import REJOIN_SECONDS, HeadKill
 from lab.runtime.base import OnProgress, ignore_progress
-from lab.runtime.fake import FakeRuntime
 from lab.services import HEAD, worker
 from lab.topology import LabSpec, State
+from tests.fakes import FakeRuntime
 
 W0, W1 = worker(0), worker(1)
 

@@ -8,9 +8,9 @@ from lab.errors import LabDownError, ServiceError
 from lab.faults import Fault, Scene, find_fault
 from lab.faults.base import SETTLE_SECONDS
 from lab.faults.kinds.pause import Pause
-from lab.runtime.fake import FakeRuntime
 from lab.services import worker
 from lab.topology import State
+from tests.fakes import FakeRuntime
 
 W0 = worker(0)
 NODE_FAULTS = ["kill", "stop", "pause"]

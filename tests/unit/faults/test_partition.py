@@ -8,8 +8,8 @@ from lab.errors import LabDownError, UnsupportedError
 from lab.faults import Scene
 from lab.faults.kinds.partition import Partition
 from lab.runtime.base import Feature
-from lab.runtime.fake import FakeRuntime
 from lab.services import worker
+from tests.fakes import FakeRuntime
 
 W0 = worker(0)
 

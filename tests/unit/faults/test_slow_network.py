@@ -8,9 +8,9 @@ from lab.errors import UnsupportedError, UsageError
 from lab.faults import Scene
 from lab.faults.kinds.slow_network import SlowNetwork
 from lab.runtime.base import Feature
-from lab.runtime.fake import FakeRuntime
 from lab.services import worker
 from lab.topology import LabSpec
+from tests.fakes import FakeRuntime
 
 W0 = worker(0)
 

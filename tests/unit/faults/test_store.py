@@ -10,9 +10,9 @@ import pytest
 from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene, find_fault
 from lab.faults.kinds.s3_slow import S3Slow
-from lab.runtime.fake import FakeRuntime
 from lab.services import STORE
 from lab.topology import State
+from tests.fakes import FakeRuntime
 
 
 def state(runtime: FakeRuntime) -> State:

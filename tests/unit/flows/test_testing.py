@@ -14,8 +14,8 @@ from lab.errors import UsageError
 from lab.flows import testing
 from lab.flows.testing import PARTS, Selection, run_tests
 from lab.host import environment
-from lab.runtime.fake.host import FakeClock
 from tests.conftest import forbid_skip, left_out, summary
+from tests.fakes.host import FakeClock
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ from lab.errors import ClusterError, NotFoundError, StoreError
 from lab.flows.recovery import FaultRequest, Moment, Outcome, inject
 from lab.host.clock import MONOTONIC, Clock
 from lab.lab import Lab
-from lab.runtime.fake import FakeHost, FakeRuntime
 from lab.services import worker
-from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX, LabSpec, State
+from tests.fakes import FakeHost, FakeRuntime
+from tests.fakes.store import FakeObjectStore
 
 JOB = "j1"
 RUN = "run"

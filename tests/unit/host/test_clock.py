@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import WaitTimeoutError
 from lab.host.clock import MONOTONIC, WALL, poll, settle
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 
 
 def test_poll_returns_the_first_thing_that_is_not_none() -> None:

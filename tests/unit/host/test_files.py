@@ -11,7 +11,7 @@ import pytest
 
 from lab.errors import LabError, SetupError, UsageError
 from lab.host import files
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 
 
 def test_home_is_what_the_variable_says_or_a_folder_of_the_user(

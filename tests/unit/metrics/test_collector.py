@@ -23,7 +23,7 @@ from lab.metrics.sources import (
     RunView,
     StoreView,
 )
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 
 W0 = "ray-worker-0"
 NOW = 1000.0

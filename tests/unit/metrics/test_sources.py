@@ -25,9 +25,9 @@ from lab.metrics.sources import (
     StoreSource,
     metrics_addresses,
 )
-from lab.runtime.fake.host import FakeClock
-from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX
+from tests.fakes.host import FakeClock
+from tests.fakes.store import FakeObjectStore
 
 
 def job(submission_id: str, status: str = "RUNNING") -> Job:

@@ -18,12 +18,12 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.lab import Lab
-from lab.runtime.fake import FakeClock
 from lab.runtime.health import World
 from lab.runtime.inside import InsideRuntime
 from lab.runtime.ready import wait_ready
 from lab.runtime.select import choose
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, State, Vendor
+from tests.fakes import FakeClock
 
 NONE: Mapping[str, str] = {}
 

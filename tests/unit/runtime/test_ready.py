@@ -6,10 +6,10 @@ import pytest
 
 from lab.errors import WaitTimeoutError
 from lab.lab import Lab
-from lab.runtime.fake import FakeRuntime
 from lab.runtime.ready import wait_ready
 from lab.services import worker
 from lab.topology import LabSpec
+from tests.fakes import FakeRuntime
 
 
 def test_a_whole_lab_is_not_waited_for() -> None:

@@ -9,10 +9,10 @@ import pytest
 from lab.errors import GpuError, RefusedError, UnsupportedError, UsageError
 from lab.host.gpus import Detection
 from lab.lab import Lab
-from lab.runtime.fake import FakeRuntime
 from lab.runtime.spec import Asked, gpu_plan, gpus_here, spec_of
 from lab.runtime.statefile import check_same
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from tests.fakes import FakeRuntime
 
 
 def test_without_settings_a_new_lab_is_what_labctl_up_starts() -> None:

@@ -12,9 +12,9 @@ import pytest
 import urllib3
 
 from lab.errors import StoreError
-from lab.store.conformance import QUESTIONS, Client, Finding, examine
+from lab.store.conformance import QUESTIONS, Client, examine
 from lab.store.conformance.requests import values
-from lab.topology import Credentials
+from lab.topology import Check, Credentials
 from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
 
 OVER_HTTP = tuple(question for question in QUESTIONS if question.name != "pyarrow")
@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.die()
 
 
-def findings(pool: Any, key: Credentials = TRAINING, bucket: str = "ray") -> dict[str, Finding]:
+def findings(pool: Any, key: Credentials = TRAINING, bucket: str = "ray") -> dict[str, Check]:
     client = Client(HOST, key, pool=pool)
     return {finding.name: finding for finding in examine(client, bucket, questions=OVER_HTTP)}
 

@@ -12,8 +12,9 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
 
 from lab.errors import StoreError, UsageError
-from lab.store import FakeObjectStore, MissingObjectError, ObjectStore, Store
+from lab.store import MissingObjectError, ObjectStore, Store
 from lab.topology import Credentials
+from tests.fakes.store import FakeObjectStore
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, Server, WsgiPool
 
 

@@ -13,11 +13,12 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError
 
 from lab.errors import StoreError, UsageError, WaitTimeoutError
-from lab.runtime.fake.host import FakeClock
-from lab.store import FakeObjectStore, ObjectStore, setup
+from lab.store import ObjectStore, setup
 from lab.store.base import UnreachableStoreError
 from lab.store.setup import POLICY, training_policy
 from lab.topology import Credentials
+from tests.fakes.host import FakeClock
+from tests.fakes.store import FakeObjectStore
 from tests.unit.store.admin_api import MinioPool
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server, WsgiPool
 

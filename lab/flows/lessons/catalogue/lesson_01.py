@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
 from lab.services import is_worker
+from lab.topology import Check
 
 LEAST_WORKERS = 2
 

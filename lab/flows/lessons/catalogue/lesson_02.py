@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, above_chance, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed
 from lab.services import is_worker
+from lab.topology import Check
 
 PART = "plain"
 ACCURACY = re.compile(r"val_accuracy\D{1,3}(\d(?:\.\d+)?)")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
+from lab.topology import Check
 
 PART = "infeasible"
 WAITED_SECONDS = 10.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, learned, on_gpu_nodes, run_of, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, failed, passed
+from lab.topology import Check
 
 PART = "one-worker"
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from lab.evidence.ledger import number
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, attempt_of, on_gpu_nodes, run_of, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
+from lab.topology import Check
 
 ONE, TWO = "one-worker", "two-workers"
 RECORD = "seconds_per_epoch"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from lab.evidence.ledger import Run
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
+from lab.topology import Check
 
 JOBS = 3
 SHARE = 0.5

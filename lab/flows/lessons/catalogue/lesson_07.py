@@ -9,7 +9,6 @@ from lab.evidence.receipt import FaultRecord, NodeRecord
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import run_checks
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -24,6 +23,7 @@ from lab.flows.lessons.model import (
 from lab.flows.recovery import FaultRequest, inject
 from lab.host.clock import poll
 from lab.lab import Lab
+from lab.topology import Check
 
 PART = "break"
 AFTER_EPOCH = 3

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from lab.evidence.ledger import Number
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue.training import CLEARLY_ABOVE, SUBMIT, succeeded
 from lab.flows.lessons.model import Evidence, Lesson, answer, failed, passed
+from lab.topology import Check
 
 PART = "tune"
 MIN_TRIALS = 6

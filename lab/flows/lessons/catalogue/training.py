@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lab.evidence.ledger import Run, RunAttempt, number
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Evidence, LessonCheck, answer, failed, job_prefix, passed
 from lab.services import is_worker
+from lab.topology import Check
 
 CHANCE = 1 / 11
 """Accuracy of somebody who guesses among the 11 classes of Food-11."""

@@ -16,8 +16,8 @@ from lab.cluster.api import Reply
 from lab.cluster.jobs import Jobs
 from lab.errors import EngineError, LabDownError, NotFoundError, RefusedError
 from lab.lab import Lab
-from lab.runtime.fake import FakeRuntime
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Usage, Vendor
+from tests.fakes import FakeRuntime
 from tests.unit.cluster.allocation import rows
 from tests.unit.cluster.allocation.rows import Dashboard
 

@@ -9,8 +9,8 @@ import pytest
 from lab.cluster.allocation import GpuLoad, read_top
 from lab.cluster.allocation.loads import RAYS_OWN, NodeReport, gpu_loads, node_reports
 from lab.errors import ClusterError
-from lab.runtime.fake.host import FakeClock
 from lab.topology import GpuAssignment, GpuPlan, Usage, Vendor
+from tests.fakes.host import FakeClock
 from tests.unit.cluster.allocation import rows
 from tests.unit.cluster.allocation.rows import Dashboard, Row
 

@@ -14,8 +14,8 @@ from lab.host.gpus import Detection, Gpu
 from lab.host.gpus.docker import HOOK, GpuHost
 from lab.runtime.base import Runtime
 from lab.runtime.compose.engine import Engine
-from lab.runtime.fake import FakeRuntime
 from lab.topology import Vendor
+from tests.fakes import FakeRuntime
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
 H200 = Detection((Gpu(Vendor.NVIDIA, "GPU-1", 0, "NVIDIA H200", 0),))

@@ -15,8 +15,8 @@ from lab.flows.doctor.facts import (
 )
 from lab.flows.doctor.model import Listener
 from lab.host.gpus import Detection
-from lab.store import FakeObjectStore
 from lab.topology import Credentials, Endpoints
+from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.doctor.test_containers import FakeEngine
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from lab.flows.doctor import machine as checks
 from lab.flows.doctor.machine import machine_checks, resource_warnings
-from lab.flows.doctor.model import Check, Facts, Tools
+from lab.flows.doctor.model import Facts, Tools
 from lab.host.gpus import Detection, Gpu
-from lab.topology import Vendor
+from lab.topology import Check, Vendor
 
 GOOD = Facts(
     python=(3, 11, 7),
@@ -154,16 +154,16 @@ def test_a_program_that_is_absent_is_skipped_with_what_stands_in(
 
 
 @pytest.mark.parametrize(
-    ("kind", "version", "outcome"),
+    ("unused_by", "version", "outcome"),
     [
         ("local", "", "skipped"),
         ("local", "28.2", "skipped"),
-        ("compose", "28.2", "passed"),
-        ("compose", "", "failed"),
+        ("", "28.2", "passed"),
+        ("", "", "failed"),
     ],
 )
-def test_docker_matters_to_the_compose_runtime_only(kind: str, version: str, outcome: str) -> None:
-    answer = checks.docker(replace(NONE, docker=version), kind)
+def test_docker_matters_to_the_compose_runtime_only(unused_by: str, version: str, outcome: str) -> None:
+    answer = checks.docker(replace(NONE, docker=version), unused_by)
     assert answer.outcome == outcome
     assert (f"Docker Engine {version} answers" if version else "no daemon") in answer.detail
 
@@ -183,6 +183,6 @@ def test_gpus_are_listed_and_their_absence_is_explained(nvidia: Detection, outco
 
 
 def test_what_only_labs_of_processes_use_is_no_question_where_containers_run() -> None:
-    asked = {answer.name for answer in machine_checks(GOOD, NONE, 2, "compose", running=False)}
+    asked = {answer.name for answer in machine_checks(GOOD, NONE, 2, "", running=False)}
     of_processes = {answer.name for answer in machine_checks(GOOD, NONE, 2, "local", running=False)} - asked
     assert of_processes == {"local runtime", "minio", "prometheus"}

@@ -9,8 +9,8 @@ import pytest
 from lab.cluster.api import Node
 from lab.errors import PinningError
 from lab.flows.doctor.pinning import Answer, SeenGpu, check, compare, look, parse
-from lab.runtime.fake import FakeRuntime
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from tests.fakes import FakeRuntime
 
 ONE, TWO = "5c0d9f13-9bb2-4a77-0d5b-1f6b6e3a0a01", "8e1a2b3c-5555-6666-7777-888888888888"
 W0, W1 = "ray-worker-0", "ray-worker-1"

@@ -11,9 +11,9 @@ from lab.flows.doctor import running as checks
 from lab.flows.doctor.model import Answer, Facts, Listener, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
 from lab.runtime.base import Runtime
-from lab.runtime.fake import FakeRuntime
 from lab.services import HEAD
 from lab.topology import LabSpec, LabStatus
+from tests.fakes import FakeRuntime
 from tests.unit.flows.doctor.test_machine import GOOD, NONE
 
 

@@ -53,7 +53,7 @@ def test_a_notebook_says_what_is_learned_what_to_observe_and_asks_questions(less
     text = "\n".join(cells(lesson, "markdown"))
     assert text.startswith(f"# {lesson.number}. {lesson.title}\n")
     assert "minutes" in cells(lesson, "markdown")[0]
-    assert "What to observe" in text
+    assert "\n## Observe\n" in text
     assert len(re.findall(r"^\d\. .*\?", text.partition("Questions")[2], re.MULTILINE)) >= 2
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.flows.lessons.execute import FAILED, execute, first_line, main, printed, stop
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 
 
 class Cell(SimpleNamespace):

@@ -17,7 +17,7 @@ from lab.flows.lessons.catalogue.lesson_07 import LESSON, START_SECONDS, break_a
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 from tests.unit.flows.lessons.world import AT, World, evidence, failing, job, name
 
 DATA = Path(__file__).resolve().parents[2] / "data"

@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 
 from lab.errors import NotFoundError, RefusedError, UsageError
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.model import (
     SCHEMA_OF,
@@ -37,8 +36,8 @@ from lab.flows.lessons.results import (
     table,
 )
 from lab.host.schemas import load_schema
-from lab.store import FakeObjectStore
-from lab.topology import GpuPlan, LabStatus, Vendor
+from lab.topology import Check, GpuPlan, LabStatus, Vendor
+from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.lessons.world import AT, job
 
 

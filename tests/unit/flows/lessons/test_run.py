@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lab.errors import LabDownError, LabError, LessonError, RefusedError, StoreError
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.catalogue import find_lesson
 from lab.flows.lessons.model import (
     Evidence,
@@ -27,7 +26,7 @@ from lab.flows.lessons.results import RESULT_FILE, keep_in_store, store_key
 from lab.flows.lessons.run import check_lesson, collect, results, run_lesson
 from lab.runtime.base import Execution
 from lab.services import JUPYTER
-from lab.topology import LabSpec, LabStatus
+from lab.topology import Check, LabSpec, LabStatus
 from tests.unit.flows.lessons.world import AT, NODES, World, job, name
 
 COMMAND = ("python", "-m", "lab.flows.lessons.execute")

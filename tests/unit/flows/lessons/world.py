@@ -10,14 +10,13 @@ from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import Job
 from lab.evidence.ledger import History
-from lab.flows.doctor.model import Check
 from lab.flows.lessons.model import Evidence, Lesson, LessonCheck
 from lab.flows.lessons.results import ask
 from lab.lab import Lab
-from lab.runtime.fake import FakeHost, FakeRuntime
-from lab.runtime.fake.host import FakeClock
-from lab.store import FakeObjectStore
-from lab.topology import LabSpec
+from lab.topology import Check, LabSpec
+from tests.fakes import FakeHost, FakeRuntime
+from tests.fakes.host import FakeClock
+from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.world import FakeJobs
 
 AT = 1_800_000_000.0

@@ -20,9 +20,9 @@ from lab.flows.recovery.injection import TOOK_SECONDS
 from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import Timeline
 from lab.runtime.base import OnProgress
-from lab.runtime.fake import FakeRuntime
 from lab.runtime.starting import again
 from lab.topology import LabStatus, Progress, State
+from tests.fakes import FakeRuntime
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
 

@@ -9,7 +9,7 @@ import pytest
 from lab.evidence.ledger import Event, History
 from lab.faults.records import FAULTS_PREFIX, LoggedFault
 from lab.flows.recovery.lost import lost_without_fault, recorded_faults
-from lab.store import FakeObjectStore
+from tests.fakes.store import FakeObjectStore
 from tests.unit.data.stories import Story, event
 
 LOST = "attempt 1 was lost after epoch 3 without a recorded fault"

@@ -20,7 +20,7 @@ from lab.host.environment import pip, setup, uv
 from lab.host.environment.progress import pinned
 from lab.host.environment.venv import LOCK, Machine
 from lab.host.files import take_lock
-from lab.runtime.fake.host import FakeClock
+from tests.fakes.host import FakeClock
 
 PINNED = {
     "installer": "pip==26.3\nuv==0.13.9\n",

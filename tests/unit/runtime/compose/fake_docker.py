@@ -18,10 +18,10 @@ from lab.runtime.compose.inspected import FOLDER_LABEL, LAB_LABEL, Container
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.runtime.compose.state import ComposeState
-from lab.runtime.fake import FakeClock
 from lab.runtime.health import World
 from lab.services import GRAFANA, HEAD, PORTS, is_node, is_worker, row, worker
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from tests.fakes import FakeClock
 
 STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
 GAVE_UP = "Exception: The current node timed out during startup. This could happen because ..."

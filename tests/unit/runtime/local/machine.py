@@ -17,7 +17,6 @@ import pytest
 from lab.cluster.api import Node
 from lab.errors import ClusterError
 from lab.runtime import ports
-from lab.runtime.fake import FakeClock
 from lab.runtime.health import World
 from lab.runtime.local import forks, processes, state
 from lab.runtime.local.layout import Layout
@@ -26,6 +25,7 @@ from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, REDIS, SERVICES, is_node
 from lab.store import setup
 from lab.topology import Credentials, LabSpec
+from tests.fakes import FakeClock
 
 BOOTED_AT = 1_700_000_000.0
 

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.runtime.fake import FakeClock
 from lab.runtime.local import processes
 from lab.runtime.local.processes import MARK, Identity
+from tests.fakes import FakeClock
 
 UID = os.getuid()
 

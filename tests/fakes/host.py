@@ -1,4 +1,4 @@
-"""The machine under a fake runtime: its clock, its labs and their processes, its disk and ports."""
+"""The machine under the fake runtime: its clock, its labs and their processes, its disk and ports."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.runtime.base import Execution, Feature, OnProgress, Runtime, ignore_progress
-from lab.runtime.fake.host import BACK_SECONDS, Call, FakeHost, LabState
 from lab.services import HEAD
 from lab.topology import (
     Credentials,
@@ -20,6 +19,7 @@ from lab.topology import (
     State,
     Vendor,
 )
+from tests.fakes.host import BACK_SECONDS, Call, FakeHost, LabState
 
 POLL_SECONDS = 0.1
 START_SECONDS = 120.0

@@ -10,7 +10,7 @@ machine do; like them, a `FakeRuntime` remembers nothing itself.
 
 from __future__ import annotations
 
-from lab.runtime.fake.host import Call, FakeClock, FakeHost
-from lab.runtime.fake.runtime import FakeRuntime
+from tests.fakes.host import Call, FakeClock, FakeHost
+from tests.fakes.runtime import FakeRuntime
 
 __all__ = ["Call", "FakeClock", "FakeHost", "FakeRuntime"]

@@ -9,9 +9,9 @@ import pytest
 
 from lab.errors import ClusterError, LabDownError, PortTakenError, ServiceError, WaitTimeoutError
 from lab.runtime.base import Feature
-from lab.runtime.fake import FakeClock, FakeHost, FakeRuntime
 from lab.services import HEAD, JUPYTER, REDIS, STORE
 from lab.topology import LabSpec, Progress, State
+from tests.fakes import FakeClock, FakeHost, FakeRuntime
 
 SPEC = LabSpec()
 WORKER = "ray-worker-0"
