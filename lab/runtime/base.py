@@ -123,6 +123,13 @@ class Runtime(LabView):
         RefusedError when the lab is up with another spec, StateError when it runs without a state file.
         """
 
+    def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """Like `up`, but a service that no training needs, and whose packages are not installed, is left out.
+
+        Such a service is ABSENT; the next `up`, or `start`, installs its packages and starts it.
+        """
+        return self.up(spec, on_progress)
+
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Do what `up` does before anything starts; returns the command that starts the lab by hand.
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -63,7 +63,19 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """See Runtime.up. Installs what the services need the first time (SetupError when it cannot)."""
+        for group in ("local", *services.PACKAGES.values()):
+            environment.ensure(group)
+        return self._start_all(spec, on_progress, ())
+
+    def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """See Runtime.up_to_train. Raises what `up` raises."""
         environment.ensure("local")
+        lacking = [name for name, group in services.PACKAGES.items() if not environment.installed(group)]
+        for name in lacking:
+            on_progress(Progress(name, State.ABSENT, "left out for now: its packages are not installed"))
+        return self._start_all(spec, on_progress, lacking)
+
+    def _start_all(self, spec: LabSpec, on_progress: OnProgress, without: Collection[str]) -> LabStatus:
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
             current = self._load()
@@ -73,7 +85,8 @@ class LocalRuntime(HostedRuntime[LabState]):
                 current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
             boot = self._boot(current)
             for todo in self._rounds(current, on_progress):
-                boot.all(self._load() or current, todo, on_progress)
+                wanted = tuple(name for name in todo if name not in without)
+                boot.all(self._load() or current, wanted, on_progress)
         return self.status()
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
@@ -232,8 +245,10 @@ class LocalRuntime(HostedRuntime[LabState]):
         self.start(service, wait=False)
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
-        """See Runtime.start."""
+        """See Runtime.start. Installs the packages that the service needs, as `up` does."""
         self._check_known(self._up(), service)
+        if service in services.PACKAGES:
+            environment.ensure(services.PACKAGES[service])
         with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
             current = self._up()
             found = self._settled(current, service)
