@@ -23,7 +23,7 @@ from lab.host.clock import WALL, Clock
 from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
-from lab.topology import LabSpec, State
+from lab.topology import LabSpec
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import Receipt
@@ -119,16 +119,6 @@ def run_demo(
             on_moment(Moment("problem", None, f"no control run: {error.message}"))
         seconds["control run"] = clock() - begin
     return DemoResult(receipt, control, seconds, problem)
-
-
-def start_the_rest(lab: Lab, on_progress: OnProgress) -> None:
-    """Start the services that the demo has left out; installs their packages. No-op where there are none.
-
-    Raises what Runtime.start raises, and SetupError.
-    """
-    for each in lab.status().services:
-        if each.state is State.ABSENT:
-            lab.runtime.start(each.service, on_progress)
 
 
 def _control(lab: Lab, job: str, on_moment: OnMoment, clock: Clock) -> Control | None:

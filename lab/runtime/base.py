@@ -126,9 +126,14 @@ class Runtime(LabView):
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """Like `up`, but a service that no training needs, and whose packages are not installed, is left out.
 
-        Such a service is ABSENT; the next `up`, or `start`, installs its packages and starts it.
+        The lab is as one that has no such service, and a note says so, until the next `up`,
+        `start_left_out` or `start` of that service installs its packages and starts it.
         """
         return self.up(spec, on_progress)
+
+    def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
+        """Start what `up_to_train` left out; a no-op where there is nothing. Raises what `start` raises."""
+        del on_progress
 
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Do what `up` does before anything starts; returns the command that starts the lab by hand.

@@ -94,10 +94,8 @@ def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
 
 def _start_the_rest(app: App, lab: Lab) -> None:
     """Start what the demo did not need. A failure is told, and is no failure of the demo."""
-    from lab.flows.demo import start_the_rest
-
     try:
-        start_the_rest(lab, ProgressLines(app.out).progress)
+        lab.runtime.start_left_out(ProgressLines(app.out).progress)
     except LabError as error:
         app.out.warn(f"the demo is done, but not all of the lab runs: {error.message}", error.hint)
 

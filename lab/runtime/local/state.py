@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class LabState:
     leaders: Mapping[str, Identity] = field(default_factory=dict)
     """Service -> its first process. A service that was started once stays listed when it has died."""
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Services that are not started for want of their packages."""
 
     @property
     def stale(self) -> bool:
@@ -70,6 +72,10 @@ class LabState:
     def with_leader(self, service: str, identity: Identity) -> LabState:
         """This state with one service's process replaced."""
         return dataclasses.replace(self, leaders={**self.leaders, service: identity})
+
+    def without(self, left_out: Collection[str]) -> LabState:
+        """This state with these services left out, and no others."""
+        return dataclasses.replace(self, left_out=tuple(left_out))
 
     def without_leader(self, service: str) -> LabState:
         """This state as if the service had never been started."""
@@ -108,4 +114,5 @@ def _decode(document: Mapping[str, Any]) -> LabState:
             for name, entry in document["leaders"].items()
         },
         notes=tuple(str(note) for note in document.get("notes", ())),
+        left_out=tuple(str(name) for name in document.get("left_out", ())),
     )
