@@ -77,9 +77,12 @@ class LocalRuntime(HostedRuntime[LabState]):
         return self._start_all(spec, on_progress, tuple(lacking))
 
     def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
-        """See Runtime.start_left_out."""
+        """See Runtime.start_left_out. An `up` that was called meanwhile may have started it."""
         for service in self._up().left_out:
-            self.start(service, on_progress)
+            environment.ensure(services.PACKAGES[service])
+            with lock(self._folder / "lock", f"lab {self.lab}", patience=LOCK_PATIENCE_SECONDS):
+                if service in self._up().left_out:
+                    self.start(service, on_progress)
 
     def _start_all(self, spec: LabSpec, on_progress: OnProgress, lacking: Collection[str]) -> LabStatus:
         """`up`, without those services of `lacking` that do not run."""

@@ -103,6 +103,19 @@ def test_what_was_left_out_can_be_started(
     assert machine.services("spawn") == [*TRAINS, JUPYTER], "there is nothing left to start"
 
 
+def test_what_an_up_has_started_meanwhile_is_not_started_twice(
+    machine: Machine, runtime: LocalRuntime, packages: Packages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(group: str) -> bool:
+        monkeypatch.setattr(environment, "ensure", packages.ensure)
+        runtime.up(SPEC)  # in another shell, while this one installs
+        return packages.ensure(group)
+
+    monkeypatch.setattr(environment, "ensure", slowly)
+    runtime.start_left_out()
+    assert machine.services("spawn") == [*TRAINS, JUPYTER]
+
+
 def test_packages_that_cannot_be_installed_leave_the_lab_as_it_was(
     machine: Machine, runtime: LocalRuntime, packages: Packages
 ) -> None:
