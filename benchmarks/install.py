@@ -20,6 +20,7 @@ from benchmarks.measure import say
 
 SECONDS = 1200.0
 IMPORT = """
+import os
 try:
     from lab.host import environment
 except ImportError:
@@ -27,7 +28,12 @@ except ImportError:
 """
 """Imports the module that installs packages; older checkouts have it in another place."""
 
-INSTALL = f"{IMPORT}environment.ensure('local')"
+INSTALL = f"""{IMPORT}
+for group in ("local", "jupyter"):
+    if os.path.exists(environment.requirements_of(group, environment.ROOT)):
+        environment.ensure(group)
+"""
+"""Installs all that `up` without Docker needs; in older checkouts JupyterLab is part of `local`."""
 
 Measured = Callable[[Path, Mapping[str, str]], Figures]
 """Measurement in a clone, with this environment."""
@@ -65,7 +71,7 @@ def _install(clone: Path, environment: Mapping[str, str]) -> Figures:
     yield "labctl --help, fresh clone", first
     python = str(clone / ".venv" / "bin" / "python")
     second = call([python, "-c", INSTALL], clone, environment, seconds=SECONDS)[0]
-    yield "then Ray and PyTorch", second
+    yield "then Ray, PyTorch and JupyterLab", second
     yield "both", first + second
 
 

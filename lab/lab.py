@@ -121,6 +121,11 @@ class Lab:
         self.forget_connections()
         return self.runtime.up(spec, on_progress)
 
+    def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """Like `up`, but without a service that no training needs and whose packages are not installed."""
+        self.forget_connections()
+        return self.runtime.up_to_train(spec, on_progress)
+
     def wait_ready(self, timeout: float = 120.0) -> LabStatus:
         """The lab's status once every service is healthy, as after a fault or when somebody else starts it.
 

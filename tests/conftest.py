@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -20,6 +21,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
     group.addoption("--all", action="store_true", help="run the long and the rare tests too")
     group.addoption("--part", action="append", default=[], help="a line for the summary")
+
+
+EXAMPLES, ALL_EXAMPLES = 100, 400
+"""Cases of each property that is tried: in every run, and with --all or in CI."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide before any module is imported; what a test sets itself holds."""
+    many = config.getoption("--all") or config.getoption("--no-skips")
+    settings.register_profile("raylab", max_examples=ALL_EXAMPLES if many else EXAMPLES)
+    settings.load_profile("raylab")
 
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()

@@ -77,6 +77,12 @@ CONVENIENCE = (
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
     Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
     Knob(
+        "GRPC_ENABLE_FORK_SUPPORT",
+        "0",
+        "1",
+        "gRPC's handlers of a fork now and then end the process that Ray starts for a client (`ray://`)",
+    ),
+    Knob(
         "RAY_raylet_start_wait_time_s",
         "60",
         "30",

@@ -89,7 +89,7 @@ def run_demo(
     settings = {"epochs": str(request.epochs), "workers": str(request.workers)}
 
     begin = clock()
-    lab.up(spec, on_progress)
+    lab.up_to_train(spec, on_progress)
     check_runtime(kind, lab.runtime)
     seconds["up"] = clock() - begin
 

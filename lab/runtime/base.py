@@ -125,6 +125,18 @@ class Runtime(LabView):
         RefusedError when the lab is up with another spec, StateError when it runs without a state file.
         """
 
+    def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """Like `up`, but a service that no training needs, and whose packages are not installed, is left out.
+
+        The lab is as one that has no such service, and a note says so, until the next `up`,
+        `start_left_out` or `start` of that service installs its packages and starts it.
+        """
+        return self.up(spec, on_progress)
+
+    def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
+        """Start what `up_to_train` left out; a no-op where there is nothing. Raises what `start` raises."""
+        del on_progress
+
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Do what `up` does before anything starts; returns the command that starts the lab by hand.
 

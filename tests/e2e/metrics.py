@@ -14,6 +14,9 @@ from tests.waiting import eventually
 SETTLE_SECONDS = 60.0
 """Patience for what Prometheus sees with its next questions, 5 s apart, on a busy machine."""
 
+EPOCHS = 24
+"""A training of three and more of Prometheus' questions."""
+
 CONTRADICTORY = "count by (instance) (raylab_node_info) > 1"
 """Two services at one address: then joins would fail."""
 
@@ -22,7 +25,7 @@ class MetricsTests:
     def test_every_query_of_the_dashboard_has_data_and_every_target_is_up(self, shell: Shell) -> None:
         prometheus = Prometheus(shell.lab.endpoints().prometheus)
         begin = time.time()
-        job = shell.digits(epochs=40)
+        job = shell.digits(epochs=EPOCHS)
         target = shell.where(job)
         shell.labctl("fault-inject", target, "--fault", "stop", "--no-wait", "--json")
         shell.succeeds(job)
@@ -54,7 +57,7 @@ class MetricsTests:
         run = shell.lab.history(job).runs[-1]
         by_run = f'{{job="{job}",run="{run.name}"}}'
         assert len(run.attempts) == 2
-        becomes(f"raylab_run_epoch{by_run}", 40)
+        becomes(f"raylab_run_epoch{by_run}", EPOCHS)
         becomes(f"raylab_checkpoints{by_run}", len(run.checkpoints))
         becomes(f"raylab_attempts{by_run}", 2)
         becomes(f'raylab_job_info{{job="{job}",status="SUCCEEDED"}}', 1)

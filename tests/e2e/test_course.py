@@ -20,6 +20,7 @@ class TestCourse(CourseTests):
     def shell(self, bench: Bench) -> Bench:
         return bench
 
+    @pytest.mark.long  # foreign scripts that resume are in test_scripts.py
     def test_a_script_of_the_course_resumes_on_the_other_worker(self, bench: Bench, tmp_path: Path) -> None:
         script = (COURSE / "train_ray.py").read_text()
         (tmp_path / "train_ray.py").write_text(script.replace("num_workers=2", "num_workers=1"))

@@ -33,7 +33,7 @@ class TestDemoNotebooks(InteractiveDemos):
         assert f"labctl down --name {shell.name}" in printed[-1]
         assert shell.healthy()
 
-    @pytest.mark.rare
+    @pytest.mark.long
     def test_demo_1_submits_with_the_lab_and_with_rays_client(
         self, shell: Bench, jupyter: Jupyter, kernel: Kernel
     ) -> None:
@@ -69,7 +69,7 @@ class TestDemoNotebooks(InteractiveDemos):
         assert [r.progress for r in attempt.reports] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.rare
+@pytest.mark.long
 def test_the_example_of_the_documents_runs_as_it_stands(bench: Bench) -> None:
     text = (ROOT / "docs" / "python.md").read_text()
     example, down, *_ = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,9 @@ def same_both_ways(server: Server, tmp_path: Path, name: str) -> None:
     (tmp_path / "helper_of_mine.py").write_text("WORD = 'mine'\n")
     script = tmp_path / "a script.py"
     script.write_text(SCRIPTS[name])
-    results = []
-    for way in (True, False):
-        before = len(server.refusals())
+    before = len(server.refusals())
+
+    def run(way: bool) -> tuple[int, str, str]:
         done = server.run(
             *(sys.executable, "a script.py", "--one", "two words"),
             forked=way,
@@ -160,9 +161,12 @@ def same_both_ways(server: Server, tmp_path: Path, name: str) -> None:
             input="typed\n",
             env={"GREETING": "hello", "TZ": "Asia/Kolkata"},
         )
-        assert len(server.refusals()) == before, server.refusals()
-        results.append((done.returncode, done.stdout, done.stderr))
-    assert results[0] == results[1]
+        return done.returncode, done.stdout, done.stderr
+
+    with ThreadPoolExecutor(2) as both:
+        fork, ordinary = both.map(run, (True, False))
+    assert len(server.refusals()) == before, server.refusals()
+    assert fork == ordinary
 
 
 def test_scripts_are_really_forked_and_a_switch_turns_it_off(server: Server, tmp_path: Path) -> None:
@@ -398,6 +402,7 @@ def test_without_the_training_level_a_script_is_forked_from_that_of_nodes(
     assert server.run(sys.executable, str(script)).stdout == "True True\n"
 
 
+@pytest.mark.long
 def test_a_training_server_that_is_killed_comes_back(tmp_path: Path) -> None:
     with serving(tmp_path) as own:
         train = own.pids()[1]

@@ -90,3 +90,15 @@ def test_a_driver_from_another_process_joins_the_cluster(bench: Bench) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "task ran on ray-worker-" in ended.stdout
     assert "GPUs 2.0" in ended.stdout
+
+
+def test_the_process_for_a_client_is_started_without_grpcs_handlers_of_a_fork(bench: Bench) -> None:
+    """They may end it before it is a program; gRPC says so when it only skips them."""
+    client = bench.lab.endpoints().gcs.partition(":")[0], bench.state().ports["client"]
+    ended = shell(bench, sys.executable, "-c", DRIVER, RAY_ADDRESS="ray://{}:{}".format(*client))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "task ran on ray-worker-" in ended.stdout
+    logs = bench.runtime()._layout.ray_temporary / "session_latest" / "logs"
+    said = (logs / "ray_client_server.err").read_text()
+    assert "SpecificServer started" in said
+    assert "skipping fork() handlers" not in said

@@ -54,7 +54,8 @@ def demo(
 
     Exits with 0 only when the verdict is `recovered` or `as-expected` and the undisturbed run did not fail.
     With --json, stdout has two documents, one per line: how the demo went, and
-    last the receipt.
+    last the receipt. Where JupyterLab's packages are not installed yet, it is installed and started last,
+    and not at all with --down.
     """
     from lab.faults import find_fault
     from lab.flows.demo import DemoRequest, run_demo
@@ -68,13 +69,18 @@ def demo(
         with Story(app.out) as story:
             result = run_demo(lab, spec, wanted, story.progress, story.moment)
         _show(app, result, "" if down else dashboard(lab), down=down)
+        if not down:
+            _start_the_rest(app, lab)
+        judge(app, result.receipt)
+        if result.problem is not None:
+            app.fail(result.problem)
     finally:
         if down:
             lab.down(on_progress=ProgressLines(app.out).progress)
 
 
 def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
-    """Print the result, and exit with the error of what it has not proven or not compared."""
+    """Print the result."""
     document, control = result.receipt.to_json(), result.control
     if app.out.json_wanted:
         same = control and {"weights": control.comparison.weights, "detail": control.comparison.detail}
@@ -84,9 +90,14 @@ def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:
     else:
         receipt_panel.show(app.out, document)
         _show_more(app, result, address, down=down)
-    judge(app, result.receipt)
-    if result.problem is not None:
-        app.fail(result.problem)
+
+
+def _start_the_rest(app: App, lab: Lab) -> None:
+    """Start what the demo did not need. A failure is told, and is no failure of the demo."""
+    try:
+        lab.runtime.start_left_out(ProgressLines(app.out).progress)
+    except LabError as error:
+        app.out.warn(f"the demo is done, but not all of the lab runs: {error.message}", error.hint)
 
 
 def _show_more(app: App, result: DemoResult, address: str, *, down: bool) -> None:

@@ -26,8 +26,9 @@ Say = Callable[[str], None]
 BUILDS_ON: dict[str, tuple[str, ...]] = {
     "cli": ("cli",),
     "local": ("cli", "local"),
+    "jupyter": ("cli", "local", "jupyter"),
     "report": ("cli", "report"),
-    "test": ("cli", "local", "report", "test"),
+    "test": ("cli", "local", "jupyter", "report", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -46,8 +47,6 @@ MODULES: dict[str, dict[str, str]] = {
     "local": {
         "flask": "flask",
         "flask_cors": "flask-cors",
-        "ipywidgets": "ipywidgets",
-        "jupyterlab": "jupyterlab",
         "moto": "moto[s3]",
         "PIL": "pillow",
         "pytorch_lightning": "pytorch-lightning",
@@ -55,6 +54,10 @@ MODULES: dict[str, dict[str, str]] = {
         "sklearn": "scikit-learn",
         "torch": "torch",
         "xgboost": "xgboost",
+    },
+    "jupyter": {
+        "ipywidgets": "ipywidgets",
+        "jupyterlab": "jupyterlab",
     },
     "report": {
         "jinja2": "jinja2",
@@ -84,6 +87,13 @@ def ensure(group: str, on_line: Say | None = None, *, root: str = ROOT) -> bool:
     from lab.host.environment import setup
 
     return setup.install(root, group, on_line)
+
+
+def installed(group: str, *, root: str = ROOT) -> bool:
+    """True if `ensure` has nothing to install, and nothing to complain about."""
+    if in_venv(root):
+        return is_current(group, root)
+    return not any(_missing(name) for name in BUILDS_ON[group])
 
 
 def interpreter(*, root: str = ROOT) -> str | None:
@@ -169,12 +179,16 @@ def _stamp(group: str, root: str) -> object:
         return None
 
 
-def _require_modules(group: str, root: str) -> None:
+def _missing(group: str) -> list[str]:
+    """The packages of this one group that cannot be imported."""
     from importlib.util import find_spec
 
+    return [package for module, package in MODULES[group].items() if find_spec(module) is None]
+
+
+def _require_modules(group: str, root: str) -> None:
     for name in BUILDS_ON[group]:
-        missing = [package for module, package in MODULES[name].items() if find_spec(module) is None]
-        if missing:
+        if missing := _missing(name):
             raise SetupError(
                 f"{sys.executable} lacks {', '.join(missing)}; labctl installs only into its own .venv",
                 f"{sys.executable} -m pip install -r {requirements_of(name, root)}",

@@ -25,6 +25,7 @@ READ_AT_START = (
     *("OPENBLAS_", "MKL_", "KMP_", "GOMP_", "OMP_", "BLIS_", "NUMEXPR_", "NUMBA_"),
     *("TORCH_", "PYTORCH_", "NVIDIA_", "CUDA_", "HIP_", "ROCR_", "HSA_", "XLA_", "JAX_", "TF_"),
     *("HF_", "TRANSFORMERS_", "MPL", "ARROW_", "XDG_", "PROTOCOL_BUFFERS_", "RAY_", "RAYLAB_"),
+    "GRPC_",
 )
 """Prefixes of variables that are read when a process starts or a library is loaded, and never again."""
 

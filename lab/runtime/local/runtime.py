@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -36,6 +36,9 @@ LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
 NODE_MEMORY_SHARE = 0.8
 """Share of the host's memory that all nodes together offer to Ray's scheduler."""
 
+GONE = (State.ABSENT, State.EXITED)
+NO_PACKAGES = "left out for now: its packages are not installed"
+
 _SHARED = "the nodes of the local runtime share the machine's"
 SHARED = {
     Feature.NETWORK: f"{_SHARED} loopback network",
@@ -63,7 +66,26 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """See Runtime.up. Installs what the services need the first time (SetupError when it cannot)."""
+        for group in ("local", *services.PACKAGES.values()):
+            environment.ensure(group)
+        return self._start_all(spec, on_progress, ())
+
+    def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
+        """See Runtime.up_to_train. Raises what `up` raises."""
         environment.ensure("local")
+        lacking = (name for name, group in services.PACKAGES.items() if not environment.installed(group))
+        return self._start_all(spec, on_progress, tuple(lacking))
+
+    def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
+        """See Runtime.start_left_out. An `up` that was called meanwhile may have started it."""
+        for service in self._up().left_out:
+            environment.ensure(services.PACKAGES[service])
+            with lock(self._folder / "lock", f"lab {self.lab}", patience=LOCK_PATIENCE_SECONDS):
+                if service in self._up().left_out:
+                    self.start(service, on_progress)
+
+    def _start_all(self, spec: LabSpec, on_progress: OnProgress, lacking: Collection[str]) -> LabStatus:
+        """`up`, without those services of `lacking` that do not run."""
         make_private(self._folder)
         with lock(self._folder / "lock", f"lab {self.lab}"):
             current = self._load()
@@ -71,6 +93,12 @@ class LocalRuntime(HostedRuntime[LabState]):
                 self._check_same(current, spec)
             else:
                 current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
+            left_out = [name for name in lacking if current.seen(name, self._world).state in GONE]
+            for name in left_out:
+                on_progress(Progress(name, State.ABSENT, NO_PACKAGES))
+            if current.left_out != tuple(left_out):
+                current = current.without(left_out)
+                state.save(self._folder, current)
             boot = self._boot(current)
             for todo in self._rounds(current, on_progress):
                 boot.all(self._load() or current, todo, on_progress)
@@ -149,6 +177,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             notes = (
                 "the machine was rebooted since `up`; `labctl up` starts the lab again, with its objects",
             )
+        notes += tuple(f"{name}: {NO_PACKAGES}; `labctl up` installs them" for name in current.left_out)
         return self._status(current, self._seen(current), notes)
 
     def kept(self) -> tuple[str, ...]:
@@ -232,10 +261,16 @@ class LocalRuntime(HostedRuntime[LabState]):
         self.start(service, wait=False)
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
-        """See Runtime.start."""
-        self._check_known(self._up(), service)
+        """See Runtime.start. Installs the packages that the service needs, as `up` does."""
+        if service not in self._up().left_out:
+            self._check_known(self._up(), service)
+        if service in services.PACKAGES:
+            environment.ensure(services.PACKAGES[service])
         with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
             current = self._up()
+            if service in current.left_out:
+                current = current.without({*current.left_out} - {service})
+                state.save(self._folder, current)
             found = self._settled(current, service)
             if found.state in (State.HEALTHY, State.PAUSED):
                 return
@@ -287,7 +322,8 @@ class LocalRuntime(HostedRuntime[LabState]):
         return Boot(self._plan(current), self._view(current)[0])
 
     def _services(self, current: LabState) -> tuple[str, ...]:
-        return services.services_of(current.spec, current.ports)
+        found = services.services_of(current.spec, current.ports)
+        return tuple(name for name in found if name not in current.left_out)
 
     def _seen(self, current: LabState) -> dict[str, Seen]:
         return {name: current.seen(name, self._world) for name in self._services(current)}

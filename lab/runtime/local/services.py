@@ -305,6 +305,10 @@ COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
 
 
+PACKAGES: Mapping[str, str] = {JUPYTER: "jupyter"}
+"""Service -> the group of packages that it needs beyond `local`. No training needs such a service."""
+
+
 def startable(service: Service) -> bool:
     """True when this runtime has a way to start the service."""
     return service.is_node or service.name in COMMANDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class LabState:
     leaders: Mapping[str, Identity] = field(default_factory=dict)
     """Service -> its first process. A service that was started once stays listed when it has died."""
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Services that are not started for want of their packages."""
 
     def __post_init__(self) -> None:
         missing = [name for name in PORTS if name not in self.ports]
@@ -74,6 +76,10 @@ class LabState:
     def with_leader(self, service: str, identity: Identity) -> LabState:
         """This state with one service's process replaced."""
         return dataclasses.replace(self, leaders={**self.leaders, service: identity})
+
+    def without(self, left_out: Collection[str]) -> LabState:
+        """This state with these services left out, and no others."""
+        return dataclasses.replace(self, left_out=tuple(left_out))
 
     def without_leader(self, service: str) -> LabState:
         """This state as if the service had never been started."""

@@ -8,7 +8,7 @@ from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.metrics import MetricsTests
 
 
-@pytest.mark.rare
+@pytest.mark.long
 class TestMetrics(MetricsTests):
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import INTERRUPTED, JobError, LabError, RefusedError
+from lab.errors import INTERRUPTED, JobError, LabError, RefusedError, SetupError
 from lab.evidence.ledger import History
 from lab.evidence.receipt import Comparison, Curves
 from lab.evidence.receipt.compare import Compared
@@ -15,7 +15,7 @@ from lab.flows.demo import DemoRequest, DemoResult
 from lab.flows.recovery import Control, OnMoment
 from lab.lab import Lab
 from lab.runtime.base import OnProgress
-from lab.topology import LabSpec
+from lab.topology import LabSpec, Progress, State
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
 
 COMPARED = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
@@ -114,6 +114,38 @@ def test_demo_stops_the_lab_when_asked_whatever_happens(labctl: Labctl, fail: Ba
 def test_demo_leaves_the_lab_up_by_default(labctl: Labctl) -> None:
     labctl.ok("demo")
     assert labctl.lab.status().up
+
+
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize(("arguments", "started"), [([], 1), (["--down"], 0)])
+def test_what_the_demo_left_out_is_started_last_unless_the_lab_goes_down(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, arguments: list[str], started: int
+) -> None:
+    done: list[str] = []
+
+    def start(on_progress: OnProgress) -> None:
+        done.append("started")
+        on_progress(Progress("jupyter", State.HEALTHY))
+
+    monkeypatch.setattr(labctl.runtime, "start_left_out", start)
+    result = labctl.ok("demo", *arguments)
+    assert "recovery receipt" in result
+    assert len(done) == started
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("recovered", 0), ("failed", 10)])
+def test_what_was_left_out_and_cannot_be_started_is_told_and_decides_nothing(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch, verdict: str, code: int
+) -> None:
+    def start(_: OnProgress) -> None:
+        raise SetupError("installing jupyter failed: no network", "repeat")
+
+    monkeypatch.setattr(labctl.runtime, "start_left_out", start)
+    ends_with(labctl, verdict)
+    result = labctl("demo")
+    assert result.exit_code == code
+    assert "not all of the lab runs: installing jupyter failed: no network" in result.stderr
+    assert "recovery receipt" in result.stdout
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("as-expected", 0), ("failed", 10)])

@@ -24,7 +24,7 @@ from lab.queue.simulate import simulate
 from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup
 
 PLACE = FlavorResource(FLAVOR, GPU)
-MANY = settings(max_examples=400, deadline=None, database=None, derandomize=True)
+MANY = settings(deadline=None, database=None, derandomize=True)
 """The same cases in every run; other ones without `derandomize` and with `--hypothesis-seed=NUMBER`."""
 
 NUMBERS = st.integers(0, 6)

@@ -26,6 +26,7 @@ PINNED = {
     "installer": "pip==26.3\nuv==0.13.9\n",
     "cli": "click==8.5.1\nrich==15.0.0\n",
     "local": "ray==2.60.0\ntorch==2.13.0\n",
+    "jupyter": "jupyterlab==4.6.6\n",
     "report": "matplotlib==3.11.2\n",
     "test": "pytest==9.2.0\n",
 }
@@ -152,7 +153,7 @@ def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: Fa
 def test_a_group_brings_what_it_builds_on_in_one_call_each(fake: FakeMachine) -> None:
     install(fake, "test", environ={pip.TORCH_INDEX: ""})
     files = [Path(call.split()[-1]).name for call in fake.did("uv pip install")]
-    assert files == ["cli.txt", "local.txt", "report.txt", "test.txt"]
+    assert files == ["cli.txt", "local.txt", "jupyter.txt", "report.txt", "test.txt"]
 
 
 def test_changed_pins_are_installed_again_and_only_those(fake: FakeMachine, root: Path) -> None:
@@ -534,6 +535,24 @@ def test_with_no_venv_what_is_missing_is_named_with_the_pip_command(
         environment.ensure("local", root=str(root))
     assert caught.value.hint == f"{sys.executable} -m pip install -r {root}/requirements/local.txt"
     assert not (root / ".venv").exists()
+
+
+def test_a_group_is_installed_where_all_its_modules_are_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside(monkeypatch, (*environment.MODULES["cli"], *environment.MODULES["local"]))
+    assert environment.installed("local", root=str(root))
+    assert not environment.installed("jupyter", root=str(root))
+
+
+def test_in_its_own_environment_a_group_is_installed_when_its_stamp_says_so(
+    fake: FakeMachine, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(environment.NO_VENV, raising=False)
+    install(fake)
+    monkeypatch.setattr(sys, "prefix", str(root / ".venv"))
+    assert environment.installed("cli", root=str(root))
+    assert not environment.installed("jupyter", root=str(root))
 
 
 def test_in_its_own_environment_no_second_interpreter_is_started(

@@ -92,6 +92,7 @@ def test_every_doubt_has_its_reason(asked: dict[str, Any], words: str) -> None:
     [
         *("PYTHONHASHSEED", "PYTHONPATHX", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LANG", "OMP_PROC_BIND"),
         *("CUDA_MODULE_LOADING", "TORCH_LOGS", "HF_HOME", "RAY_DEDUP_LOGS", "RAYLAB_GPU", "MPLBACKEND"),
+        "GRPC_ENABLE_FORK_SUPPORT",
     ],
 )
 def test_a_variable_that_is_read_at_the_start_must_be_the_same(name: str) -> None:
