@@ -329,5 +329,8 @@ def _admission(found: Workload, at: At) -> Admission:
         if PODS in flavors:
             usage.setdefault(PODS, count)
         assignments.append(PodSetAdmission(name, count, flavors, usage))
+    missing = [name for name in wanted if all(name != each.name for each in assignments)]
+    if assignments and missing:
+        given["podSetAssignments"].wrong(f"pod set {', '.join(missing)} has no assignment")
     queue = given["clusterQueue"].name() if "clusterQueue" in given else ""
     return Admission(queue, tuple(assignments))
