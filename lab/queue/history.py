@@ -70,8 +70,10 @@ class History:
     def _overtaken(self, doors: Sequence[Door], current: Mapping[Door, Mapping[str, float]]) -> float:
         """Seconds after the last sample until the lowest usage is that of another LocalQueue."""
         ends = [self._weighed(door, current.get(door, {})) for door in doors]
-        gaps = [self._weighed(door, self._used.get(door, {})) - end for door, end in zip(doors, ends)]
-        lines = [(end, gap) for end, gap in zip(ends, gaps) if math.isfinite(end)]
+        gaps = [
+            self._weighed(door, self._used.get(door, {})) - end for door, end in zip(doors, ends, strict=True)
+        ]
+        lines = [(end, gap) for end, gap in zip(ends, gaps, strict=True) if math.isfinite(end)]
         if len(lines) < 2 or self.settings.half_life == 0:
             return math.inf
         end, gap = min(lines, key=sum)

@@ -52,7 +52,7 @@ def shown(resource: str, value: int) -> str:
 def _in_steps(value: int, base: int, units: Mapping[str, int]) -> str:
     """The number in the largest of these units that leaves it whole."""
     if value and value % base == 0:
-        for name, size in reversed(units.items()):
+        for name, size in reversed(list(units.items())):
             if value % size == 0:
                 return f"{value // size}{name}"
     return str(value)

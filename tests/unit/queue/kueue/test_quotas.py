@@ -1,9 +1,8 @@
-"""Kueue's cases of arithmetic and order: what is left, shares, fewer pods, what a head keeps, who is a victim."""
+"""Kueue's cases of arithmetic and order: what is left, shares, fewer pods, who is a victim."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.unit.queue.kueue import tables
 TABLE = tables.table("quotas")
 
 
-def cases(name: str) -> Any:
+def cases(name: str) -> pytest.MarkDecorator:
     """Marks a test that runs for each case of a part of the table."""
     return pytest.mark.parametrize("case", TABLE[name].values(), ids=TABLE[name])
 
@@ -46,7 +45,9 @@ def test_what_is_left_and_what_could_be(case: tables.Data) -> None:
         )
     for name, each in used.items():
         tree.queues[name].remove_all(each)
-    assert not any(value for node in (*tree.queues.values(), *tree.cohorts.values()) for value in node.usage.values())
+    assert not any(
+        value for node in (*tree.queues.values(), *tree.cohorts.values()) for value in node.usage.values()
+    )
 
 
 @cases("shares")
@@ -56,7 +57,9 @@ def test_dominant_resource_shares(case: tables.Data) -> None:
     asked = tables.usage(case.get("asked", {}))
     for name, (value, resource, borrowing) in case["shares"].items():
         node = tree.queues.get(name) or tree.cohorts[name]
-        node.usage = {place: node.usage.get(place, 0) + asked.get(place, 0) for place in {*node.usage, *asked}}
+        node.usage = {
+            place: node.usage.get(place, 0) + asked.get(place, 0) for place in {*node.usage, *asked}
+        }
         found = share(node)
         node.usage = {place: used - asked.get(place, 0) for place, used in node.usage.items()}
         whole = "infinite" if math.isinf(found.weighted) else math.ceil(found.weighted)

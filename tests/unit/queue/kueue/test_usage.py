@@ -7,6 +7,7 @@ import pytest
 from lab.queue.engine import Engine
 from lab.queue.item import PENDING
 from lab.queue.model import FINAL_SHARE, INITIAL_SHARE, AdmissionFairSharing, Config
+from lab.queue.quantity import amount
 from tests.unit.queue.kueue import tables
 from tests.unit.queue.kueue.tables import NOW
 from tests.unit.queue.kueue.test_schedule import held, plain
@@ -21,7 +22,7 @@ def begin(case: tables.Data, *parts: tables.Data, config: Config) -> Engine:
         assert engine.history is not None
         namespace, _, name = door.partition("/")
         engine.history._used[namespace, name] = {
-            resource: float(tables.amount(resource, str(value))) / (1000 if resource == "cpu" else 1)
+            resource: float(amount(resource, str(value))) / (1000 if resource == "cpu" else 1)
             for resource, value in used.items()
         }
     for each in case["workloads"]:
@@ -45,7 +46,9 @@ def test_cycles_admit_as_kueue(case: tables.Data) -> None:
     engine = begin(case, TABLE["common"], config=config)
     for _ in case["workloads"]:
         engine.cycle(NOW)
-    assert held(engine) == {key: plain(tables.admission(each)) for key, each in case["after"]["holds"].items()}
+    assert held(engine) == {
+        key: plain(tables.admission(each)) for key, each in case["after"]["holds"].items()
+    }
     for key, (reason, message) in case["after"]["told"].items():
         assert engine.items[key].state == PENDING
         assert engine.told(engine.items[key]) == (reason, message)
