@@ -56,7 +56,7 @@ class History:
         """The last sample before `until`, or before another LocalQueue is first among those that wait.
 
         Samples in between change nothing as long as all hold what they hold: usage fades towards that at one
-        pace, however often it is looked at. `waiting` are the LocalQueues whose order counts, by ClusterQueue.
+        pace, however often it is looked at. `waiting` are the LocalQueues that compete, by ClusterQueue.
         """
         following = self.next_sample(now)
         if self._sampled is None or self._charged or following >= until:
