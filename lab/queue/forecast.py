@@ -110,7 +110,7 @@ def outlook(
     `usual` has the usual time of a workload where one is known, `history` what LocalQueues used so far.
     """
     lengths = {each.key: length_of(each, usual.get(each.key)) for each in workloads}
-    run = Run(setup, [_timed(each, lengths[each.key]) for each in workloads], start=now)
+    run = Run(setup, [_timed(each, lengths[each.key]) for each in workloads], everything=True, start=now)
     if run.engine.history is not None and history is not None:
         run.engine.history.take_over(copy.deepcopy(history))
     run.at_start()
