@@ -48,7 +48,7 @@ UNSENT = "UNSENT"
 
 @dataclass(frozen=True)
 class Stop:
-    """Order to end an attempt; `to` is the phase that follows, `outcome` the reason of Finished for `done`."""
+    """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`."""
 
     to: str
     reason: str
