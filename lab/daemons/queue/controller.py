@@ -28,7 +28,7 @@ from lab.daemons.queue.model import (
 )
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.store import Batch, Store
-from lab.errors import NotFoundError, StateError
+from lab.errors import StateError
 from lab.host.clock import WALL, Clock
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, FINISHED, PENDING
@@ -85,12 +85,6 @@ class Controller:
     def setup(self) -> Setup:
         """Quotas and queues as they are now."""
         return self.engine.setup
-
-    def job(self, key: str) -> Record:
-        """One job. Raises NotFoundError."""
-        if key not in self.records:
-            raise NotFoundError(f"there is no job {key} in the queues", "see `labctl queue list workloads`")
-        return self.records[key]
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
         """See Reader."""

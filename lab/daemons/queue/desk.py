@@ -11,6 +11,7 @@ from typing import Any
 from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import DONE, HOLDING, INACTIVE, QUEUED, STOPPING, Record, Stop, submission_id
+from lab.daemons.queue.views.rows import find
 from lab.errors import NotFoundError, RefusedError
 from lab.queue.model import Workload
 from lab.queue.reasons import PREEMPTED
@@ -38,10 +39,11 @@ class Desk:
         return {"workload": workload.key, "submission_id": submission_id(workload.name, 1)}
 
     def drafted(self, data: bytes) -> Workload:
-        """The workload that a job would be, for a dry run; hold the controller's lock. Raises as `submit`."""
+        """The workload that a job would be, for a dry run. Raises as `submit`."""
         given = requests.body(data, "job")
         requests.job(given)
-        return self._workload(given, self._controller.now())
+        with self._controller.lock:
+            return self._workload(given, self._controller.now())
 
     def _workload(self, given: Mapping[str, Any], now: float) -> Workload:
         controller = self._controller
@@ -56,9 +58,9 @@ class Desk:
         given = requests.body(data, "order")
         reason, message = given.get("reason", ""), requests.plain(given.get("message", ""))
         with self._controller.change() as draft:
-            record = self._controller.job(key)
+            record, _ = find(self._controller, key)
             if record.phase == DONE:
-                raise RefusedError(f"job {key} has ended already")
+                raise RefusedError(f"job {record.key} has ended already")
             if verb == "cancel":
                 cancel(draft, record, reason or "Cancelled", message or "The job was cancelled")
             elif verb == "preempt":
@@ -66,7 +68,7 @@ class Desk:
             else:
                 self._activate(draft, record, active=verb == "activate")
         self._controller.wake.set()
-        return {"workload": key, "phase": self._controller.records[key].phase}
+        return {"workload": record.key, "phase": self._controller.records[record.key].phase}
 
     def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
         if record.phase not in HOLDING or self._controller.engine.leaving(record.key):

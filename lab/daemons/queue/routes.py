@@ -23,9 +23,6 @@ from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageE
 from lab.host.reading import DOCUMENT
 from lab.queue.writing import objects
 
-Start = Callable[..., Any]
-App = Callable[[Mapping[str, Any], Start], Iterable[bytes]]
-
 STATUSES: tuple[tuple[type[LabError], HTTPStatus], ...] = (
     (BadObjectsError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (UsageError, HTTPStatus.BAD_REQUEST),
@@ -61,7 +58,7 @@ class Request:
 
     def parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query, the last of its name."""
-        return parse_qs(self.environ.get("QUERY_STRING", "")).get(name, [default])[-1]
+        return str(parse_qs(self.environ.get("QUERY_STRING", "")).get(name, [default])[-1])
 
     def number(self, name: str, default: int, most: int) -> int:
         """A whole number of the query. Raises UsageError."""
@@ -107,17 +104,16 @@ Handler = Callable[[Request], Answer]
 class Routes:
     """The WSGI application."""
 
-    def __init__(self, controller: Controller, pages: Pages, metrics: Metrics) -> None:
-        """`pages` and `metrics` make the documents of GET requests."""
-        self._controller, self._pages, self._metrics = controller, pages, metrics
+    def __init__(self, controller: Controller, pages: Pages, metrics: Metrics | None = None) -> None:
+        """`pages` make the documents of GET requests; without `metrics` there is no such page."""
+        self._controller, self._pages = controller, pages
         self._desk = Desk(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
         self._routes: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/healthz", self._healthz),
-            ("GET", "/metrics", lambda _: Answer(text=metrics())),
             ("GET", "/workloads", self._workloads),
             ("GET", job, self._page(lambda asked: pages.describe(controller, asked.key))),
-            ("GET", f"{job}/why", self._page(lambda asked: pages.why(controller, asked.key))),
+            ("GET", f"{job}/why", lambda asked: Answer(document=pages.why(controller, asked.key))),
             ("POST", f"{job}/(cancel|deactivate|activate|preempt)", self._order),
             ("GET", "/queues", self._page(lambda _: pages.queues(controller))),
             ("GET", "/objects", self._page(lambda _: list(objects(controller.setup)))),
@@ -126,12 +122,14 @@ class Routes:
             ("GET", "/packages/([^/]+)", self._has_package),
             ("PUT", "/packages/([^/]+)", self._put_package),
             ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._desk.submit(asked.body()))),
-            ("POST", "/dry-run", self._page(self._dry_run)),
+            ("POST", "/dry-run", self._dry_run),
             ("POST", "/apply", lambda asked: Answer(document=self._desk.apply(asked.body()))),
             ("POST", "/delete", lambda asked: Answer(document=self._desk.delete(asked.body()))),
         )
+        if metrics is not None:
+            self._routes += (("GET", "/metrics", lambda _: Answer(text=metrics())),)
 
-    def __call__(self, environ: Mapping[str, Any], start_response: Start) -> Iterable[bytes]:
+    def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """See WSGI."""
         try:
             answer = self._handler(environ)
@@ -159,8 +157,6 @@ class Routes:
         """The handler of a page that is made while nothing changes."""
 
         def handler(asked: Request) -> Answer:
-            if asked.environ["REQUEST_METHOD"] == "POST":
-                asked = _read(asked)
             with self._controller.lock:
                 return Answer(document=make(asked))
 
@@ -170,8 +166,8 @@ class Routes:
         return Answer(document={"status": "ok", "away": dict(self._controller.away)})
 
     def _workloads(self, asked: Request) -> Answer:
-        limit = asked.number("limit", 1000, MOST_ROWS)
-        status, queue = asked.parameter("status", "all"), asked.parameter("queue")
+        limit = asked.number("limit", 0, MOST_ROWS)
+        status, queue = asked.parameter("status", "unfinished"), asked.parameter("queue")
         with self._controller.lock:
             found = self._pages.workloads(self._controller, status=status, queue=queue, limit=limit)
         return Answer(document=found)
@@ -188,8 +184,8 @@ class Routes:
         calls = self._controller.trace()
         return [{"at": each.at, "call": each.name, "arguments": each.arguments} for each in calls]
 
-    def _dry_run(self, asked: Request) -> dict[str, Any]:
-        return self._pages.dry_run(self._controller, self._desk.drafted(asked.body()))
+    def _dry_run(self, asked: Request) -> Answer:
+        return Answer(document=self._pages.dry_run(self._controller, self._desk.drafted(asked.body())))
 
     def _has_package(self, asked: Request) -> Answer:
         if not self._controller.packages.has(asked.parts[0]):
@@ -199,14 +195,6 @@ class Routes:
     def _put_package(self, asked: Request) -> Answer:
         self._controller.packages.put(asked.parts[0], asked.body(MAX_PACKAGE_BYTES))
         return Answer(HTTPStatus.CREATED, {"package": asked.parts[0]})
-
-
-def _read(asked: Request) -> Request:
-    """The request with its body in memory: nobody waits for a slow sender."""
-    import io
-
-    body = asked.body()
-    return Request({**asked.environ, "wsgi.input": io.BytesIO(body)}, asked.parts)
 
 
 def event_document(event: Event) -> dict[str, Any]:
