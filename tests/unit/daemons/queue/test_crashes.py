@@ -114,12 +114,13 @@ def activated_while_stopping(world: World) -> None:
 def partial_admission(world: World) -> None:
     """A job takes fewer workers than it would like, and is told so."""
     world.apply(*queue("a", 3))
-    world.submit("one", work=6)
+    world.submit("one", work=30)
+    world.step()
     world.submit("many", work=2, count=4, least=1, ranks="workers")
     world.settle()
-    (attempt,) = [each for each in world.ray.jobs.values() if "--workers" in each.order.command][1:2]
-    assert attempt.gpus == 2
-    assert attempt.order.command[-1] == attempt.order.runtime_env["env_vars"]["RAYLAB_WORKERS_GRANTED"] == "2"
+    (many,) = [each for each in world.ray.jobs.values() if each.workload == world.job("many").key]
+    assert many.gpus == 2
+    assert many.order.command[-1] == many.order.runtime_env["env_vars"]["RAYLAB_WORKERS_GRANTED"] == "2"
 
 
 def drained(world: World) -> None:

@@ -106,7 +106,7 @@ class FakeRay:
         for at, order in list(self.on_their_way):
             if at <= self.clock():
                 self.on_their_way.remove((at, order))
-                if order.submission_id not in self.jobs:
+                if order.submission_id not in self.jobs and not order.runtime_env.get("bad"):
                     self._create(order)
 
     def ping(self) -> None:
@@ -175,7 +175,7 @@ class FakeRay:
                 self._keep(job)
                 job.stopped = self.clock()
         self.forgotten += self.jobs.values()
-        self.jobs = {}
+        self.jobs, self.on_their_way = {}, []
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         self._ask("taken")
@@ -199,12 +199,12 @@ class FakeRay:
 class CrashingStore(Store):
     """A file whose writer may be killed before and after each transaction."""
 
-    points = Points()
+    SYNCHRONOUS = "OFF"
+    """What is killed is the process, not the machine."""
 
     def __init__(self, folder: Path, points: Points) -> None:
         self.points = points
         super().__init__(folder)
-        self._database.execute("PRAGMA synchronous = OFF")  # what is killed is the process, not the machine
 
     def load(self) -> Loaded:
         self.points.hit("load")
