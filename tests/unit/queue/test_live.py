@@ -145,7 +145,9 @@ def test_time_past_is_counted_in_whole_seconds_as_a_status_has_it() -> None:
 # What is written and read
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["finish", "gone", "set_active", "set_ready"]), st.integers(0, 11)))
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["finish", "gone", "set_active", "set_ready"]), st.integers(0, 11))
+)
 
 
 def ahead(engine: Engine, keys: list[str], steps: list[tuple[str, int]]) -> list[Call]:
@@ -156,7 +158,9 @@ def ahead(engine: Engine, keys: list[str], steps: list[tuple[str, int]]) -> list
         key = keys[place % len(keys)]
         given: dict[str, Any] = {"workload": key}
         given |= {"gone": {"message": ""}, "finish": {"reason": "Succeeded", "message": "done"}}.get(name, {})
-        given |= {"set_active": {"active": moment % 2 == 1}, "set_ready": {"ready": moment % 3 > 0}}.get(name, {})
+        given |= {"set_active": {"active": moment % 2 == 1}, "set_ready": {"ready": moment % 3 > 0}}.get(
+            name, {}
+        )
         calls += [Call(now, name, given), Call(now, "due"), Call(now, "settle")]
     return calls
 
@@ -241,7 +245,9 @@ def test_usage_over_time_goes_on_after_a_restart() -> None:
     engine.sample(60.0)
     assert engine.history is not None
     given = json.loads(json.dumps(engine.history.status()))
-    restored, _ = begin(Call(60.0, START, {"objects": list(objects(chosen)), "workloads": [], "history": given}))
+    restored, _ = begin(
+        Call(60.0, START, {"objects": list(objects(chosen)), "workloads": [], "history": given})
+    )
     assert restored.history is not None
     assert restored.history.of(("ns", "a")) == engine.history.of(("ns", "a")) > 0
     assert restored.history.next_sample(60.0) == engine.history.next_sample(60.0)
