@@ -198,6 +198,12 @@ def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
     yield "problem", away(found)
 
 
+def in_short(found: Document) -> Iterator[tuple[str, Any]]:
+    """The same of a job that Ray knows too."""
+    shown = ("queue", "ClusterQueue", "priority", "granted", "takes", "time limit")
+    yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
+
+
 def attempt(each: Document) -> str:
     """One attempt in words."""
     began, ended = each["started_at"] or each["admitted_at"], each["ended_at"]

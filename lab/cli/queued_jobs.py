@@ -9,6 +9,7 @@ from lab.cli import queue_words
 from lab.cluster.jobs import Job
 from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, UnsupportedError
 from lab.host.clock import POLL_SECONDS, Clock, settle
+from lab.topology import JOB_FINAL
 
 if TYPE_CHECKING:
     from lab.cluster.queues import Document
@@ -39,12 +40,14 @@ def queued_job(lab: Lab, job_id: str) -> tuple[Document | None, LabDownError | N
         return None, error
 
 
-def as_job(found: Document, status: str = "") -> Job:
+def as_job(found: Document) -> Job:
     """A job that Ray does not know now, in the form of those that it knows."""
-    states = {"Finished": "SUCCEEDED" if found["reason"] == "Succeeded" else "STOPPED"}
+    made = found["attempts_made"]
+    last = made[-1]["ended"] if made else ""
+    over = last if last in JOB_FINAL else "STOPPED"
     return Job(
         submission_id=found["name"],
-        status=status or states.get(found["status"], QUEUED),
+        status=over if found["status"] in OVER else QUEUED,
         entrypoint=found["command"],
         message=found["message"] or found["reason"],
         started_at=None,

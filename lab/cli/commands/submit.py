@@ -81,6 +81,7 @@ LAST_LINES = 20
 @pass_app
 def submit(
     app: App,
+    /,
     recipe: str | None,
     parameters: tuple[str, ...],
     num_cpus: float,
