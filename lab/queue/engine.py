@@ -194,6 +194,11 @@ class Engine(Places):
 
     # Cycles
 
+    @property
+    def stirred(self) -> bool:
+        """Tell if something happened since the last `settle` that may let it decide otherwise."""
+        return bool(self._dirty)
+
     def drain(self, now: float) -> list[Change]:
         """Evict what stop policies do not let run, and deactivate what is marked so."""
         changes = []

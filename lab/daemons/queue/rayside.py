@@ -1,4 +1,4 @@
-"""Ray and the object store as the controller sees them: a narrow door, so that tests have a Ray of their own."""
+"""Ray and the object store as the controller sees them: a narrow door, behind which tests put their own."""
 
 from __future__ import annotations
 

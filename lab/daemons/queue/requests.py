@@ -17,15 +17,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from lab.daemons.queue.model import GRACE_SECONDS, QueuedJob
+from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
 from lab.host.reading import SMALL, parse_json
 from lab.host.schemas import load_schema, misfits
 from lab.queue.model import PodSet, Setup, Workload
 from lab.queue.reading.nodes import meant
-
-DRIVER, WORKERS = "driver", "workers"
-"""Pod sets of a job: its entrypoint, and the ranks that it trains with."""
 
 
 def body(data: bytes, kind: str) -> dict[str, Any]:
@@ -52,7 +49,7 @@ def plain(text: str) -> str:
 
 
 def queue_of(name: str, setup: Setup) -> tuple[str, str]:
-    """Namespace and name of a LocalQueue, from `NAME` or `NAMESPACE/NAME`. Raises NotFoundError, UsageError."""
+    """Namespace and name of a LocalQueue, from `NAME` or `NAMESPACE/NAME`. NotFoundError, UsageError."""
     space, slash, local = name.rpartition("/")
     found = [door for door in setup.local_queues if door[1] == local and (not slash or door[0] == space)]
     if len(found) == 1:
@@ -112,6 +109,7 @@ def job(given: Mapping[str, Any]) -> QueuedJob:
         metadata=given.get("metadata", {}),
         num_cpus=given.get("num_cpus", 0),
         num_gpus=given.get("num_gpus", 0),
+        each=_each(given.get("workers")),
         owner=plain(given.get("owner", "")),
         recipe=plain(given.get("recipe", "")),
         ranks=given.get("ranks", ""),
@@ -119,6 +117,12 @@ def job(given: Mapping[str, Any]) -> QueuedJob:
         grace=given.get("preemption_grace", GRACE_SECONDS),
         enforce=given.get("enforce", False),
     )
+
+
+def _each(workers: Mapping[str, Any] | None) -> dict[str, float]:
+    """Request of one rank, as Ray counts it."""
+    names = {"CPU": "cpus", "GPU": "gpus", "memory": "memory"}
+    return {ray: workers[name] for ray, name in names.items() if workers and workers.get(name)}
 
 
 def _pod_sets(given: Mapping[str, Any], resource: str) -> tuple[PodSet, ...]:

@@ -87,12 +87,12 @@ class Store:
 
     def load(self) -> Loaded:
         """Everything but events and trace."""
+        execute = self._database.execute
         with self._explained():
-            objects = self._database.execute("SELECT document FROM objects ORDER BY rowid").fetchall()
-            rows = self._database.execute(
-                "SELECT key, document, job, phase, created, finished_at FROM workloads ORDER BY created, rowid"
-            ).fetchall()
-            usage = self._database.execute("SELECT document FROM usage").fetchone()
+            objects = execute("SELECT document FROM objects ORDER BY rowid").fetchall()
+            columns = "key, document, job, phase, created, finished_at"
+            rows = execute(f"SELECT {columns} FROM workloads ORDER BY created, rowid").fetchall()
+            usage = execute("SELECT document FROM usage").fetchone()
             return Loaded(
                 [json.loads(text) for (text,) in objects],
                 [(self._record(*row), json.loads(document)) for document, row in map(_split, rows)],
@@ -140,8 +140,8 @@ class Store:
                 (since, workload, workload, limit),
             ).fetchall()
         return [
-            Event(number, Change(*told, flavors=json.loads(flavors)))
-            for number, told, flavors in ((row[0], row[1:7], row[7]) for row in rows)
+            Event(row[0], Change(*row[1:7], flavors=json.loads(row[7])))  # type: ignore[misc]
+            for row in rows
         ]
 
     def trace(self) -> list[Call]:
