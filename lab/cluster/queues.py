@@ -122,8 +122,12 @@ class Queues:
         return self._items("/objects", "objects")
 
     def events(self, since: int = 0) -> Sequence[Document]:
-        """What was decided, with numbers above `since`, oldest first."""
-        return self._items(f"/events?since={since}", "events")
+        """What was decided, with numbers above `since`, oldest first; the controller tells some at a time."""
+        found: list[Document] = []
+        while page := self._items(f"/events?since={since}", "events"):
+            found += page
+            since = max(each["number"] for each in page)
+        return found
 
     # HTTP
 
