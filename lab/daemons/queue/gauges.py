@@ -154,9 +154,7 @@ def _cohort(engine: Engine, sheet: Sheet, name: str, node: Node) -> None:
     for place, total in node.subtree.items():
         used = sum(each.usage.get(place, 0) for each in below)
         sheet.put("cohort_subtree_quota", name, *place, value=natural(place.resource, total))
-        sheet.put(
-            "cohort_subtree_resource_reservations", name, *place, value=natural(place.resource, used)
-        )
+        sheet.put("cohort_subtree_resource_reservations", name, *place, value=natural(place.resource, used))
 
 
 def _doors(engine: Engine, sheet: Sheet) -> None:
@@ -193,4 +191,3 @@ def _asked(item: Item) -> Mapping[str, int]:
         for resource, value in each.requests.items():
             total[resource] += max(0, value) * each.count
     return total
-

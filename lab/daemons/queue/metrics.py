@@ -9,7 +9,6 @@ from lab.daemons.queue import gauges
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Metrics, Reader
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Job, Tally
-from lab.host.clock import Clock
 
 PREFIX = "kueue_"
 ROLE = ("replica_role", "standalone")

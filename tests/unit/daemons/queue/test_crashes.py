@@ -139,7 +139,9 @@ def drained(world: World) -> None:
 def reclaimed(world: World) -> None:
     """A queue gets back what another one has borrowed."""
     reclaim = {"reclaimWithinCohort": "Any"}
-    world.apply(*queue("a", 1, "both", preemption=reclaim), *unflavored(queue("b", 1, "both", preemption=reclaim)))
+    world.apply(
+        *queue("a", 1, "both", preemption=reclaim), *unflavored(queue("b", 1, "both", preemption=reclaim))
+    )
     world.submit("one", "a", work=9, gpus=2)
     world.run(4)
     world.submit("two", "b", work=3)
@@ -203,4 +205,3 @@ def test_killed_at_any_point_it_loses_and_doubles_nothing(story: Story, tmp_path
             raise AssertionError(f"killed at {at} of {points}, {told.where}: {error!r}") from error
         assert world.crashes == 1, f"point {at} was not reached"
         world.close()
-

@@ -77,7 +77,9 @@ class RayJob:
 
     def saved(self, now: float) -> float:
         """Seconds of work that are in checkpoints."""
-        worked = max(0.0, min(now if self.stopped is None else self.stopped, now) - self.created - BOOT_SECONDS)
+        worked = max(
+            0.0, min(now if self.stopped is None else self.stopped, now) - self.created - BOOT_SECONDS
+        )
         return min(self.left, worked // CHECKPOINT_SECONDS * CHECKPOINT_SECONDS)
 
     @property
