@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.cluster import queue_request
 from lab.cluster.api import RayApi, infeasible
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
-from lab.cluster.queue_request import QueuedSubmission, QueueRequest, of_command, of_recipe
+from lab.cluster.queue_request import QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, described
 from lab.errors import (
@@ -55,8 +56,8 @@ class Lab:
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
         `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
-        Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
-        runtime than asked for.
+        Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on
+        another runtime than asked for.
         """
         self.why = ""
         """Reason for the runtime, where it was not given."""
@@ -92,14 +93,15 @@ class Lab:
         ports: Mapping[str, int] | None = None,
         gcs_ft: bool = False,
         stock_ray: bool = False,
+        queued_only: bool = False,
     ) -> LabStatus:
         """Start the lab and return once every service is healthy; one that is up is repaired, not changed.
 
         Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
-        (lab.services.PORT_NAMES) to its number; `gcs_ft` and `stock_ray` are as in LabSpec. What is left out
-        is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports), or as it is in a
-        lab that is up. `on_progress` gets each step.
+        (lab.services.PORT_NAMES) to its number; `gcs_ft`, `stock_ray` and `queued_only` are as in LabSpec.
+        What is left out is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports),
+        or as it is in a lab that is up. `on_progress` gets each step.
 
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
@@ -107,7 +109,9 @@ class Lab:
         from lab.runtime.spec import Asked, spec_of
 
         fixed = tuple((ports or {}).items())
-        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray)
+        asked = Asked(
+            gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray, queued_only
+        )
         if spec is None:
             spec = spec_of(self.runtime, asked)
         elif asked != Asked():
@@ -258,15 +262,12 @@ class Lab:
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
         if queue is not None:
-            return self._queued(of_command(submission, queue))
+            return self.queues.submit(queue_request.of_command(submission, queue))
+        queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
             raise _refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
-
-    def _queued(self, job: QueuedSubmission) -> Submitted:
-        found = self.queues.submit(job)
-        return Submitted(found.submission_id, workload=found.workload)
 
     def submit_recipe(
         self,
@@ -286,7 +287,9 @@ class Lab:
         recipe = find_recipe(name)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
-            return self._queued(of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name))
+            return self.queues.submit(
+                queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
+            )
         submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
