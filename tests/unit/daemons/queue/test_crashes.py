@@ -1,7 +1,7 @@
 """The controller is killed at every point, and started again: every job still ends as it should, once.
 
-A story is told without a crash first, which counts the points: each transaction, each request to Ray, and each
-file that is written, before and after. Then it is told once for every point.
+A story is told without a crash first, which counts the points: each transaction, each request to Ray, and
+each file that is written, before and after. Then it is told once for every point.
 """
 
 from __future__ import annotations

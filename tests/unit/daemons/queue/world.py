@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -291,8 +291,11 @@ class World:
     def step(self, seconds: float = 1.0) -> None:
         """Let time pass, and the controller make a step."""
         self.clock.now += seconds
-        self.do(lambda: self.reconciler.step())
+        self.do(self._step)
         self.check()
+
+    def _step(self) -> float:
+        return self.reconciler.step()
 
     def run(self, seconds: float) -> None:
         for _ in range(int(seconds)):
@@ -443,6 +446,3 @@ def unflavored(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def short(record: Record) -> list[str]:
     """Ends of the attempts of a job."""
     return [attempt.ended for attempt in record.job.attempts]
-
-
-__all__ = ["Crash", "Points", "World", "priority", "queue", "replace", "short", "unflavored"]
