@@ -109,6 +109,7 @@ class Wsgi:
         if world.away:
             raise ProtocolError("it is away")
         world.asked.append(f"{method} {url.removeprefix('http://127.0.0.1:8266')}")
+        world.labctl.runtime.clock.sleep(0.01)  # no two things happen at the same moment
         world.step()
         path, _, query = url.removeprefix("http://127.0.0.1:8266").partition("?")
         environ = {
