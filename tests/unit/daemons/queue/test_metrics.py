@@ -15,7 +15,7 @@ from lab.daemons.queue.metrics import exposition, meaning
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Histogram, Job, Tally, bounds
 from lab.queue.places import Change
 from tests.conftest import ROOT
-from tests.unit.daemons.queue.world import World, priority, queue
+from tests.unit.daemons.queue.world import World, priority, queue, unflavored
 
 ONE = {"replica_role": "standalone"}
 
@@ -25,7 +25,8 @@ def world(tmp_path: Path) -> World:
     """Two queues of a cohort, the second of which takes its quota back."""
     found = World(tmp_path)
     reclaims = {"preemption": {"reclaimWithinCohort": "Any"}}
-    found.apply(*queue("a", 2, "all"), *queue("b", 2, "all", **reclaims), priority("high", 10))
+    found.apply(*queue("a", 2, "all"))
+    found.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
     return found
 
 
@@ -40,13 +41,13 @@ def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
     }
 
 
-def value(world: World, name: str, **labels: str) -> float | None:
-    return samples(world).get((f"kueue_{name}", tuple(sorted({**labels, **ONE}.items()))))
+def value(world: World, metric: str, /, **labels: str) -> float | None:
+    return samples(world).get((f"kueue_{metric}", tuple(sorted({**labels, **ONE}.items()))))
 
 
 def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
     world.submit("one", "a", gpus=3, work=60.0)
-    world.step()
+    world.run(3)
     place = {"cohort": "all", "cluster_queue": "a", "flavor": "h100", "resource": "nvidia.com/gpu"}
     assert value(world, "cluster_queue_nominal_quota", **place) == 2
     assert value(world, "cluster_queue_resource_usage", **place) == 3
@@ -62,10 +63,12 @@ def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
 def test_who_waits_is_told_with_the_reason(world: World) -> None:
     world.submit("one", "a", gpus=4, work=60.0)
     world.submit("two", "a", gpus=1, work=60.0)
-    world.step()
+    world.run(3)
     told = samples(world)
     waiting = {labels: n for (name, labels), n in told.items() if name == "kueue_pending_workloads" and n}
-    assert waiting == {(("cluster_queue", "a"), ("replica_role", "standalone"), ("status", "inadmissible")): 1}
+    assert waiting == {
+        (("cluster_queue", "a"), ("replica_role", "standalone"), ("status", "inadmissible")): 1
+    }
     reasons = {
         dict(labels)["reason"] for (name, labels), _ in told.items() if name == "kueue_unadmitted_workloads"
     }
@@ -76,10 +79,11 @@ def test_who_waits_is_told_with_the_reason(world: World) -> None:
 
 def test_counts_are_the_same_after_a_restart_and_go_on(world: World) -> None:
     world.submit("one", "a", gpus=3, work=30.0)
-    world.step()
+    world.run(3)
     world.submit("two", "b", gpus=2, work=5.0, priority_class="high")
     world.settle()
-    before = {key: n for key, n in samples(world).items() if key[0].endswith(("_total", "_count", "_sum"))}
+    kept = ("_total", "_count", "_sum", "finished_workloads")
+    before = {key: n for key, n in samples(world).items() if key[0].endswith(kept)}
     by = {"preempting_cluster_queue": "b", "reason": "InCohortReclamation"}
     assert value(world, "preempted_workloads_total", **by) == 1
     evicted = {"cluster_queue": "a", "reason": "Preempted", "underlying_cause": "", "priority_class": ""}
