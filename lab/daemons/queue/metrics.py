@@ -109,6 +109,6 @@ def exposition(reader: Reader) -> Metrics:
 
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
-        return generate_latest(registry)
+        return bytes(generate_latest(registry))
 
     return text

@@ -171,8 +171,10 @@ class Tally:
         way.waits_since, way.admitted_at, way.leaving = change.at, None, None
 
     def _count(self, name: str, way: Progress, job: Job, *labels: str) -> None:
-        self.counters[name][(way.cluster_queue, *labels)] += 1
-        self.counters[f"local_queue_{name}"][(job.queue, job.namespace, *labels)] += 1
+        by_queue: Labels = (way.cluster_queue, *labels)
+        by_door: Labels = (job.queue, job.namespace, *labels)
+        self.counters[name][by_queue] += 1
+        self.counters[f"local_queue_{name}"][by_door] += 1
 
     def _observe(self, name: str, way: Progress, job: Job, seconds: float) -> None:
         self._histogram(name, (way.cluster_queue, job.priority_class)).observe(seconds)
