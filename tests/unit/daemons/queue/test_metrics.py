@@ -62,6 +62,7 @@ def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
 
 def test_who_waits_is_told_with_the_reason(world: World) -> None:
     world.submit("one", "a", gpus=4, work=60.0)
+    world.run(3)
     world.submit("two", "a", gpus=1, work=60.0)
     world.run(3)
     told = samples(world)
