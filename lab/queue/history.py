@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lab.queue.item import Item
@@ -26,15 +26,15 @@ class History:
 
     def of(self, door: Door) -> float:
         """The weighted sum of what a LocalQueue used, over its weight."""
+        used, charged = self._used.get(door, {}), self._charged.get(door, {})
+        both = {name: used.get(name, 0.0) + charged.get(name, 0.0) for name in {*used, *charged}}
+        return self._weighed(door, both)
+
+    def _weighed(self, door: Door, amounts: Mapping[str, float]) -> float:
         weight = self.weights.get(door, 1.0)
         if weight <= 0:
             return math.inf
-        used, charged = self._used.get(door, {}), self._charged.get(door, {})
-        total = 0.0
-        for resource in sorted({*used, *charged}):
-            amount = used.get(resource, 0.0) + charged.get(resource, 0.0)
-            total += self.settings.weights.get(resource, 1.0) * amount
-        return total / weight
+        return sum(self.settings.weights.get(name, 1.0) * amounts[name] for name in sorted(amounts)) / weight
 
     def take_over(self, other: History) -> None:
         """Go on with what another one has counted."""
@@ -65,13 +65,41 @@ class History:
         """The time at which usage is looked at next."""
         return now if self._sampled is None else self._sampled + self.settings.sampling
 
+    def skip(
+        self, now: float, until: float, holding: Iterable[Item], waiting: Iterable[Iterable[Door]]
+    ) -> float:
+        """The last sample before `until`, or before another LocalQueue is first among those that wait.
+
+        Samples in between change nothing as long as all hold what they hold: usage fades towards that at one
+        pace, however often it is looked at. `waiting` are the LocalQueues that compete, by ClusterQueue.
+        """
+        following = self.next_sample(now)
+        if self._sampled is None or self._charged or following >= until:
+            return following
+        current = _amounts(holding)
+        for doors in waiting:
+            until = min(until, self._sampled + self._overtaken(list(doors), current))
+        steps = math.ceil((until - self._sampled) / self.settings.sampling) - 1
+        return max(following, self._sampled + steps * self.settings.sampling)
+
+    def _overtaken(self, doors: Sequence[Door], current: Mapping[Door, Mapping[str, float]]) -> float:
+        """Seconds after the last sample until the lowest usage is that of another LocalQueue."""
+        ends = [self._weighed(door, current.get(door, {})) for door in doors]
+        gaps = [
+            self._weighed(door, self._used.get(door, {})) - end for door, end in zip(doors, ends, strict=True)
+        ]
+        lines = [(end, gap) for end, gap in zip(ends, gaps, strict=True) if math.isfinite(end)]
+        if len(lines) < 2 or self.settings.half_life == 0:
+            return math.inf
+        end, gap = min(lines, key=sum)
+        # the share of the old that is left when two of the lines meet
+        meeting = [(other - end) / (gap - slope) for other, slope in lines if slope != gap]
+        left = max((each for each in meeting if 0 < each <= 1), default=0.0)
+        return math.inf if left == 0 else -math.log2(left) * self.settings.half_life
+
     def sample(self, now: float, holding: Iterable[Item]) -> None:
         """Let old usage fade, and count what is held now."""
-        current: dict[Door, dict[str, float]] = {}
-        for item in holding:
-            sums = current.setdefault(item.queue, {})
-            for (_, resource), value in item.usage.items():
-                sums[resource] = sums.get(resource, 0.0) + _natural(resource, value)
+        current = _amounts(holding)
         share = self._fading(0.0 if self._sampled is None else now - self._sampled)
         for door in {*self._used, *current}:
             old, new = self._used.get(door, {}), current.get(door, {})
@@ -87,6 +115,16 @@ class History:
         if self.settings.half_life == 0:
             return 0.0
         return float(1.0 - 0.5 ** (elapsed / self.settings.half_life))
+
+
+def _amounts(holding: Iterable[Item]) -> dict[Door, dict[str, float]]:
+    """What each LocalQueue holds: resource -> amount."""
+    found: dict[Door, dict[str, float]] = {}
+    for item in holding:
+        sums = found.setdefault(item.queue, {})
+        for (_, resource), value in item.usage.items():
+            sums[resource] = sums.get(resource, 0.0) + _natural(resource, value)
+    return found
 
 
 def _natural(resource: str, value: int) -> float:

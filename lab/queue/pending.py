@@ -25,6 +25,7 @@ class Pending:
     ) -> None:
         """Start empty."""
         self.strategy, self._config, self._usage = strategy, config, usage
+        self.by_usage = usage is not None
         self._heaps: dict[Hashable, list[tuple[Key, int, Item]]] = {}
         self._tops: list[tuple[Key, int, Hashable]] = []
         self._serial = 0
@@ -112,6 +113,11 @@ class Pending:
     def has_head(self) -> bool:
         """Tell if there is a head."""
         return self._head() is not None
+
+    def doors(self) -> set[tuple[str, str]]:
+        """LocalQueues that have somebody here to try."""
+        tops = (self._top(group) for group in list(self._heaps) if group[0] not in self._parked)  # type: ignore[index]
+        return {each.queue for each in tops if each is not None}
 
     def __iter__(self) -> Iterator[Item]:
         """Everything that waits, in the order of the queue."""

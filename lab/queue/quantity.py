@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 CPU = "cpu"
@@ -15,7 +16,6 @@ DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P
 FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))", re.ASCII)
 LONGEST = 100
 """Characters of a quantity."""
-STEPS = ("Ki", "Mi", "Gi", "Ti", "Pi")
 
 
 def parse(text: str) -> Fraction:
@@ -39,11 +39,20 @@ def amount(resource: str, text: str) -> int:
 
 
 def shown(resource: str, value: int) -> str:
-    """An amount as Kubernetes writes it."""
+    """An amount as Kubernetes writes it: 2, 500m, 10k, or 3Gi of memory."""
+    if resource in ("memory", "ephemeral-storage"):
+        return _in_steps(value, 1024, BINARY)
     if resource == CPU:
-        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
-    if resource in ("memory", "ephemeral-storage") and value and value % 1024 == 0:
-        for step in reversed(STEPS):
-            if value % BINARY[step] == 0:
-                return f"{value // BINARY[step]}{step}"
+        if value % 1000:
+            return f"{value}m"
+        value //= 1000
+    return _in_steps(value, 1000, {name: 10**power for name, power in DECIMAL.items() if power > 0})
+
+
+def _in_steps(value: int, base: int, units: Mapping[str, int]) -> str:
+    """The number in the largest of these units that leaves it whole."""
+    if value and value % base == 0:
+        for name, size in reversed(list(units.items())):
+            if value % size == 0:
+                return f"{value // size}{name}"
     return str(value)

@@ -157,7 +157,9 @@ class Run:
         moment = min((each for each in times if each is not None), default=None)
         history = self.engine.history
         if moment is not None and history is not None:
-            moment = min(moment, history.next_sample(self.now))
+            held = (each for held in self.engine.snapshot.held.values() for each in held.values())
+            waiting = [each.doors() for each in self.engine.pending.values() if each.by_usage]
+            moment = min(moment, history.skip(self.now, moment, held, waiting))
         return None if moment is None else max(moment, self.now)
 
     def _settle(self) -> None:

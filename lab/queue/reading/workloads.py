@@ -309,6 +309,16 @@ def _status(found: Workload, at: At, old: bool) -> Workload:
     return replace(found, message=going) if found.evicted else found
 
 
+def _assigned(at: At, count: int) -> dict[str, int]:
+    """The total of each resource, which is one amount for each of so many pods."""
+    usage = {}
+    for name, value in at.mapping().items():
+        usage[name] = value.amount(name)
+        if count and usage[name] % count:
+            value.wrong(f"is not a multiple of {count}, the number of pods")
+    return usage
+
+
 def _admission(found: Workload, at: At) -> Admission:
     needed = ("clusterQueue", "podSetAssignments")
     given = at.fields(needed, required=needed)
@@ -330,11 +340,14 @@ def _admission(found: Workload, at: At) -> Admission:
         count = one["count"].integer(0) if "count" in one else pod_set.count
         flavors = one["flavors"].texts() if "flavors" in one else {}
         if "resourceUsage" in one:
-            usage = {key: value.amount(key) for key, value in one["resourceUsage"].mapping().items()}
+            usage = _assigned(one["resourceUsage"], count)
         else:
             usage = {key: value * count for key, value in pod_set.requests.items()}
         if PODS in flavors:
             usage.setdefault(PODS, count)
         assignments.append(PodSetAdmission(name, count, flavors, usage))
+    missing = [name for name in wanted if all(name != each.name for each in assignments)]
+    if assignments and missing:
+        given["podSetAssignments"].wrong(f"pod set {', '.join(missing)} has no assignment")
     queue = given["clusterQueue"].name() if "clusterQueue" in given else ""
     return Admission(queue, tuple(assignments))

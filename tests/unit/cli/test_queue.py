@@ -205,3 +205,15 @@ def test_the_examples_of_the_page_are_what_comes_out(
     assert third[0] == "$ labctl queue simulate two-teams.yaml | grep -E ' s  (Admitted|Preempted)'"
     lines = run(capsys, "simulate", "two-teams.yaml")[0].splitlines()
     assert [line for line in lines if re.search(" s  (Admitted|Preempted)", line)] == third[1].splitlines()
+
+
+def test_the_json_of_bad_files_has_every_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    head = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Cohort\nmetadata: "
+    bad.write_text(f"{head}{{name: TeamA}}\n---\n{head}{{name: b, nam: b}}\n", encoding="utf-8")
+    found = json.loads(run(capsys, "check", str(bad), "--json", code=2)[0])
+    assert [(each["line"], each["path"]) for each in found["problems"]] == [
+        (3, "metadata.name"),
+        (7, "metadata.nam"),
+    ]
+    assert found["error"]["exit_code"] == 2

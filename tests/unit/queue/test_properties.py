@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.queue.engine import Engine
+from lab.queue.history import History
 from lab.queue.model import (
     FINAL_SHARE,
     INITIAL_SHARE,
+    AdmissionFairSharing,
     ClusterQueue,
     Cohort,
     Config,
     FlavorResource,
+    LocalQueue,
     Preemption,
     Setup,
     Workload,
 )
+from lab.queue.places import Change
 from lab.queue.reasons import RECLAMATION
 from lab.queue.simulate import simulate
 from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup
@@ -26,6 +33,9 @@ from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup
 PLACE = FlavorResource(FLAVOR, GPU)
 MANY = settings(max_examples=400, deadline=None, database=None, derandomize=True)
 """The same cases in every run; other ones without `derandomize` and with `--hypothesis-seed=NUMBER`."""
+
+SOME = settings(MANY, max_examples=100)
+"""As `MANY`, for what simulates to the end twice over."""
 
 NUMBERS = st.integers(0, 6)
 LIMITS = st.none() | NUMBERS
@@ -176,8 +186,6 @@ def test_in_a_strict_queue_nobody_passes_one_of_the_same_priority(
 @MANY
 @given(setups(), workloads(), st.sampled_from(["a", "b", "c"]))
 def test_hold_evicts_nobody(chosen: Setup, jobs: list[Workload], name: str) -> None:
-    from dataclasses import replace
-
     engine = begin(chosen, jobs)
     engine.settle(0.0)
     held = {key for key, item in engine.items.items() if item.state == "Admitted"}
@@ -197,3 +205,71 @@ def test_cycles_leave_no_trace_but_admissions(chosen: Setup, jobs: list[Workload
             held = sum(item.usage.get(PLACE, 0) for item in engine.snapshot.held[name].values())
             assert node.usage.get(PLACE, 0) == held
         engine.release_evicted(float(moment))
+
+
+@SOME
+@given(setups(), workloads())
+def test_in_a_strict_queue_nobody_starves(chosen: Setup, jobs: list[Workload]) -> None:
+    """Where everybody could run at all, everybody does, however large he is and whoever else comes."""
+    queues = {name: replace(each, strategy="StrictFIFO") for name, each in chosen.cluster_queues.items()}
+    strict = replace(chosen, cluster_queues=queues)
+    nodes = Engine(strict).tree.queues
+    jobs = [each for each in jobs if each.pod_sets[0].requests[GPU] <= nodes[each.queue].potential(PLACE)]
+    found = simulate(strict, jobs)
+    if not found.engine.restless:
+        assert {key for key, item in found.engine.items.items() if item.state != "Finished"} == set()
+
+
+@SOME
+@given(setups(), workloads(), st.randoms(use_true_random=False))
+def test_the_order_of_the_files_decides_nothing(
+    chosen: Setup, jobs: list[Workload], chance: random.Random
+) -> None:
+    shuffled = list(jobs)
+    chance.shuffle(shuffled)
+    names = sorted(chosen.cluster_queues, reverse=True)
+    turned = replace(chosen, cluster_queues={name: chosen.cluster_queues[name] for name in names})
+    assert simulate(chosen, jobs).changes == simulate(turned, shuffled).changes
+
+
+@SOME
+@given(
+    workloads(),
+    st.sampled_from(["StrictFIFO", "BestEffortFIFO"]),
+    st.floats(0.125, 2.0),
+    st.floats(0.5, 20.0),
+)
+def test_samples_that_are_skipped_would_have_changed_nothing(
+    jobs: list[Workload], strategy: str, sampling: float, half_life: float
+) -> None:
+    """Three LocalQueues share a ClusterQueue; one workload outlasts all others."""
+    fair = AdmissionFairSharing(half_life, sampling)
+    doors = {("ns", name): LocalQueue("ns", name, "all") for name in "abc"}
+    one = queue("all", 8, strategy=strategy, usage_based=True)
+    chosen = setup(one, config=Config(admission_fair_sharing=fair), local_queues=doors)
+    jobs = [*jobs, job("long", "a", 1, created=2.0, duration=30.0)]
+    skipping = simulate(chosen, jobs)
+    with patch.object(History, "skip", lambda history, now, *_: history.next_sample(now)):
+        every = simulate(chosen, jobs)
+    assert timeless(skipping.changes) == timeless(every.changes)
+
+
+def timeless(changes: list[Change]) -> list[Change]:
+    """The same with times rounded: a sum of many steps is not their product."""
+    return [replace(each, at=round(each.at, 6)) for each in changes]
+
+
+def test_a_tiny_sampling_interval_costs_nothing() -> None:
+    fair = AdmissionFairSharing(86400.0, 0.001)
+    doors = {("ns", name): LocalQueue("ns", name, "all") for name in "ab"}
+    for strategy in ("StrictFIFO", "BestEffortFIFO"):
+        one = queue("all", 2, strategy=strategy, usage_based=True)
+        chosen = setup(one, config=Config(admission_fair_sharing=fair), local_queues=doors)
+        jobs = [
+            job(f"{door}{number}", door, 1 + number % 2, created=60.0 * number, duration=7200.0)
+            for door in "ab"
+            for number in range(6)
+        ]
+        found = simulate(chosen, jobs)
+        assert {item.state for item in found.engine.items.values()} == {"Finished"}
+        assert found.engine.cycles < 300

@@ -135,7 +135,7 @@ def check_namespace(namespace: str) -> None:
 
 
 def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
-    """Read the files. Raises UsageError, after everything wrong was printed."""
+    """Read the files. What is wrong in them is told, all of it in the JSON too, and ends the command."""
     from lab.flows.queues.files import read_files
 
     check_namespace(namespace)
@@ -148,7 +148,9 @@ def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
     for each in rest:
         app.out.ask(f"{each}{f' ({each.hint})' if each.hint else ''}")
     more = f" (and {len(rest)} more)" if rest else ""
-    raise UsageError(f"{first}{more}", first.hint)
+    error = UsageError(f"{first}{more}", first.hint)
+    app.out.complain(error, {"problems": [problem(each) for each in found.errors]})
+    raise click.exceptions.Exit(error.exit_code)
 
 
 def _check_page(path: Path, files: Sequence[Path]) -> None:
