@@ -263,7 +263,7 @@ def test_a_trace_begins_anew_with_each_process(world: World) -> None:
 
 
 def test_an_end_among_two_thousand_that_wait_costs_little(world: World) -> None:
-    """The step after it admits the next job, tells the one after that why it waits, and writes no other row."""
+    """The step after it admits the next job, and writes that, the one that ended, and the new head."""
     world.apply(*queue("a", 1))
     first = world.submit("first", work=30)
     world.run(4)
