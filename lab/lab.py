@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.cluster import queue_request
 from lab.cluster.api import RayApi, infeasible
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
+from lab.cluster.queue_request import QueueRequest
 from lab.cluster.recipes import find_recipe
-from lab.cluster.submission import Submission, check_command, described
+from lab.cluster.submission import Submission, Submitted, check_command, described
 from lab.errors import (
     EngineError,
     LabError,
@@ -31,18 +32,11 @@ from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progres
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
+    from lab.cluster.queues import Queues
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
     from lab.store import Store
-
-
-@dataclass(frozen=True)
-class Submitted:
-    """A job that was handed to Ray. `waits` says why it cannot start as the cluster is, or is empty."""
-
-    submission_id: str
-    waits: str = ""
 
 
 class Lab:
@@ -56,13 +50,14 @@ class Lab:
         api: RayApi | None = None,
         jobs: Jobs | None = None,
         store: Store | None = None,
+        queues: Queues | None = None,
     ) -> None:
         """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
-        `auto`. `api`, `jobs` and `store` are used instead of connections to the lab's own services. Nothing
-        is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
-        runtime than asked for.
+        `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
+        Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on
+        another runtime than asked for.
         """
         self.why = ""
         """Reason for the runtime, where it was not given."""
@@ -75,7 +70,7 @@ class Lab:
 
             choice = choose(runtime or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name))
             self.runtime, self.why = choice.runtime, choice.why
-        given = {"api": api, "jobs": jobs, "store": store}
+        given = {"api": api, "jobs": jobs, "store": store, "queues": queues}
         self._given = {part: value for part, value in given.items() if value is not None}
         self._ledgers: dict[str, JobLedger] = {}
         self.forget_connections()
@@ -98,14 +93,15 @@ class Lab:
         ports: Mapping[str, int] | None = None,
         gcs_ft: bool = False,
         stock_ray: bool = False,
+        queued_only: bool = False,
     ) -> LabStatus:
         """Start the lab and return once every service is healthy; one that is up is repaired, not changed.
 
         Give a `spec`, or single settings: `gpu` is `nvidia`, `amd`, `simulated`, `none` or `auto`; `gpus`
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
-        (lab.services.PORT_NAMES) to its number; `gcs_ft` and `stock_ray` are as in LabSpec. What is left out
-        is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports), or as it is in a
-        lab that is up. `on_progress` gets each step.
+        (lab.services.PORT_NAMES) to its number; `gcs_ft`, `stock_ray` and `queued_only` are as in LabSpec.
+        What is left out is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports),
+        or as it is in a lab that is up. `on_progress` gets each step.
 
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
@@ -113,7 +109,9 @@ class Lab:
         from lab.runtime.spec import Asked, spec_of
 
         fixed = tuple((ports or {}).items())
-        asked = Asked(gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray)
+        asked = Asked(
+            gpu, tuple(gpus), share_gpu, workers, cpus_per_worker, fixed, gcs_ft, stock_ray, queued_only
+        )
         if spec is None:
             spec = spec_of(self.runtime, asked)
         elif asked != Asked():
@@ -209,6 +207,14 @@ class Lab:
         endpoints = self.endpoints()
         return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
 
+    @cached_property
+    def queues(self) -> Queues:
+        """The queues' controller. Raises LabDownError."""
+        from lab.cluster.queues import Queues
+
+        endpoints = self.endpoints()
+        return Queues(endpoints.queue, endpoints.ray_token)
+
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).
 
@@ -242,6 +248,7 @@ class Lab:
         runtime_env: Mapping[str, Any] | str | Path | None = None,
         name: str = "",
         fail_if_infeasible: bool = False,
+        queue: QueueRequest | None = None,
     ) -> Submitted:
         """Start a job. One that no node can hold is submitted all the same, and waits; the answer says why.
         With `fail_if_infeasible` it is refused: RefusedError.
@@ -249,6 +256,7 @@ class Lab:
         Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
         that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
         entrypoint itself; `runtime_env`, Ray's, or a JSON file with it; `name`, which `labctl jobs` shows.
+        With `queue` it waits in that queue until it has its quota.
 
         Raises UsageError, NotFoundError, ClusterError; nothing is submitted then.
         """
@@ -258,6 +266,9 @@ class Lab:
             raise UsageError("Lab.submit: a submission and a command", "give one or the other")
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
+        if queue is not None:
+            return self.queues.submit(queue_request.of_command(submission, queue))
+        queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
             raise _refused(waits)
@@ -272,20 +283,19 @@ class Lab:
         num_gpus: float = 0,
         job_name: str = "",
         fail_if_infeasible: bool = False,
+        queue: QueueRequest | None = None,
     ) -> Submitted:
-        """Start a recipe of workspace/ with these `-p` settings. Raises what `submit` raises.
+        """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
-        With `fail_if_infeasible` also its ranks must fit on the nodes there are.
+        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
         """
         recipe = find_recipe(name)
-        metadata = {"raylab_recipe": name, **({"job_name": job_name} if job_name else {})}
-        submission = Submission(
-            command=recipe.arguments(settings),
-            working_dir=recipe.folder,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            metadata=metadata,
-        )
+        if queue is not None:
+            gpus = len(self.gpu_plan.assignments)
+            return self.queues.submit(
+                queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
+            )
+        submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
         if waits and fail_if_infeasible:
@@ -295,7 +305,7 @@ class Lab:
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
-        for name in ("api", "jobs", "store", "gpu_plan"):
+        for name in ("api", "jobs", "store", "queues", "gpu_plan"):
             self.__dict__.pop(name, None)
         self.__dict__.update(self._given)
         self._ledgers.clear()

@@ -12,6 +12,7 @@ PROMETHEUS = "prometheus"
 GRAFANA = "grafana"
 JUPYTER = "jupyter"
 METRICS = "metrics"
+QUEUE = "queue"
 REDIS = "redis"
 """Holds the state of Ray's head in a lab with `gcs_ft`."""
 
@@ -120,6 +121,14 @@ SERVICES: tuple[Service, ...] = (
         health="/metrics",
         after=(STORE,),
         optional=True,
+    ),
+    Service(
+        QUEUE,
+        "queues and quotas: admits jobs, and submits them to Ray",
+        (Port("queue", 8266),),
+        health="/healthz",
+        secret="ray.token",
+        after=(STORE,),
     ),
     Service(
         JUPYTER,

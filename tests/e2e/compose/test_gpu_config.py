@@ -19,7 +19,7 @@ from tests.docker import needs_docker
 
 ASK_SECONDS = 60.0
 WORKERS = (1, 2, 3, 8)
-OTHERS = ("ray-head", "jupyter", "metrics", "s3-setup", "minio", "prometheus", "grafana")
+OTHERS = ("ray-head", "jupyter", "metrics", "queue", "s3-setup", "minio", "prometheus", "grafana")
 UUIDS = [f"GPU-5c0d9f13-9bb2-4a77-0d5b-1f6b6e3a0a0{i}" for i in range(8)]
 SLICES = [f"MIG-a1b20000-0000-5000-8000-00000000000{i}" for i in range(8)]
 
@@ -94,7 +94,7 @@ def test_each_worker_gets_its_own_nvidia_gpu_and_nobody_else_gets_one(
         assert device == {"driver": "nvidia", "device_ids": [uuids[index]], "capabilities": ["gpu"]}
         assert "NVIDIA_VISIBLE_DEVICES" not in services[worker(index)]["environment"]
     assert not any(devices(services[name]) for name in OTHERS)
-    for name in ("ray-head", "jupyter", "metrics", "s3-setup"):
+    for name in ("ray-head", "jupyter", "metrics", "queue", "s3-setup"):
         assert services[name]["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert_workers_offer_one_gpu(services, workers, Vendor.NVIDIA)
     images = {services[name]["image"] for name in services if "ray" in services[name]["image"]}

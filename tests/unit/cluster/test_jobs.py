@@ -175,6 +175,25 @@ def test_a_driver_that_was_not_submitted_is_no_job() -> None:
     assert caught.value.hint == "latest jobs: none"
 
 
+def test_a_job_that_may_not_be_there_is_none_without_a_list_of_all() -> None:
+    jobs, api, _ = jobs_with({"GET /api/jobs/j1": job()})
+    assert jobs.find("j2") is None
+    found = jobs.find("j1")
+    assert found is not None
+    assert found.submission_id == "j1"
+    assert [asked for asked, _ in api.asked] == ["GET /api/jobs/j2", "GET /api/jobs/j1"]
+
+
+def test_a_working_directory_can_be_a_zip() -> None:
+    data = b"PK as it was"
+    name = f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip"
+    path = f"/api/packages/gcs/{name}"
+    jobs, api, _ = jobs_with({f"PUT {path}": {}, "POST /api/jobs/": {"submission_id": "j1"}})
+    jobs.submit(Submission(("python", "a.py")), data)
+    assert api.bodies(f"PUT {path}") == [data]
+    assert api.bodies("POST /api/jobs/")[0]["runtime_env"] == {"working_dir": f"gcs://{name}"}
+
+
 def test_a_job_id_cannot_reach_another_path() -> None:
     jobs, api, _ = jobs_with({"GET /api/jobs/": []})
 
@@ -337,6 +356,7 @@ def test_a_job_that_waits_for_resources_gives_up_its_place_when_it_is_stopped() 
     assert jobs.stop("j1").status == "FAILED"
     assert clock.now == jobs_module.START_GRACE_SECONDS
     assert [body["entrypoint"].split()[-1] for body in api.bodies("POST /api/jobs/")] == ["j1"]
+    assert jobs_module.HELPER in api.bodies("POST /api/jobs/")[0]["metadata"]
     assert len(api.bodies("DELETE /api/jobs/helper")) == 1
 
 
