@@ -18,6 +18,7 @@ from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, described
 from lab.errors import (
     EngineError,
+    LabDownError,
     LabError,
     NotFoundError,
     RefusedError,
@@ -268,7 +269,8 @@ class Lab:
             check_command(submission.command, submission.working_dir or Path.cwd())
         if queue is not None:
             return self.queues.submit(queue_request.of_command(submission, queue))
-        queue_request.refuse_past_queues(self.runtime.spec())
+        with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
+            queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
             raise _refused(waits)

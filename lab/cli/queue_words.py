@@ -59,8 +59,14 @@ def _pod_set(each: Document) -> str:
     if each["name"] == "driver":
         return f"driver: {wanted}"
     fewer = f" (at least {least})" if least is not None and least < count else ""
-    name = each["name"].removesuffix("s") if count == 1 else each["name"]
-    return f"{count} {name}{fewer}: {wanted}{' each' if count > 1 else ''}"
+    return f"{_counted(each)}{fewer}: {wanted}{' each' if count > 1 else ''}"
+
+
+def _counted(each: Document) -> str:
+    """`1 worker`, `2 workers`; `driver`."""
+    if each["name"] == "driver":
+        return "driver"
+    return f"{each['count']} {each['name'].removesuffix('s') if each['count'] == 1 else each['name']}"
 
 
 def place(document: Document) -> str:

@@ -26,7 +26,10 @@ QUEUED_SHOWN = 20
 @click.command(cls=LabCommand)
 @pass_app
 def jobs(app: App) -> None:
-    """List the jobs, newest first, then those of an earlier cluster, and those that wait in queues."""
+    """List the jobs, newest first, then those of an earlier cluster.
+
+    Those that wait in queues follow, a line each.
+    """
     lab = app.open()
     found = lab.jobs.list()
     waiting, problem = _waiting(lab, found)

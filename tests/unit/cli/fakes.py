@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from lab.cli.context import App
 from lab.cli.main import cli
+from lab.cluster.queues import Queues
 from lab.evidence.receipt import FaultRecord, Receipt, Verdict
 from lab.evidence.receipt.model import Attempt, CheckpointProof, CheckResult, Timeline
 from lab.faults import Traits
@@ -76,7 +77,8 @@ class Labctl:
         self.runtime.host.journal.clear()
         self.api, self.jobs, self.store = FakeApi(self.runtime.nodes), FakeJobs(), FakeObjectStore()
         self._patch = patch
-        self._use(Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store))
+        none = Queues("", "")  # a lab without a controller of queues
+        self._use(Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store, queues=none))
         patch.setenv("RAYLAB_HOME", str(home))
         self.gpu_plan = self.stub("lab.runtime.spec.gpu_plan", PLAN)
         self.stub("lab.flows.doctor.gather_facts")

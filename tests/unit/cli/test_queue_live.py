@@ -73,18 +73,9 @@ def test_a_controller_that_is_away_is_told_so(world: QueueWorld) -> None:
 
 
 def test_a_lab_without_a_controller_is_told_so(labctl: Labctl) -> None:
-    labctl.runtime.down()
-    labctl.runtime.up(LabSpec(gpu=SIMULATED))
-    labctl.stub("endpoints", labctl.lab.endpoints()).return_value = _no_queue(labctl)
     result = labctl("queue")
     assert result.exit_code == 4
     assert "this lab has no controller of queues" in result.stderr
-
-
-def _no_queue(labctl: Labctl) -> object:
-    from dataclasses import replace
-
-    return replace(labctl.runtime.endpoints(), queue="")
 
 
 # Submitting

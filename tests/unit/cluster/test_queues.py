@@ -77,9 +77,7 @@ def test_refused_files_keep_what_is_wrong() -> None:
         ((401, {}), "refused the token"),
     ],
 )
-def test_what_is_no_answer_of_the_controller(
-    answer: tuple[int, Any], kind: type[LabError], told: str
-) -> None:
+def test_what_is_no_answer_of_the_controller(answer: tuple[int, Any], told: str) -> None:
     client, _ = queues(answer)
     with pytest.raises(ClusterError, match=told):
         client.queues()

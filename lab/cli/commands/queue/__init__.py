@@ -12,9 +12,10 @@ from lab.cli.context import App, LabGroup, pass_app
 @click.pass_context
 @pass_app
 def queue(app: App, ctx: click.Context) -> None:
-    """Show the queues of a lab and the jobs in them; without a lab, check and simulate YAML files of Kueue.
+    """Show the queues of a lab, and the jobs in them.
 
-    Without a subcommand: the ClusterQueues, and the jobs that have not finished.
+    Without a subcommand: the ClusterQueues, and the jobs that have not finished. `check` and `simulate` read
+    YAML files of Kueue, and need no lab.
     """
     if ctx.invoked_subcommand is None:
         live.overview(app)

@@ -18,7 +18,10 @@ def queues(reader: Reader) -> Document:
     setup, tree = engine.setup, engine.tree
     waiting: dict[tuple[str, str], int] = {}
     holding: dict[tuple[str, str], int] = {}
+    queued: dict[str, int] = {}
     for item in engine.items.values():
+        if item.state == PENDING:
+            queued[item.cluster_queue] = queued.get(item.cluster_queue, 0) + 1
         counts = waiting if item.state == PENDING else holding if item.state == ADMITTED else None
         if counts is not None:
             counts[item.queue] = counts.get(item.queue, 0) + 1
@@ -31,7 +34,7 @@ def queues(reader: Reader) -> Document:
                 "active": name not in engine.inactive,
                 "message": engine.inactive.get(name, "Can admit new workloads"),
                 "stop": queue.stop,
-                "pending": sum(1 for _ in engine.pending[name]),
+                "pending": queued.get(name, 0),
                 "admitted": len(engine.snapshot.held[name]),
                 "weight": queue.weight,
                 "weighted_share": _share(tree.queues[name]),
