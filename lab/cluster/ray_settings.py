@@ -23,7 +23,7 @@ class Knob:
 
 
 DETECTION = (
-    Knob("RAY_health_check_period_ms", "200", "3000", "the head asks every node up to five times a second"),
+    Knob("RAY_health_check_period_ms", "100", "3000", "the head asks every node up to ten times a second"),
     Knob(
         "RAY_health_check_timeout_ms",
         "800",
@@ -34,7 +34,7 @@ DETECTION = (
         "RAY_health_check_failure_threshold",
         "3",
         "5",
-        "three misses in a row, up to 3 s of silence, so that slow answers kill nobody",
+        "three misses in a row, up to 2.7 s of silence, so that slow answers kill nobody",
     ),
     Knob(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
@@ -63,6 +63,19 @@ RESTART = (
         "0",
         "30",
         "survivors of a failed attempt have nothing to drain; the next attempt starts from the checkpoint",
+    ),
+    Knob(
+        "RAY_gcs_create_placement_group_retry_min_interval_ms",
+        "20",
+        "100",
+        "the surviving ranks' resources are free some 100 ms after they end: the next attempt's place is "
+        "looked for again soon",
+    ),
+    Knob(
+        "RAY_gcs_create_placement_group_retry_max_interval_ms",
+        "200",
+        "1000",
+        "the pause before the next look grows up to this; each costs the head less than a millisecond",
     ),
     Knob(
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",

@@ -81,6 +81,18 @@ PATCHES = (
         callback="raylab_patches.teardown.Teardown",
     ),
     Patch(
+        "rendezvous",
+        "the other ranks join torch's process group only once rank 0 listens for them",
+        "a rank that comes a few milliseconds too early sleeps for half a second before it tries again",
+        callback="raylab_patches.rendezvous.Rendezvous",
+    ),
+    Patch(
+        "datasets",
+        "an attempt of a trainer without `datasets` has no actor that hands out their shards",
+        "it is one process more to start while the ranks take their first step",
+        callback="raylab_patches.datasets.Datasets",
+    ),
+    Patch(
         "pip_environments",
         "`pip` packages of a job go into an environment that sees what is installed, not into a copy of it",
         "the copy takes 2 GB and a minute or more, on each node for each list of packages",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import array
 import contextlib
 import gc
-import json
+import marshal
 import os
 import selectors
 import signal
@@ -160,9 +160,9 @@ class Listener:
         if len(talk.data) < 8 + size:
             return
         try:
-            request = json.loads(talk.data[8 : 8 + size])
+            request = marshal.loads(talk.data[8 : 8 + size])
             why = self._reason(request)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
             request, why = {}, f"no request that is understood: {error!r}"
         if why:
             log(f"{self._level}: not forked, {why}")

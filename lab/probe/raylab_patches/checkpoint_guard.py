@@ -5,7 +5,8 @@ in the store meanwhile. Here its controller checks first: each file must be ther
 size and ETag (time of change, where the storage is a folder). Where only the ETag differs, the SHA-256 that
 the ranks took before the upload decides (`checkpoint_saved` in the ledger). A checkpoint that is damaged is
 refused for good, with a message, and the newest intact one takes its place; the ledger says so with
-`checkpoint_refused`: `uri`, `reason`, `instead` (URI, or none).
+`checkpoint_refused`: `uri`, `reason`, `instead` (URI, or none). The newest one is looked at while the
+processes of the attempt start, so that a checkpoint that is intact costs the attempt no time.
 
 What lay in the store at each commit is kept in a small object beside the run's own snapshot, for a later job
 that goes on with the run. Cost: a listing and a HEAD per file at each commit and at each attempt. Where the
@@ -18,7 +19,9 @@ import functools
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -32,6 +35,12 @@ from raylab_switches import active
 
 KEPT_IN = "raylab_checkpoint_files.json"
 """Object in the run's folder: name of a checkpoint -> `job`, and `files`: path -> [size, tag]."""
+
+LOOK_SECONDS = 120.0
+"""Longest wait for the look at a checkpoint; the client of a store gives up long before."""
+
+FRESH_SECONDS = 10.0
+"""Age at which a look has to be repeated: the attempt has waited for room."""
 
 RANKS_APART_NS = 60 * 10**9
 """Longest time between the first and the last rank's record of the same checkpoint."""
@@ -91,6 +100,7 @@ def guard(
 ) -> None:
     """Let managers of this class remember what they commit, and check it before an attempt gets it."""
     register = manager_class.register_checkpoint
+    schedule = manager_class.before_worker_group_start
     begin = manager_class.before_init_train_context
     exist = manager_class._assert_checkpoints_exist
     sums = sums or saved_sums
@@ -99,6 +109,11 @@ def guard(
     def register_checkpoint(self: Any, training_report: Any) -> None:
         register(self, training_report)
         _remember(self, training_report.checkpoint, job)
+
+    @functools.wraps(schedule)
+    def before_worker_group_start(self: Any, worker_group_context: Any) -> None:
+        schedule(self, worker_group_context)
+        _look_ahead(self, sums)
 
     @functools.wraps(begin)
     def before_init_train_context(self: Any, workers: Any) -> Any:
@@ -115,6 +130,7 @@ def guard(
                 raise
 
     manager_class.register_checkpoint = register_checkpoint
+    manager_class.before_worker_group_start = before_worker_group_start
     manager_class.before_init_train_context = before_init_train_context
     manager_class._assert_checkpoints_exist = _assert_checkpoints_exist
 
@@ -170,6 +186,19 @@ def _keep(manager: Any, known: Mapping[str, Any]) -> None:
 
 
 @_left_to_ray
+def _look_ahead(manager: Any, sums: Sums) -> None:
+    """Begin to look at the newest checkpoint: `_choose` wants to know whether it is intact."""
+    newest = manager._latest_checkpoint_result
+    if newest is not None:
+        known = _known(manager)
+        executor = ThreadPoolExecutor(1, "raylab-checkpoint")
+        entry = known.get(_name(newest.checkpoint))
+        look = executor.submit(problem, newest.checkpoint, entry, sums)
+        manager.raylab_ahead = newest, look, time.monotonic() + FRESH_SECONDS
+        executor.shutdown(wait=False)
+
+
+@_left_to_ray
 def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums: Sums) -> None:
     """Remove damaged checkpoints from the manager, from the newest one to the first that is intact."""
     newest = manager._latest_checkpoint_result
@@ -178,10 +207,14 @@ def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums:
     known, index = _known(manager), manager._checkpoint_to_report_index
     older = [result for result in manager._checkpoint_results if result is not newest]
     older.sort(key=lambda result: index.get(result.checkpoint, -1), reverse=True)
+    looked_at, look, fresh_until = manager.__dict__.pop("raylab_ahead", (None, None, 0.0))
     damaged = []
     chosen = None
     for result in (newest, *older):
-        reason = problem(result.checkpoint, known.get(_name(result.checkpoint)), sums)
+        if result is looked_at and time.monotonic() < fresh_until:
+            reason = look.result(LOOK_SECONDS)
+        else:
+            reason = problem(result.checkpoint, known.get(_name(result.checkpoint)), sums)
         if not reason:
             chosen = result
             break

@@ -43,6 +43,7 @@ def test_one_of_several_values_is_enough_and_another_one_is_not() -> None:
 
 
 ALL = ",".join(patch.callback for patch in PATCHES if patch.callback)
+EVERY = ["elastic", "teardown", "rendezvous", "datasets"]
 SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_CALLBACKS": ALL}
 
 
@@ -52,14 +53,14 @@ SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_C
         (
             SIMULATED,
             FORKED,
-            ["simulated_gpu", "checkpoint_guard", "forks", "elastic", "teardown", "accelerator"],
+            ["simulated_gpu", "checkpoint_guard", "forks", *EVERY, "accelerator"],
         ),
         (
-            {**SIMULATED, "RAYLAB_GPU": "none", OFF: "elastic,teardown"},
+            {**SIMULATED, "RAYLAB_GPU": "none", OFF: ",".join(EVERY)},
             FORKED,
             ["checkpoint_guard", "forks"],
         ),
-        ({"RAY_TRAIN_CALLBACKS": ALL}, set[str](), ["checkpoint_guard", "elastic", "teardown"]),
+        ({"RAY_TRAIN_CALLBACKS": ALL}, set[str](), ["checkpoint_guard", *EVERY]),
         ({"RAY_TRAIN_CALLBACKS": "mine.Callback, raylab_patches.elastic.Elastic"}, set[str](), ["elastic"]),
         ({**SIMULATED, "RAY_TRAIN_CALLBACKS": "mine.raylab_patches.Elastic"}, set[str](), ["accelerator"]),
         (
@@ -157,6 +158,39 @@ def test_a_teardown_that_is_off_leaves_rays_callback_alone(monkeypatch: pytest.M
     assert changed == []
     monkeypatch.delenv(OFF)
     teardown.Teardown().after_controller_start(None)
+    assert len(changed) == 1
+
+
+def test_a_rendezvous_that_is_off_leaves_the_ranks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from ray.train.torch import TorchConfig
+    from ray.train.v2._internal.execution import context
+
+    from raylab_patches import rendezvous
+
+    changed: list[Any] = []
+    run = SimpleNamespace(backend_config=TorchConfig())
+    monkeypatch.setattr(context, "get_train_context", lambda: SimpleNamespace(train_run_context=run))
+    monkeypatch.setattr(rendezvous, "look_first", changed.append)
+    monkeypatch.setenv(OFF, "rendezvous")
+    rendezvous.Rendezvous().after_init_train_context()
+    assert changed == []
+    monkeypatch.delenv(OFF)
+    rendezvous.Rendezvous().after_init_train_context()
+    assert len(changed) == 1
+
+
+def test_a_training_with_the_datasets_patch_off_has_rays_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from raylab_patches import datasets
+
+    changed: list[Any] = []
+    monkeypatch.setattr(datasets, "spare", changed.append)
+    monkeypatch.setenv(OFF, "datasets")
+    datasets.Datasets().after_controller_start(None)
+    assert changed == []
+    monkeypatch.delenv(OFF)
+    datasets.Datasets().after_controller_start(None)
     assert len(changed) == 1
 
 

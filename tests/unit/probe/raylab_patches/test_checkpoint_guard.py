@@ -58,6 +58,10 @@ class World:
         self.manager.register_checkpoint(report)
         return folder
 
+    def schedule(self) -> None:
+        """An attempt is about to start."""
+        self.manager.before_worker_group_start(object())
+
     def resume(self) -> str | None:
         """The name of the checkpoint that the next attempt gets."""
         given = self.manager.before_init_train_context([object()])["checkpoint"][0]
@@ -88,6 +92,62 @@ def test_a_truncated_checkpoint_is_refused_for_the_one_before(world: World) -> N
     (newest / "model.pt").write_text("wei")
     assert world.resume() == first.name
     assert world.refused == [(str(newest), "model.pt has 3 bytes instead of 9", str(first))]
+
+
+def test_the_newest_one_is_looked_at_while_the_ranks_start(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.save()
+    world.save()
+    world.schedule()
+    monkeypatch.setattr(checkpoint_guard, "problem", lambda *_: "looked at a second time")
+    assert world.resume() == "checkpoint_2"
+    assert world.resume() is None
+
+
+def test_an_attempt_that_has_waited_for_room_looks_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.save()
+    newest = world.save()
+    monkeypatch.setattr(checkpoint_guard, "FRESH_SECONDS", 0.0)
+    world.schedule()
+    world.manager.raylab_ahead[1].result(10)
+    (newest / "model.pt").write_text("wei")
+    assert world.resume() == "checkpoint_1"
+
+
+def test_damage_that_was_found_ahead_is_refused(world: World) -> None:
+    world.save()
+    (world.save() / "model.pt").write_text("wei")
+    world.schedule()
+    assert world.resume() == "checkpoint_1"
+    assert [reason for _, reason, _ in world.refused] == ["model.pt has 3 bytes instead of 9"]
+    world.schedule()
+    assert world.resume() == "checkpoint_1"
+
+
+def test_what_was_looked_at_for_an_attempt_that_never_began_does_not_count_for_a_newer_checkpoint(
+    world: World,
+) -> None:
+    world.save()
+    world.schedule()
+    (world.save() / "model.pt").write_text("wei")
+    assert world.resume() == "checkpoint_1"
+
+
+def test_a_store_that_cannot_be_read_ahead_leaves_rays_choice(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.save()
+
+    def fail(*_: Any) -> str:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(checkpoint_guard, "problem", fail)
+    world.schedule()
+    assert world.resume() == "checkpoint_1"
+    assert "no answer" in capsys.readouterr().out
 
 
 def test_a_checkpoint_with_a_file_gone_is_refused(world: World) -> None:
