@@ -47,7 +47,7 @@ def simulate(
     The start is the last moment that a status tells of, else the first creation. With `cycles`, all that
     was created later is there too. `until` is in seconds after the start.
     """
-    run = _Run(setup, workloads, everything=cycles is not None)
+    run = Run(setup, workloads, everything=cycles is not None)
     if cycles is not None:
         run.at_start(cycles)
     else:
@@ -72,11 +72,19 @@ def endless(setup: Setup, workloads: Iterable[Workload]) -> str:
     )
 
 
-class _Run:
+class Run:
     """A simulation while it runs."""
 
-    def __init__(self, setup: Setup, workloads: Sequence[Workload], *, everything: bool) -> None:
-        start = _start(workloads, everything)
+    def __init__(
+        self,
+        setup: Setup,
+        workloads: Sequence[Workload],
+        *,
+        everything: bool = False,
+        start: float | None = None,
+    ) -> None:
+        """Begin at `start`, or where the workloads say; with `everything`, all of them are there then."""
+        start = _start(workloads, everything) if start is None else start
         self.found = Simulation(Engine(setup), start)
         self.engine = self.found.engine
         self.now = start
@@ -107,18 +115,26 @@ class _Run:
     def to_the_end(self, until: float | None) -> None:
         """Go from one moment at which something happens to the next."""
         last = None if until is None else self.found.start + until
-        while (moment := self._next()) is not None and (last is None or moment <= last):
-            self.now = moment
-            while self._arrivals and self._arrivals[-1].created <= moment:
-                self._note(self.engine.submit(self._arrivals.pop(), moment))
-            while self._ends and self._ends[0][0] <= moment:
-                self._over(heapq.heappop(self._ends))
-            self._note(self.engine.due(moment))
-            history = self.engine.history
-            if history is not None and history.next_sample(moment) <= moment:
-                self.engine.sample(moment)
-            self._settle()
-            self._record()
+        while self.step(last):
+            pass
+
+    def step(self, last: float | None = None) -> bool:
+        """Go to the next moment at which something happens; False where there is none until `last`."""
+        moment = self._next()
+        if moment is None or (last is not None and moment > last):
+            return False
+        self.now = moment
+        while self._arrivals and self._arrivals[-1].created <= moment:
+            self._note(self.engine.submit(self._arrivals.pop(), moment))
+        while self._ends and self._ends[0][0] <= moment:
+            self._over(heapq.heappop(self._ends))
+        self._note(self.engine.due(moment))
+        history = self.engine.history
+        if history is not None and history.next_sample(moment) <= moment:
+            self.engine.sample(moment)
+        self._settle()
+        self._record()
+        return True
 
     def close(self, until: float | None) -> Simulation:
         """Finish the books."""

@@ -1,0 +1,55 @@
+"""One workload with all that is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from lab.daemons.queue.reader import Document, Reader
+from lab.daemons.queue.views.rows import amounts, find, pod_set, row
+from lab.queue.holders import position
+from lab.queue.item import Item
+
+LATEST = 20
+"""Events of a workload that are shown."""
+
+
+def describe(reader: Reader, key: str) -> Document:
+    """Everything that is known of one workload. Raises NotFoundError."""
+    record, item = find(reader, key)
+    job, workload, engine = record.job, item.workload, reader.engine
+    events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
+    return {
+        **row(engine, record, item, position(engine, item), reader.clock()),
+        "pod_sets": [pod_set(each) for each in workload.pod_sets],
+        "granted": _granted(item),
+        "active": item.active,
+        "max_time": workload.max_execution,
+        "preemption_grace": job.grace,
+        "enforce": job.enforce,
+        "takes": dict(job.takes),
+        "requeues": item.requeues,
+        "requeue_at": item.requeue_at,
+        "stopping": None if record.stop is None else asdict(record.stop),
+        "attempts_made": [asdict(each) for each in job.attempts],
+        "events": [
+            {
+                "number": each.number,
+                "at": each.change.at,
+                "event": each.change.event,
+                "reason": each.change.reason,
+                "message": each.change.message,
+                "cluster_queue": each.change.cluster_queue,
+            }
+            for each in events
+        ],
+        "away": dict(reader.away),
+    }
+
+
+def _granted(item: Item) -> list[Document]:
+    if item.admission is None:
+        return []
+    return [
+        {"name": each.name, "count": each.count, "flavors": dict(each.flavors), "usage": amounts(each.usage)}
+        for each in item.admission.pod_sets
+    ]

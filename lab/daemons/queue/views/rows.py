@@ -1,0 +1,96 @@
+"""A workload as a row, which all documents share, and the way to find one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from lab.daemons.queue.model import Record
+from lab.daemons.queue.reader import Document, Reader
+from lab.errors import NotFoundError
+from lab.queue.engine import Engine
+from lab.queue.holders import Position
+from lab.queue.item import ADMITTED, Item
+from lab.queue.model import PodSet
+from lab.queue.quantity import CPU
+
+EVICTED = "Evicted"
+"""Status of a workload that is being stopped and still holds its quota."""
+
+ANYWHERE = "*"
+"""Stands for the namespace where only a name is known."""
+
+
+def state_of(item: Item) -> str:
+    """Status of a workload: Pending, Admitted, Evicted, Deactivated or Finished."""
+    return EVICTED if item.state == ADMITTED and item.evicted else item.state
+
+
+def row(engine: Engine, record: Record, item: Item, where: Position | None, now: float) -> Document:
+    reason, message = engine.told(item)
+    job, attempt = record.job, record.attempt
+    running = item.state == ADMITTED and item.admitted_at is not None
+    return {
+        "workload": record.key,
+        "namespace": item.workload.namespace,
+        "name": item.workload.name,
+        "job_name": job.metadata.get("job_name", ""),
+        "recipe": job.recipe,
+        "command": shlex.join(job.command),
+        "owner": job.owner,
+        "local_queue": item.queue[1],
+        "cluster_queue": item.cluster_queue,
+        "priority": item.priority,
+        "priority_class": job.priority_class,
+        "status": state_of(item),
+        "phase": record.phase,
+        "reason": item.evicted if state_of(item) == EVICTED else reason,
+        "message": message,
+        "position_in_cluster_queue": None if where is None else where.in_cluster_queue,
+        "position_in_local_queue": None if where is None else where.in_local_queue,
+        "created": record.created,
+        "admitted_at": item.admitted_at,
+        "finished_at": record.finished_at,
+        "executed": round(item.executed + (now - item.since(now) if running else 0.0), 3),
+        "attempts": len(job.attempts),
+        "submission_id": "" if attempt is None else attempt.submission_id,
+        "takes_more": bool(job.takes),
+    }
+
+
+def find(reader: Reader, key: str) -> tuple[Record, Item]:
+    """A workload by NAMESPACE/NAME; with the namespace `*` also by the id of one of its attempts.
+
+    Raises NotFoundError.
+    """
+    found = reader.jobs.get(key)
+    space, _, name = key.partition("/")
+    if found is None and space == ANYWHERE:
+        found = next((each for each in reader.jobs.values() if name in _ids(each)), None)
+    if found is None:
+        latest = ", ".join(list(reader.jobs)[:-6:-1]) or "none"
+        told = name if space == ANYWHERE else key
+        raise NotFoundError(f"there is no job {told!r} in the queues", f"the latest: {latest}")
+    return found, reader.engine.items[found.key]
+
+
+def _ids(record: Record) -> Iterator[str]:
+    yield record.name
+    yield from (each.submission_id for each in record.job.attempts)
+
+
+def pod_set(pod_set: PodSet) -> Document:
+    return {
+        "name": pod_set.name,
+        "count": pod_set.count,
+        "min_count": pod_set.min_count,
+        "requests": amounts(pod_set.requests),
+    }
+
+
+def amounts(amounts: Mapping[str, int]) -> dict[str, float | int]:
+    return {name: amount(name, value) for name, value in amounts.items()}
+
+
+def amount(resource: str, value: int) -> float | int:
+    return value / 1000 if resource == CPU else value

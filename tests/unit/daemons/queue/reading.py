@@ -1,0 +1,63 @@
+"""A controller's state in memory, for what only reads it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lab.daemons.queue.model import DONE, QUEUED, RUNNING, Attempt, Event, QueuedJob, Record
+from lab.queue.engine import Engine
+from lab.queue.item import ADMITTED, FINISHED
+from lab.queue.model import Setup, Workload
+from lab.queue.places import Change
+
+NOW = 1000.0
+
+
+class StillClock:
+    """Time that stands still."""
+
+    def __call__(self) -> float:
+        return NOW
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody waits here")
+
+
+class State:
+    """An engine that has decided, with a job for each workload."""
+
+    def __init__(self, given: Setup, *workloads: Workload, **jobs: dict[str, Any]) -> None:
+        """`jobs` has the fields of QueuedJob of the workloads with these names."""
+        self.lock = threading.RLock()
+        self.clock, self.resource = StillClock(), "nvidia.com/gpu"
+        self.away: dict[str, str] = {}
+        self.engine = Engine(given)
+        self.told: list[Event] = []
+        self.jobs: dict[str, Record] = {}
+        for each in workloads:
+            self._note(self.engine.submit(each, NOW))
+        self._note(self.engine.settle(NOW))
+        for each in workloads:
+            self.jobs[each.key] = self._record(each, jobs.get(each.name, {}))
+
+    def _note(self, changes: Sequence[Change]) -> None:
+        self.told += (Event(len(self.told) + place, each) for place, each in enumerate(changes, 1))
+
+    def _record(self, each: Workload, fields: dict[str, Any]) -> Record:
+        item = self.engine.items[each.key]
+        phases = {ADMITTED: RUNNING, FINISHED: DONE}
+        attempts: tuple[Attempt, ...] = ()
+        if item.state in phases:
+            attempts = (Attempt(1, each.name, item.admitted_at or 0.0),)
+        job = QueuedJob(**{"command": ("python", "train.py"), "attempts": attempts, **fields})
+        finished = NOW if item.state == FINISHED else None
+        return Record(each.key, job, phases.get(item.state, QUEUED), each.created, finished)
+
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[Event]:
+        found = [each for each in self.told if workload in ("", each.change.workload)]
+        return [each for each in found if each.number > since][:limit]
+
+    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
+        raise AssertionError("only metrics listen")
