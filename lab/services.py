@@ -12,6 +12,7 @@ PROMETHEUS = "prometheus"
 GRAFANA = "grafana"
 JUPYTER = "jupyter"
 METRICS = "metrics"
+QUEUE = "queue"
 REDIS = "redis"
 """Holds the state of Ray's head in a lab with `gcs_ft`."""
 

@@ -13,7 +13,7 @@ from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
-from lab.services import HEAD, STORE
+from lab.services import HEAD, QUEUE, STORE
 from lab.store.base import Store
 from lab.topology import State
 
@@ -30,13 +30,15 @@ class Scope(str, Enum):
     """Objects in the store; afterwards a rank is ended, so that training has to load one."""
     CLUSTER = "cluster"
     """The head."""
+    QUEUE = "queue"
+    """The quota of a job that was submitted to a queue."""
 
     @property
     def target(self) -> str:
         """The one service that such a fault hits; empty: any worker that runs a rank of the job."""
         if self in (Scope.NODE, Scope.RANK):
             return ""
-        return HEAD if self is Scope.CLUSTER else STORE
+        return {Scope.CLUSTER: HEAD, Scope.QUEUE: QUEUE}.get(self, STORE)
 
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
