@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lab.cluster.api import RayApi, infeasible
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
+from lab.cluster.queue_request import QueuedSubmission, QueueRequest, of_command, of_recipe
 from lab.cluster.recipes import find_recipe
-from lab.cluster.submission import Submission, check_command, described
+from lab.cluster.submission import Submission, Submitted, check_command, described
 from lab.errors import (
     EngineError,
     LabError,
@@ -31,18 +31,11 @@ from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progres
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
+    from lab.cluster.queues import Queues
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
     from lab.evidence.ledger import History
     from lab.store import Store
-
-
-@dataclass(frozen=True)
-class Submitted:
-    """A job that was handed to Ray. `waits` says why it cannot start as the cluster is, or is empty."""
-
-    submission_id: str
-    waits: str = ""
 
 
 class Lab:
@@ -56,12 +49,13 @@ class Lab:
         api: RayApi | None = None,
         jobs: Jobs | None = None,
         store: Store | None = None,
+        queues: Queues | None = None,
     ) -> None:
         """Open the lab `name` on `runtime`: `auto`, `local`, `compose`, or a Runtime, which has a name.
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
-        `auto`. `api`, `jobs` and `store` are used instead of connections to the lab's own services. Nothing
-        is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
+        `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
+        Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
         runtime than asked for.
         """
         self.why = ""
@@ -75,7 +69,7 @@ class Lab:
 
             choice = choose(runtime or os.environ.get(RUNTIME_VARIABLE) or "auto", lab_name(name))
             self.runtime, self.why = choice.runtime, choice.why
-        given = {"api": api, "jobs": jobs, "store": store}
+        given = {"api": api, "jobs": jobs, "store": store, "queues": queues}
         self._given = {part: value for part, value in given.items() if value is not None}
         self._ledgers: dict[str, JobLedger] = {}
         self.forget_connections()
@@ -204,6 +198,14 @@ class Lab:
         endpoints = self.endpoints()
         return ObjectStore(endpoints.s3, endpoints.credentials, REGION)
 
+    @cached_property
+    def queues(self) -> Queues:
+        """The queues' controller. Raises LabDownError."""
+        from lab.cluster.queues import Queues
+
+        endpoints = self.endpoints()
+        return Queues(endpoints.queue, endpoints.ray_token)
+
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).
 
@@ -237,6 +239,7 @@ class Lab:
         runtime_env: Mapping[str, Any] | str | Path | None = None,
         name: str = "",
         fail_if_infeasible: bool = False,
+        queue: QueueRequest | None = None,
     ) -> Submitted:
         """Start a job. One that no node can hold is submitted all the same, and waits; the answer says why.
         With `fail_if_infeasible` it is refused: RefusedError.
@@ -244,6 +247,7 @@ class Lab:
         Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
         that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
         entrypoint itself; `runtime_env`, Ray's, or a JSON file with it; `name`, which `labctl jobs` shows.
+        With `queue` it waits in that queue until it has its quota.
 
         Raises UsageError, NotFoundError, ClusterError; nothing is submitted then.
         """
@@ -253,10 +257,16 @@ class Lab:
             raise UsageError("Lab.submit: a submission and a command", "give one or the other")
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
+        if queue is not None:
+            return self._queued(of_command(submission, queue))
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
             raise _refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
+
+    def _queued(self, job: QueuedSubmission) -> Submitted:
+        found = self.queues.submit(job)
+        return Submitted(found.submission_id, workload=found.workload)
 
     def submit_recipe(
         self,
@@ -267,20 +277,17 @@ class Lab:
         num_gpus: float = 0,
         job_name: str = "",
         fail_if_infeasible: bool = False,
+        queue: QueueRequest | None = None,
     ) -> Submitted:
-        """Start a recipe of workspace/ with these `-p` settings. Raises what `submit` raises.
+        """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
-        With `fail_if_infeasible` also its ranks must fit on the nodes there are.
+        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
         """
         recipe = find_recipe(name)
-        metadata = {"raylab_recipe": name, **({"job_name": job_name} if job_name else {})}
-        submission = Submission(
-            command=recipe.arguments(settings),
-            working_dir=recipe.folder,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            metadata=metadata,
-        )
+        if queue is not None:
+            gpus = len(self.gpu_plan.assignments)
+            return self._queued(of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name))
+        submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
         if waits and fail_if_infeasible:
@@ -290,7 +297,7 @@ class Lab:
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
-        for name in ("api", "jobs", "store", "gpu_plan"):
+        for name in ("api", "jobs", "store", "queues", "gpu_plan"):
             self.__dict__.pop(name, None)
         self.__dict__.update(self._given)
         self._ledgers.clear()

@@ -265,6 +265,8 @@ class Endpoints:
     grafana: str = ""
     grafana_password: str = field(default="", repr=False)
     """Password of its user `admin`."""
+    queue: str = ""
+    """The queues' controller; empty in a lab that has none."""
 
 
 @dataclass(frozen=True)

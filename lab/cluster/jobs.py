@@ -47,6 +47,9 @@ GIVE_UP = (
 )
 """Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
 
+HELPER = "raylab_helper"
+"""Metadata that only a helper job of labctl's own has."""
+
 RELEASE_SECONDS = 3.0
 """Time in which Ray may give back by itself what a stopped job has reserved."""
 
@@ -106,13 +109,16 @@ class Jobs:
     def __init__(self, api: RayApi, *, clock: Clock = MONOTONIC) -> None:
         self._api, self._clock = api, clock
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: Submission, working_dir: bytes | None = None) -> str:
         """Send the working directory and start the job; returns its submission id.
 
-        Raises UsageError for a submission Ray refuses (an id that exists, a bad runtime_env), ClusterError.
+        `working_dir` is a zip, instead of a folder of the submission. Raises UsageError for a submission Ray
+        refuses (an id that exists, a bad runtime_env), ClusterError.
         """
         runtime_env = dict(submission.runtime_env)
-        if submission.working_dir is not None:
+        if working_dir is not None:
+            runtime_env["working_dir"] = self._send(working_dir, "of the job")
+        elif submission.working_dir is not None:
             runtime_env["working_dir"] = self._upload(submission.working_dir)
         amounts = {"raylab_cpus": f"{submission.num_cpus:g}", "raylab_gpus": f"{submission.num_gpus:g}"}
         body: dict[str, Any] = {
@@ -194,11 +200,18 @@ class Jobs:
 
     def get(self, submission_id: str) -> Job:
         """One job. Raises NotFoundError that names the latest ones."""
+        job = self.find(submission_id)
+        if job is None:
+            latest = ", ".join(job.submission_id for job in self.list()[:5]) or "none"
+            raise NotFoundError(f"there is no job {submission_id!r}", f"latest jobs: {latest}")
+        return job
+
+    def find(self, submission_id: str) -> Job | None:
+        """One job; None when Ray knows none of this id. Raises ClusterError."""
         reply = self._api.request("GET", _path(submission_id))
         row = reply.json() if reply.status == 200 else {}
         if reply.status == 404 or (row and not row.get("submission_id")):  # a driver has no submission id
-            latest = ", ".join(job.submission_id for job in self.list()[:5]) or "none"
-            raise NotFoundError(f"there is no job {submission_id!r}", f"latest jobs: {latest}")
+            return None
         if reply.status != 200:
             raise ClusterError(f"Ray could not show job {submission_id}: {_last_line(reply.data)}")
         return _job(row)
@@ -301,7 +314,7 @@ class Jobs:
 
     def _helper(self, code: str, *arguments: str) -> Job:
         """Run Python code as a job of labctl's own, which Ray then forgets; returns that job, ended."""
-        helper = self.submit(Submission(("python", "-c", code, *arguments)))
+        helper = self.submit(Submission(("python", "-c", code, *arguments), metadata={HELPER: "1"}))
         ended = self.wait(helper, GIVE_UP_SECONDS)
         self._api.request("DELETE", _path(helper))
         return ended
@@ -329,14 +342,17 @@ class Jobs:
         return found
 
     def _upload(self, folder: Path) -> str:
-        data = package(folder)
+        return self._send(package(folder), str(folder))
+
+    def _send(self, data: bytes, origin: str) -> str:
+        """Give Ray a zipped working directory, unless it has it; returns its address."""
         name = f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip"
         path = f"/api/packages/gcs/{name}"
         if self._api.request("GET", path).status != 200:
             reply = self._api.request("PUT", path, body=data, timeout=120)
             if reply.status != 200:
                 raise ClusterError(
-                    f"Ray did not take the working directory {folder}: {_last_line(reply.data)}"
+                    f"Ray did not take the working directory {origin}: {_last_line(reply.data)}"
                 )
         return f"gcs://{name}"
 

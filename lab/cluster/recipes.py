@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.cluster.submission import Submission
 from lab.errors import NotFoundError, UsageError
 from lab.host.files import ROOT
 from lab.host.reading import SMALL, read_json
@@ -95,6 +96,19 @@ class Recipe:
             if value is not None:
                 argv += [f"--{parameter.name}", str(value)]
         return tuple(argv)
+
+    def submission(
+        self, settings: Mapping[str, str], num_cpus: float = 0, num_gpus: float = 0, job_name: str = ""
+    ) -> Submission:
+        """The submission with these `-p` settings. Raises UsageError."""
+        named = {"job_name": job_name} if job_name else {}
+        return Submission(
+            command=self.arguments(settings),
+            working_dir=self.folder,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            metadata={"raylab_recipe": self.name, **named},
+        )
 
 
 def load_recipe(folder: Path) -> Recipe:

@@ -73,6 +73,19 @@ class Submission:
         return {"CPU": self.num_cpus, "GPU": self.num_gpus}
 
 
+@dataclass(frozen=True)
+class Submitted:
+    """A job that was handed to Ray, or put into a queue.
+
+    `waits` says why it cannot start as the cluster is, or is empty; `workload` is its NAMESPACE/NAME in the
+    queues, empty where Ray has it already.
+    """
+
+    submission_id: str
+    waits: str = ""
+    workload: str = ""
+
+
 def described(
     command: str | Sequence[str],
     working_dir: str | Path | None = None,

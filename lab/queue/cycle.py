@@ -29,6 +29,8 @@ class Entry:
     victims: list[Victim] = field(default_factory=list)
     admission: Admission | None = None
     preempts: bool = False
+    fresh: bool = False
+    """Some of its victims were not on their way out before."""
     again: bool = False
     alone: bool = False
     reason: str = ""

@@ -23,32 +23,36 @@ class Engine(Places):
     def submit(self, workload: Workload, now: float) -> list[Change]:
         """Take a workload in, with what its status says."""
         item = self.items[workload.key] = Item(workload)
+        if not self.live:
+            item.reason = item.message = ""
         if workload.finished:
             item.state, item.reason = FINISHED, workload.finished
             return []
         given = workload.admission
         if given is not None and given.cluster_queue in self.setup.cluster_queues:
-            gone = item.evicted, item.evicted_at
+            kept = item.evicted, item.evicted_at, item.message
             item.reserve(given, workload.reserved_at)
-            item.evicted, item.evicted_at = gone
+            item.evicted, item.evicted_at, item.message = kept
+            if not item.active:
+                item.reason = item.evicted
             item.admitted_at = workload.admitted_at if workload.admitted_at is not None else item.reserved_at
             self._hold(item, now)
             if item.evicted:
-                self._leaving.append(item)
+                self._leaving[item.key] = item
             return []
         if not item.active:
             item.state = INACTIVE
             return []
         return self._enqueue(item, now)
 
-    def finish(self, key: str, now: float, reason: str = "Succeeded") -> list[Change]:
+    def finish(self, key: str, now: float, reason: str = "Succeeded", message: str = "") -> list[Change]:
         """Record the end of a workload."""
         item = self.items[key]
         flavors = item.admission.flavors() if item.admission is not None else {}
         queue = item.cluster_queue
         self._let_go(item, now)
-        item.state, item.reason, item.message = FINISHED, reason, ""
-        return [Change(now, "Finished", key, reason, "Job finished", queue, flavors)]
+        item.state, item.reason, item.message = FINISHED, reason, message
+        return [Change(now, "Finished", key, reason, message or "Job finished", queue, flavors)]
 
     def set_ready(self, key: str, ready: bool, now: float) -> None:
         """Record that the pods of an admitted workload run now, or do not any more."""
@@ -64,8 +68,7 @@ class Engine(Places):
             item.unready_since = now
             self._unready.add(key)
             if waits is not None:
-                recovery = waits.timeout if waits.recovery_timeout is None else waits.recovery_timeout
-                self._set_deadline(item, now + recovery)
+                self._set_deadline(item, now + waits.recovery)
 
     def set_active(self, key: str, active: bool, now: float) -> list[Change]:
         """Deactivate a workload, or let it queue again."""
@@ -75,7 +78,22 @@ class Engine(Places):
         if not active:
             return self._deactivate(item, now, "", "The workload is deactivated")
         item.active, item.requeues, item.requeue_at = True, 0, None
+        if item.state == ADMITTED:  # it is on its way out, and comes back to its queue
+            return [self._requeued(item, now, reasons.REACTIVATED)]
         return [self._requeued(item, now, reasons.REACTIVATED), *self._enqueue(item, now)]
+
+    def gone(self, key: str, now: float, message: str = "") -> list[Change]:
+        """Record that a workload which had to go, or was lost, runs no more: its quota is free."""
+        item = self.items[key]
+        if item.state != ADMITTED:
+            return []
+        if not item.active:
+            self._let_go(item, now)
+            item.state = INACTIVE
+            return []
+        if not item.evicted:
+            item.evicted, item.evicted_at = reasons.NODE_FAILURES, now
+        return self._go_back(item, now, item.evicted, message)
 
     def apply(self, setup: Setup, now: float) -> list[Change]:
         """Go on with other quotas and queues. Running workloads keep what they hold."""
@@ -163,8 +181,7 @@ class Engine(Places):
             return []
         since, allowed = began, waits.timeout
         if item.unready_since is not None:
-            since = item.unready_since
-            allowed = waits.timeout if waits.recovery_timeout is None else waits.recovery_timeout
+            since, allowed = item.unready_since, waits.recovery
         if now - since < allowed - 1e-9:
             return []
         item.requeues += 1
@@ -176,6 +193,11 @@ class Engine(Places):
         return self.evict(item, now, reasons.PODS_READY_TIMEOUT, told)
 
     # Cycles
+
+    @property
+    def stirred(self) -> bool:
+        """Tell if something happened since the last `settle` that may let it decide otherwise."""
+        return bool(self._dirty)
 
     def drain(self, now: float) -> list[Change]:
         """Evict what stop policies do not let run, and deactivate what is marked so."""
@@ -192,12 +214,16 @@ class Engine(Places):
         return changes
 
     def settle(self, now: float, limit: int | None = None) -> list[Change]:
-        """Run cycles until nothing changes any more, or `limit` of them; preempted work goes at once."""
+        """Run cycles until nothing changes any more, or `limit` of them.
+
+        Preempted work goes at once, unless this is live.
+        """
         changes: list[Change] = []
         left = 200 + 4 * len(self.items) if limit is None else limit
         while self._dirty and left:
             changes += self.cycle(now)
-            changes += self.release_evicted(now)
+            if not self.live:
+                changes += self.release_evicted(now)
             left -= 1
         if self._dirty and limit is None:
             self.restless.add(now)
@@ -231,7 +257,7 @@ class Engine(Places):
     def _moved(self, entry: Entry) -> bool:
         """Tell if another cycle may decide otherwise, because this entry is not where it was."""
         strict = self.setup.cluster_queues[entry.item.cluster_queue].strategy == STRICT_FIFO
-        if entry.admission is not None or entry.preempts:
+        if entry.admission is not None or (entry.preempts and (entry.fresh or not self.live)):
             return True
         tried = entry.item.tried
         return (tried is not None and tried.pending) or entry.alone or (not strict and not entry.again)
@@ -251,7 +277,9 @@ class Engine(Places):
             return [Change(now, "Admitted", item.key, "Admitted", told, name, flavors)]
         changes = []
         if entry.preempts:
-            changes += self._preempt(entry, now)
+            preempted = self._preempt(entry, now)
+            entry.fresh = bool(preempted)
+            changes += preempted
             if pending.strategy == BEST_EFFORT:
                 pending.sticky = item
         changes += self._wait(item, entry.reason, entry.message, now)
@@ -272,7 +300,7 @@ class Engine(Places):
             if item.evicted:
                 continue  # on its way out already
             item.evicted, item.evicted_at = reasons.PREEMPTED, now
-            self._leaving.append(item)
+            self._leaving[item.key] = item
             flavors = item.admission.flavors() if item.admission is not None else {}
             changes.append(
                 Change(now, "Preempted", item.key, victim.reason, told, item.cluster_queue, flavors)
@@ -282,8 +310,8 @@ class Engine(Places):
     def release_evicted(self, now: float) -> list[Change]:
         """Let all that were preempted give their quota back."""
         changes = []
-        leaving, self._leaving = self._leaving, []
-        for item in leaving:
+        leaving, self._leaving = self._leaving, {}
+        for item in leaving.values():
             if item.state == ADMITTED:
                 changes += self._go_back(item, now, item.evicted, "Preempted; waits at its old place")
         return changes

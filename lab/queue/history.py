@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lab.queue.item import Item
 from lab.queue.model import AdmissionFairSharing
@@ -38,6 +39,20 @@ class History:
     def take_over(self, other: History) -> None:
         """Go on with what another one has counted."""
         self._used, self._charged, self._sampled = other._used, other._charged, other._sampled
+
+    def status(self) -> dict[str, Any]:
+        """All that was counted, as plain JSON."""
+        return {
+            "sampled": self._sampled,
+            "used": [[*door, amounts] for door, amounts in self._used.items()],
+            "charged": [[*door, amounts] for door, amounts in self._charged.items()],
+        }
+
+    def restore(self, status: Mapping[str, Any]) -> None:
+        """Inverse of `status`."""
+        self._sampled = status["sampled"]
+        self._used = {(space, name): dict(amounts) for space, name, amounts in status["used"]}
+        self._charged = {(space, name): dict(amounts) for space, name, amounts in status["charged"]}
 
     def charge(self, item: Item) -> None:
         """Count a share of what was just granted at once."""

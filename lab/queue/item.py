@@ -48,7 +48,7 @@ class Item:
         self.queue = (workload.namespace, workload.queue)
         self.cluster_queue = ""
         self.state = PENDING
-        self.reason = self.message = ""
+        self.reason, self.message = workload.reason, workload.message
         self.admission: Admission | None = None
         self.usage: dict[FlavorResource, int] = {}
         self.reserved_at: float | None = None
@@ -60,7 +60,7 @@ class Item:
         self.executed = workload.executed
         self.active = workload.active
         self.ready = workload.ready
-        self.unready_since: float | None = None
+        self.unready_since = workload.unready_since
         self.tried: Tried | None = None
         self.ticket = 0
         self.queued = False

@@ -239,10 +239,15 @@ class Workload:
     evicted: str = ""
     evicted_at: float | None = None
     finished: str = ""
+    reason: str = ""
+    message: str = ""
+    """Reason and message of a workload that holds no quota."""
     requeues: int = 0
     requeue_at: float | None = None
     executed: float = 0.0
     ready: bool = False
+    unready_since: float | None = None
+    """Time at which its pods, which ran once, ceased to."""
     duration: float | None = None
     ready_after: float | None = 0.0
 
@@ -263,6 +268,11 @@ class WaitForPodsReady:
     backoff_base: float = 60.0
     backoff_max: float = 3600.0
     backoff_limit: int | None = None
+
+    @property
+    def recovery(self) -> float:
+        """Seconds that a workload has until pods that ran once run again."""
+        return self.timeout if self.recovery_timeout is None else self.recovery_timeout
 
     def backoff(self, requeues: int) -> float:
         """Seconds before the return after this many evictions."""

@@ -19,7 +19,10 @@ Flavors = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that happened: `event` is Admitted, Preempted, Pending, Requeued, Finished or Deactivated."""
+    """One thing that happened: `event` is Admitted, Preempted, Pending, Requeued, Finished or Deactivated.
+
+    Live there is also Evicted: a workload that was not preempted has to go, and still holds its quota.
+    """
 
     at: float
     event: str
@@ -33,9 +36,9 @@ class Change:
 class Places:
     """Every workload and its place. Methods return what changed."""
 
-    def __init__(self, setup: Setup) -> None:
-        """Start without workloads."""
-        self.setup = setup
+    def __init__(self, setup: Setup, *, live: bool = False) -> None:
+        """Start without workloads. Live, who has to go keeps its quota until `gone` says that it went."""
+        self.setup, self.live = setup, live
         self.items: dict[str, Item] = {}
         self.cycles = 0
         self.restless: set[float] = set()
@@ -44,7 +47,9 @@ class Places:
         self._generations: dict[str, int] = {}
         self._deadlines: list[tuple[float, int, Item, float]] = []
         self._serial = 0
-        self._leaving: list[Item] = []
+        self._leaving: dict[str, Item] = {}
+        """Workloads that have to go and hold quota still."""
+
         self._unready: set[str] = set()
         self._build()
 
@@ -92,8 +97,17 @@ class Places:
     # Evictions
 
     def evict(self, item: Item, now: float, reason: str, message: str) -> list[Change]:
-        """Take the quota from a workload, and send it back to its queue."""
+        """Take the quota from a workload, and send it back to its queue. Live it goes there once it is gone.
+
+        One that is on its way out already only goes on.
+        """
+        if self.live and item.key in self._leaving:
+            return []
         item.evicted, item.evicted_at = reason, now
+        if self.live and item.state == ADMITTED:
+            self._leaving[item.key] = item
+            flavors = item.admission.flavors() if item.admission is not None else {}
+            return [Change(now, "Evicted", item.key, reason, message, item.cluster_queue, flavors)]
         return self._go_back(item, now, reason, message)
 
     def _go_back(self, item: Item, now: float, reason: str, message: str) -> list[Change]:
@@ -103,11 +117,23 @@ class Places:
 
     def _deactivate(self, item: Item, now: float, cause: str, message: str) -> list[Change]:
         queue = item.cluster_queue
-        self._let_go(item, now)
-        item.active, item.state = False, INACTIVE
+        if self.live and item.state == ADMITTED:
+            if not item.active and item.key in self._leaving:
+                return []
+            self._leaving[item.key] = item
+        else:
+            self._let_go(item, now)
+            item.state = INACTIVE
+        item.active = False
         item.reason = f"{reasons.DEACTIVATED}DueTo{cause}" if cause else reasons.DEACTIVATED
         item.message = message
+        if item.state == ADMITTED:
+            item.evicted, item.evicted_at = item.reason, now
         return [Change(now, "Deactivated", item.key, cause or reasons.DEACTIVATED, message, queue)]
+
+    def leaving(self, key: str) -> bool:
+        """Tell if a workload has to go, but holds its quota still."""
+        return key in self._leaving
 
     @staticmethod
     def _requeued(item: Item, now: float, reason: str, message: str = "") -> Change:
@@ -135,18 +161,21 @@ class Places:
         if not item.ready:
             self._unready.add(item.key)
             if waits is not None:
-                self._set_deadline(item, began + waits.timeout)
+                since = item.unready_since
+                self._set_deadline(item, began + waits.timeout if since is None else since + waits.recovery)
         if limit is not None:
             self._set_deadline(item, began + limit - item.executed)
 
     def _let_go(self, item: Item, now: float) -> None:
         """Take a workload out of wherever it is; others may fit then."""
         self._now_ready(item)
+        self._leaving.pop(item.key, None)
         name = item.cluster_queue
         if item.state == ADMITTED:
             self.tree.queues[name].remove_all(item.usage)
             del self.snapshot.held[name][item.key]
-            item.executed += max(0.0, now - item.since(now))
+            ran = max(0.0, now - item.since(now))
+            item.executed += int(ran) if self.live else ran  # a status has whole seconds
             item.release()
             self._generations[name] = self._generations.get(name, 0) + 1
             self._stir(self._family[name])

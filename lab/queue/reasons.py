@@ -23,6 +23,10 @@ PODS_READY_TIMEOUT = "PodsReadyTimeout"
 QUEUE_STOPPED = "ClusterQueueStopped"
 LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
 DEACTIVATED = "Deactivated"
+NODE_FAILURES = "NodeFailures"
+
+WAIT_FOR_RECOVERY = "WaitForRecovery"
+"""Reason of PodsReady being false for pods that ran once."""
 
 # Reasons of a preemption
 IN_CLUSTER_QUEUE = "InClusterQueue"

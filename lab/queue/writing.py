@@ -23,6 +23,7 @@ from lab.queue.model import (
     Workload,
 )
 from lab.queue.quantity import shown
+from lab.queue.reasons import WAIT_FOR_RECOVERY
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 
@@ -53,7 +54,7 @@ def objects(setup: Setup, workloads: Iterable[Workload] = ()) -> Iterator[Object
     for door in setup.local_queues.values():
         yield _object("LocalQueue", door.name, _door(door), namespace=door.namespace)
     for workload in workloads:
-        yield _workload(workload)
+        yield workload_object(workload)
 
 
 def _object(kind: str, name: str, spec: Object, **metadata: Any) -> Object:
@@ -200,7 +201,8 @@ def _config(config: Config) -> Object:
 # Workloads
 
 
-def _workload(workload: Workload) -> Object:
+def workload_object(workload: Workload) -> Object:
+    """A Workload with its status."""
     ready = workload.ready_after
     after = None if ready == 0 else "never" if ready is None else _seconds(ready)
     annotations = _filled(
@@ -246,23 +248,43 @@ def _pod_set(pod_set: PodSet) -> Object:
 
 
 def _status(workload: Workload) -> Object:
-    conditions = [
-        _filled(type=kind, status="True", reason=reason, lastTransitionTime=None if at is None else _time(at))
-        for kind, reason, at, holds in (
-            ("QuotaReserved", "QuotaReserved", workload.reserved_at, workload.admission is not None),
-            ("Admitted", "Admitted", workload.admitted_at, workload.admitted_at is not None),
-            ("Evicted", workload.evicted, workload.evicted_at, bool(workload.evicted)),
-            ("PodsReady", "Started", None, workload.ready),
-            ("Finished", workload.finished, None, bool(workload.finished)),
-        )
-        if holds
-    ]
+    conditions = [_condition(*each) for each in _conditions(workload)]
     at = workload.requeue_at
     return _filled(
         conditions=conditions,
         admission=None if workload.admission is None else _admission(workload),
         requeueState=_filled(count=workload.requeues or None, requeueAt=None if at is None else _time(at)),
         accumulatedPastExecutionTimeSeconds=int(workload.executed) or None,
+    )
+
+
+def _conditions(workload: Workload) -> Iterator[tuple[str, bool, str, float | None, str]]:
+    """Type, status, reason, time and message of the conditions that are worth telling."""
+    told = workload.reason, None, workload.message
+    if workload.admission is not None:
+        yield "QuotaReserved", True, "QuotaReserved", workload.reserved_at, ""
+    elif workload.reason and not workload.finished:
+        yield "QuotaReserved", False, *told
+    if workload.admitted_at is not None:
+        yield "Admitted", True, "Admitted", workload.admitted_at, ""
+    if workload.evicted:
+        going = workload.message if workload.admission is not None else ""
+        yield "Evicted", True, workload.evicted, workload.evicted_at, going
+    if workload.ready:
+        yield "PodsReady", True, "Started", None, ""
+    elif workload.unready_since is not None:
+        yield "PodsReady", False, WAIT_FOR_RECOVERY, workload.unready_since, ""
+    if workload.finished:
+        yield "Finished", True, workload.finished, None, workload.message
+
+
+def _condition(kind: str, holds: bool, reason: str, at: float | None, message: str) -> Object:
+    return _filled(
+        type=kind,
+        status=str(holds),
+        reason=reason,
+        message=message,
+        lastTransitionTime=None if at is None else _time(at),
     )
 
 
@@ -286,7 +308,7 @@ def _time(seconds: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:g}s" if seconds < 1e6 else f"{seconds:.0f}s"
+    return f"{f'{seconds:.9f}'.rstrip('0').rstrip('.')}s"
 
 
 def natural(usage: Mapping[Any, int]) -> dict[str, dict[str, float | int]]:

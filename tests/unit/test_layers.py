@@ -21,7 +21,7 @@ LAYERS = (
     ("faults",),
     ("lab",),
     ("flows",),
-    ("recovery", "lessons", "metrics", "daemons"),
+    ("recovery", "lessons", "daemons"),
     ("cli",),
 )
 """The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""

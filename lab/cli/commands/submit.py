@@ -16,7 +16,8 @@ from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
     from lab.cluster.jobs import Job
-    from lab.lab import Lab, Submitted
+    from lab.cluster.submission import Submitted
+    from lab.lab import Lab
 
 LAST_LINES = 20
 """Lines of a failed job's log that --json carries."""

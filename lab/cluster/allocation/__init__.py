@@ -9,7 +9,7 @@ from __future__ import annotations
 from lab.cluster.allocation.loads import read_top
 from lab.cluster.allocation.model import GpuLoad, Holding, NodeLoad, TopView, Waiting, amounts
 from lab.cluster.allocation.snapshot import read
-from lab.cluster.allocation.usage_by_job import living_ranks
+from lab.cluster.allocation.usage_by_job import holdings, living_ranks
 from lab.cluster.allocation.waiting import waiting
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "TopView",
     "Waiting",
     "amounts",
+    "holdings",
     "living_ranks",
     "read",
     "read_top",

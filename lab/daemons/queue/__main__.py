@@ -1,12 +1,9 @@
 """Runs the queues' controller: `python -m lab.daemons.queue --listen HOST:PORT --folder FOLDER`.
 
+Configured by the environment, as `lab.daemons.environment` says, and by:
+
 | variable | says |
 | --- | --- |
-| RAY_API_SERVER_ADDRESS | Ray's dashboard |
-| RAY_AUTH_TOKEN_PATH | the file that holds Ray's token |
-| AWS_ENDPOINT_URL | the object store |
-| AWS_SHARED_CREDENTIALS_FILE | the file that holds its key, or: |
-| AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY | its key |
 | RAYLAB_GPU | the GPUs' vendor |
 | RAYLAB_QUEUED_ONLY | 1: jobs that are submitted past the queues are stopped |
 """
@@ -15,53 +12,75 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from lab.daemons.queue.server import make_app, make_server
-from lab.errors import LabError, UsageError
-from lab.host.files import make_private
+from lab.daemons import environment
+from lab.daemons.queue import views
+from lab.daemons.queue.controller import Controller
+from lab.daemons.queue.packages import Packages
+from lab.daemons.queue.rayside import Cluster
+from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.routes import Routes
+from lab.daemons.queue.store import Store
+from lab.daemons.queue.workers import Threads
+from lab.errors import LabError, RefusedError
+from lab.host.files import make_private, take_lock
+from lab.host.serving import LOOPBACK_NAMES, App, bearing, listen_address, log, make_server, named, serve
+from lab.topology import Vendor
+
+LISTEN = "127.0.0.1:8266"
+NAME = "queue"
+LOCK = "controller.lock"
+AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
+
+PATIENCE_SECONDS = 10.0
+"""Time for a controller that was told to end to let go of the folder."""
 
 
-def log(line: str) -> None:
-    """One line on stderr, which is the service's log."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+def gpu_resource(environ: Mapping[str, str]) -> str:
+    """The name of a GPU among the resources of quotas."""
+    return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def listen_address(text: str) -> tuple[str, int]:
-    """HOST:PORT. Raises UsageError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--listen {text}: not HOST:PORT", "for example 127.0.0.1:8266")
-    return host.strip("[]"), int(port)
+def make_app(controller: Controller, token: str) -> App:
+    """The WSGI application, for whoever bears Ray's token, under the service's own names only."""
+    routes = Routes(controller, views)
+    return named(bearing(routes, token, public=("/healthz",)), (*LOOPBACK_NAMES, NAME))
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
     parser = argparse.ArgumentParser(prog="lab.daemons.queue", description="Runs the queues' controller.")
-    parser.add_argument("--listen", default="127.0.0.1:8266", metavar="HOST:PORT")
+    parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
     parser.add_argument("--folder", required=True, type=Path, help="folder of its state")
     args = parser.parse_args(argv)
     try:
-        host, port = listen_address(args.listen)
-        make_private(args.folder)
-        server = make_server(host, port, make_app())
+        host, port = listen_address(args.listen, LISTEN)
+        ray = Cluster(environment.ray(environ), environment.object_store(environ))
+        folder = make_private(args.folder)
+        try:
+            lock = take_lock(folder / LOCK, timeout=PATIENCE_SECONDS)
+        except BlockingIOError as error:
+            raise RefusedError(f"another controller works in {folder}", "end it first") from error
+        controller = Controller(Store(folder), Packages(folder), resource=gpu_resource(environ))
+        server = make_server(host, port, make_app(controller, environment.ray_token(environ)))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-
-    def end(*_: Any) -> None:
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
+    reconciler = Reconciler(
+        controller, ray, Threads(), queued_only=environ.get("RAYLAB_QUEUED_ONLY") == "1", say=log
+    )
+    stop = threading.Event()
+    loop = threading.Thread(target=reconciler.run, args=(stop,), name="queue-loop", daemon=True)
+    loop.start()
     log(f"serving http://{host}:{server.server_port}")
-    server.serve_forever(poll_interval=0.2)
+    serve(server)
+    stop.set()
+    controller.wake.set()
+    loop.join(timeout=2.0)
+    lock.close()
     return 0
 
 

@@ -19,6 +19,12 @@ PHASES = (QUEUED, SUBMITTING, RUNNING, STOPPING, INACTIVE, DONE)
 
 HOLDING = (SUBMITTING, RUNNING, STOPPING)
 
+DRIVER, WORKERS = "driver", "workers"
+"""Pod sets of a job: its entrypoint, and the ranks that it trains with."""
+
+UNCERTAIN_SECONDS = 10.0
+"""Time after which a request to submit that nobody saw answered can no longer reach Ray."""
+
 GRACE_SECONDS = 20.0
 """Time that a preempted job gets for its next checkpoint."""
 
@@ -48,7 +54,7 @@ UNSENT = "UNSENT"
 
 @dataclass(frozen=True)
 class Stop:
-    """Order to end an attempt; `to` is the phase that follows, `outcome` the reason of Finished for `done`."""
+    """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`."""
 
     to: str
     reason: str
@@ -70,6 +76,8 @@ class QueuedJob:
     metadata: Mapping[str, str] = field(default_factory=dict)
     num_cpus: float = 0
     num_gpus: float = 0
+    each: Mapping[str, float] = field(default_factory=dict)
+    """Request of one rank: resource as Ray calls it (CPU, GPU, memory in bytes) -> amount."""
     owner: str = ""
     recipe: str = ""
     ranks: str = ""

@@ -50,7 +50,7 @@ class Reader(Protocol):
 
 
 class Pages(Protocol):
-    """The documents of GET requests: `lab.daemons.queue.views`. Each is called under `lock`.
+    """The documents of GET requests: `lab.daemons.queue.views`. All but two are called under `lock`.
 
     Raises NotFoundError for a workload or a queue that is not there, UsageError for a wrong parameter.
     """
@@ -62,13 +62,13 @@ class Pages(Protocol):
         """`GET /workloads/NS/NAME`."""
 
     def why(self, reader: Reader, key: str) -> Document:
-        """`GET /workloads/NS/NAME/why`."""
+        """`GET /workloads/NS/NAME/why`. It takes the lock itself, for a moment."""
 
     def queues(self, reader: Reader) -> Document:
         """`GET /queues`."""
 
     def dry_run(self, reader: Reader, workload: Workload) -> Document:
-        """`POST /dry-run`: what would be if this workload were submitted now."""
+        """`POST /dry-run`: what would be if this workload were submitted now. It takes the lock itself."""
 
 
 Metrics = Callable[[], bytes]

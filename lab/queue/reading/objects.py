@@ -50,12 +50,16 @@ METADATA = (
 
 @dataclass(frozen=True)
 class Read:
-    """Everything that was read. `workloads` are in the order of the files."""
+    """Everything that was read. `workloads` are in the order of the files.
+
+    `places` says where each object is: its kind, its namespace if it has one, and its name if it has one.
+    """
 
     setup: Setup = field(default_factory=Setup)
     workloads: tuple[Workload, ...] = ()
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    places: Mapping[tuple[str, ...], Spot] = field(default_factory=dict)
 
 
 def read(texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE) -> Read:
@@ -204,7 +208,8 @@ class _Reader:
                 found = replace(found, priority=self._priority(draft))
             self._check_workload(draft, found)
             workloads.append(found)
-        return Read(setup, tuple(workloads), _sorted(self.problems.errors), _sorted(self.problems.warnings))
+        wrong, surprising = _sorted(self.problems.errors), _sorted(self.problems.warnings)
+        return Read(setup, tuple(workloads), wrong, surprising, self.places)
 
     def _priority(self, draft: Drafted) -> int:
         """The priority of the class that is named, else of the default class, else 0."""

@@ -274,32 +274,39 @@ def _status(found: Workload, at: At, old: bool) -> Workload:
         )
     admission = _admission(found, given["admission"]) if "admission" in given else None
     found = replace(found, admission=admission)
-    reserves = admission is not None
+    reserves, going = admission is not None, ""
     for each in given["conditions"].items() if "conditions" in given else ():
         one = each.fields(
-            ("type", "status", "lastTransitionTime", "reason"),
+            ("type", "status", "lastTransitionTime", "reason", "message"),
             required=("type", "status"),
-            passed=("message", "observedGeneration"),
+            passed=("observedGeneration",),
         )
         if "type" not in one or "status" not in one:
             continue
         kind, holds = one["type"].text(), one["status"].choice(("True", "False", "Unknown")) == "True"
         when = one["lastTransitionTime"].time() if "lastTransitionTime" in one else None
         reason = one["reason"].text() if "reason" in one else ""
+        message = one["message"].text() if "message" in one else ""
         if kind == "QuotaReserved":
             reserves = holds
             found = replace(found, reserved_at=when if holds else None)
+            if not holds:
+                found = replace(found, reason=reason, message=message)
             if holds and admission is None:
                 at.wrong("admission must be set while the QuotaReserved condition is true")
         elif kind == "Admitted" and holds:
             found = replace(found, admitted_at=when)
         elif kind == "Evicted" and holds:
             found = replace(found, evicted=reason or reasons.PREEMPTED, evicted_at=when)
+            going = message
         elif kind == "PodsReady":
-            found = replace(found, ready=holds)
+            lost = not holds and reason == reasons.WAIT_FOR_RECOVERY
+            found = replace(found, ready=holds, unready_since=when if lost else None)
         elif kind == "Finished" and holds:
-            found = replace(found, finished=reason or "Succeeded")
-    return found if reserves else replace(found, admission=None)
+            found = replace(found, finished=reason or "Succeeded", message=message)
+    if not reserves:
+        return replace(found, admission=None)
+    return replace(found, message=going) if found.evicted else found
 
 
 def _admission(found: Workload, at: At) -> Admission:

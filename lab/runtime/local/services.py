@@ -192,7 +192,13 @@ class Plan:
         return Command(argv, environment, self.layout.folder)
 
     def _metrics(self, environment: dict[str, str], _: str) -> Command:
-        argv = (sys.executable, "-m", "lab.metrics", "--listen", f"{LOOPBACK}:{self.ports['metrics']}")
+        argv = (
+            sys.executable,
+            "-m",
+            "lab.daemons.metrics",
+            "--listen",
+            f"{LOOPBACK}:{self.ports['metrics']}",
+        )
         return Command(argv, {**environment, **client_environment(self)}, ROOT)
 
     def _jupyter(self, environment: dict[str, str], _: str) -> Command:

@@ -16,16 +16,14 @@ import argparse
 import contextlib
 import io
 import ipaddress
-import signal
-import sys
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
+from lab.host.serving import log, serve
 from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
@@ -71,9 +69,9 @@ def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: boo
 
         def log(self, type: str, message: str, *args: Any) -> None:
             text = message % args if args else message
-            _log(text.strip().splitlines()[-1] if text.strip() else type)
+            log(text.strip().splitlines()[-1] if text.strip() else type)
 
-    app = S3App(disk, keys, _log)
+    app = S3App(disk, keys, log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
             server = ThreadedWSGIServer(host, port, app, handler=Handler)
@@ -107,22 +105,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_loopback(args.host)
         _allow_many_files()
         keys = read_keys(args)
-        disk = Disk(args.root, _log)
+        disk = Disk(args.root, log)
         tempfile.tempdir = str(disk.tmp)  # of this process: moto's parts of uploads lie on the store's disk
         server, app = make_server(args.host, args.port, disk, keys, args.access_log)
     except LabError as error:
-        _log(f"{error.message} ({error.hint})" if error.hint else error.message)
+        log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
 
-    def end(*_: Any) -> None:
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
-    _log(f"serving {args.root} on http://{args.host}:{server.server_port} (moto {VERSION})")
-    server.serve_forever(poll_interval=0.2)
+    log(f"serving {args.root} on http://{args.host}:{server.server_port} (moto {VERSION})")
+    serve(server)
     app.lock.acquire(timeout=STOP_SECONDS)
-    _log("ended on request")
+    log("ended on request")
     return 0
 
 
@@ -133,11 +126,6 @@ def _allow_many_files() -> None:
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _log(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

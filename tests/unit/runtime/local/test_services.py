@@ -238,8 +238,8 @@ def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() 
     made = plan(prometheus="/bin/prometheus")
     command = made.command(METRICS)
 
-    assert command.argv[1:] == ("-m", "lab.metrics", "--listen", "127.0.0.1:7")
-    assert (command.cwd / "lab" / "metrics" / "__main__.py").is_file()
+    assert command.argv[1:] == ("-m", "lab.daemons.metrics", "--listen", "127.0.0.1:7")
+    assert (command.cwd / "lab" / "daemons" / "metrics" / "__main__.py").is_file()
     assert command.environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
 
 

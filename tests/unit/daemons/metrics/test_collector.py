@@ -9,12 +9,9 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
-from lab.errors import ClusterError
-from lab.faults import FAULTS
-from lab.faults.records import LoggedFault
-from lab.metrics.collector import FAULT_SHOWN_SECONDS, STATUSES, LabCollector
-from lab.metrics.follower import STALE_SECONDS, Follower
-from lab.metrics.sources import (
+from lab.daemons.metrics.collector import FAULT_SHOWN_SECONDS, STATUSES, LabCollector
+from lab.daemons.metrics.follower import STALE_SECONDS, Follower
+from lab.daemons.metrics.sources import (
     MAX_FAULT_PAIRS,
     MAX_JOBS,
     MAX_SERVICES,
@@ -23,6 +20,9 @@ from lab.metrics.sources import (
     RunView,
     StoreView,
 )
+from lab.errors import ClusterError
+from lab.faults import FAULTS
+from lab.faults.records import LoggedFault
 from lab.runtime.fake.host import FakeClock
 
 W0 = "ray-worker-0"

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.cluster.api import Node
-from lab.faults import FAULTS
-from lab.faults.records import LoggedFault
-from lab.host.clock import WALL, Clock
-from lab.metrics.follower import Follower
-from lab.metrics.sources import (
+from lab.daemons.metrics.follower import Follower
+from lab.daemons.metrics.sources import (
     MAX_FAULT_PAIRS,
     MAX_JOBS,
     MAX_SERVICES,
@@ -19,6 +16,9 @@ from lab.metrics.sources import (
     StoreView,
     label,
 )
+from lab.faults import FAULTS
+from lab.faults.records import LoggedFault
+from lab.host.clock import WALL, Clock
 from lab.topology import JOB_FINAL
 
 STATUSES = ("PENDING", "RUNNING", *JOB_FINAL)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from lab.errors import LabError
 from lab.host.clock import WALL, Clock
+from lab.host.serving import log
 
 T = TypeVar("T")
 
@@ -17,12 +17,6 @@ POLL_SECONDS = 2.0
 
 STALE_SECONDS = 15.0
 """Age up to which the result of the last good poll is served."""
-
-
-def log(line: str) -> None:
-    """One line on stderr, which is the service's log."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 class Follower(Generic[T]):

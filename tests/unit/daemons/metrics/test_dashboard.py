@@ -6,20 +6,20 @@ import json
 import re
 from typing import Any
 
+from lab.daemons.metrics import collector
+from lab.daemons.metrics.follower import Follower
+from lab.daemons.metrics.sources import Address, ClusterView, RunView, StoreView
 from lab.faults.records import LoggedFault
-from lab.metrics import collector
-from lab.metrics.follower import Follower
-from lab.metrics.sources import Address, ClusterView, RunView, StoreView
 from tests.conftest import ROOT
 from tests.dashboard import DASHBOARD, Query, queries
-from tests.unit.metrics.test_collector import node
+from tests.unit.daemons.metrics.test_collector import node
 
 GRAFANA = ROOT / "compose" / "grafana"
 DOCUMENT: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
 
 
 def served() -> set[str]:
-    """The names of all metrics that lab.metrics serves."""
+    """The names of all metrics that lab.daemons.metrics serves."""
     cluster: Follower[ClusterView] = Follower(
         "ray", lambda: ClusterView((node("a"),), {"a": Address("ip", "ip:1")}, ())
     )

@@ -9,9 +9,7 @@ import pytest
 
 from lab.cluster.api import RayApi
 from lab.cluster.jobs import Job
-from lab.errors import StoreError
-from lab.faults.records import FAULTS_PREFIX, FaultLog, LoggedFault
-from lab.metrics.sources import (
+from lab.daemons.metrics.sources import (
     DISCOVER_SECONDS,
     MAX_FAULTS,
     MAX_INTERACTIVE,
@@ -25,6 +23,8 @@ from lab.metrics.sources import (
     StoreSource,
     metrics_addresses,
 )
+from lab.errors import StoreError
+from lab.faults.records import FAULTS_PREFIX, FaultLog, LoggedFault
 from lab.runtime.fake.host import FakeClock
 from lab.store import FakeObjectStore
 from lab.topology import LEDGER_PREFIX

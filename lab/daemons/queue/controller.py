@@ -1,0 +1,259 @@
+"""The controller: what was decided, written before anything is done about it.
+
+Everything that it knows is in the engine and in `records`, and both are what the file says. A change is made
+in a `Draft`, committed as one transaction, and only then acted upon: a controller that is killed at any point
+finds in the file what is left to do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from lab.daemons.queue.model import (
+    DONE,
+    HOLDING,
+    INACTIVE,
+    QUEUED,
+    STOPPING,
+    SUBMITTING,
+    Attempt,
+    Event,
+    Record,
+    Stop,
+    submission_id,
+)
+from lab.daemons.queue.packages import Packages
+from lab.daemons.queue.store import Batch, Store
+from lab.errors import StateError
+from lab.host.clock import WALL, Clock
+from lab.queue.engine import Engine
+from lab.queue.item import ADMITTED, FINISHED, PENDING
+from lab.queue.model import Setup
+from lab.queue.places import Change
+from lab.queue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
+from lab.queue.replay import START, Call, begin, perform
+from lab.queue.status import workload_of
+from lab.queue.writing import Object, objects, workload_object
+
+ORDERS = ("Preempted", "Evicted", "Deactivated")
+"""Events after which a workload that holds quota has to go."""
+
+NO_GRACE = (PODS_READY_TIMEOUT, EXECUTION_TIME)
+"""Reasons to go for which no checkpoint is waited for."""
+
+
+class Controller:
+    """The queues of one lab, in memory and on disk. Its methods may be called from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        packages: Packages,
+        *,
+        clock: Clock = WALL,
+        resource: str = "nvidia.com/gpu",
+    ) -> None:
+        """Go on with what the file says. `resource` is what a GPU is called. Raises StateError."""
+        self.lock = threading.RLock()
+        self.clock, self.resource, self.packages = clock, resource, packages
+        self.away: Mapping[str, str] = {}
+        self.wake = threading.Event()
+        """Set when there is something to decide."""
+        self.engine: Engine
+        self.records: dict[str, Record] = {}
+        self.holding: set[str] = set()
+        """Keys of the jobs that hold quota."""
+        self.waiting: set[str] = set()
+        """Keys of the jobs that wait for quota."""
+        self._store = store
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._stale = True
+        self._fresh()
+
+    # Reading, see Reader
+
+    @property
+    def jobs(self) -> Mapping[str, Record]:
+        """See Reader."""
+        return self.records
+
+    @property
+    def setup(self) -> Setup:
+        """Quotas and queues as they are now."""
+        return self.engine.setup
+
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
+        """See Reader."""
+        return self._store.events(since, limit, workload)
+
+    def trace(self) -> list[Call]:
+        """Every call into the engine since the controller began."""
+        return self._store.trace()
+
+    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
+        """See Reader."""
+        self._listeners.append(told)
+
+    def now(self) -> float:
+        """The time, as precisely as a status says it."""
+        return round(self.clock(), 6)
+
+    # Changing
+
+    @contextmanager
+    def change(self) -> Iterator[Draft]:
+        """Make a change that is there as a whole, on disk, when the block has ended, or not at all."""
+        with self.lock:
+            self._fresh()
+            draft = Draft(self, self.now())
+            try:
+                yield draft
+                if draft.made:
+                    self._store.commit(draft.batch())
+            except BaseException:
+                self._stale = draft.made
+                raise
+            if draft.changes:
+                for told in self._listeners:
+                    told(draft.changes)
+
+    def _fresh(self) -> None:
+        """Read the file where memory may be ahead of it: at the start, and after a change that failed."""
+        if not self._stale:
+            return
+        loaded = self._store.load()
+        call = Call(
+            self.now(),
+            START,
+            {
+                "objects": loaded.objects,
+                "workloads": [document for _, document in loaded.workloads],
+                "history": loaded.usage,
+            },
+        )
+        try:
+            self.engine, changes = begin(call)
+        except (KeyError, ValueError) as error:
+            raise StateError(
+                f"the queues' state cannot be read: {error}", "start anew: `labctl down --volumes`"
+            ) from error
+        self.records = {record.key: record for record, _ in loaded.workloads}
+        self.holding = {key for key, record in self.records.items() if record.phase in HOLDING}
+        self.waiting = {key for key, record in self.records.items() if record.phase == QUEUED}
+        draft = Draft(self, call.at)
+        draft.note(call, changes)
+        self._store.commit(draft.batch(), begin=True)
+        self._stale = False
+
+
+class Draft:
+    """A change while it is made: calls into the engine, and what they mean for the jobs."""
+
+    def __init__(self, controller: Controller, now: float) -> None:
+        """Begin without any."""
+        self.now = now
+        self.changes: list[Change] = []
+        self._controller = controller
+        self._calls: list[Call] = []
+        self._touched: dict[str, None] = {}
+        self._objects: list[Object] | None = None
+
+    @property
+    def made(self) -> bool:
+        """True once anything was changed."""
+        return bool(self._calls or self._touched or self.changes)
+
+    def call(self, name: str, **arguments: Any) -> list[Change]:
+        """Make one of lab.queue.replay.CALLS, and let the jobs follow; returns what it changed."""
+        call = Call(self.now, name, arguments)
+        self._calls.append(call)  # first: a call that fails half way must not be kept in memory
+        changes = perform(self._controller.engine, call)
+        self._calls.pop()
+        self.note(call, changes)
+        return changes
+
+    def note(self, call: Call, changes: Sequence[Change]) -> None:
+        """Take up a call that was made."""
+        self._calls.append(call)
+        self.changes += changes
+        keys = dict.fromkeys(each.workload for each in changes)
+        if isinstance(key := call.arguments.get("workload"), str):
+            keys[key] = None
+        for key in keys:
+            self._follow(key, changes)
+
+    def add(self, record: Record, document: Object) -> None:
+        """Take a new job in."""
+        self.put(record)
+        self.call("submit", workload=document)
+
+    def put(self, record: Record) -> None:
+        """Replace a job."""
+        self._controller.records[record.key] = record
+        for keys, phases in ((self._controller.holding, HOLDING), (self._controller.waiting, (QUEUED,))):
+            (keys.add if record.phase in phases else keys.discard)(record.key)
+        self._touched[record.key] = None
+
+    def tell(self, event: str, key: str, reason: str, message: str) -> None:
+        """Add an event that the engine knows nothing of."""
+        item = self._controller.engine.items.get(key)
+        queue = item.cluster_queue if item is not None else ""
+        self.changes.append(Change(self.now, event, key, reason, message, queue))
+
+    def apply(self, setup: Setup) -> None:
+        """Go on with other quotas and queues."""
+        self._objects = list(objects(setup))
+        self.call("apply", objects=self._objects)
+
+    def batch(self) -> Batch:
+        """All that is to be written."""
+        controller = self._controller
+        history = controller.engine.history
+        return Batch(
+            self._objects,
+            [
+                (controller.records[key], workload_object(workload_of(controller.engine.items[key])))
+                for key in self._touched
+            ],
+            self.changes,
+            self._calls,
+            None if history is None else history.status(),
+        )
+
+    # What the engine decided, for a job
+
+    def _follow(self, key: str, changes: Sequence[Change]) -> None:
+        """Bring a job into the phase that the state of its workload asks for."""
+        record, item = self._controller.records[key], self._controller.engine.items[key]
+        self._touched[key] = None
+        if item.state == FINISHED:
+            if record.phase != DONE:
+                self.put(replace(record, phase=DONE, finished_at=self.now, stop=None))
+        elif item.state != ADMITTED:
+            phase = QUEUED if item.state == PENDING else INACTIVE
+            if record.phase != phase:
+                self.put(replace(record, phase=phase, stop=None))
+        elif record.phase not in HOLDING:
+            number = len(record.job.attempts) + 1
+            attempt = Attempt(number, submission_id(record.name, number), self.now)
+            self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
+        elif self._controller.engine.leaving(key):
+            self._order(record, changes)
+
+    def _order(self, record: Record, changes: Sequence[Change]) -> None:
+        """Order a job to stop, or change what comes after it; a cancelled one stays cancelled."""
+        item, stop = self._controller.engine.items[record.key], record.stop
+        to = QUEUED if item.active else INACTIVE
+        if stop is None:
+            told = next((c for c in changes if c.workload == record.key and c.event in ORDERS), None)
+            cause = told.reason if told is not None else item.evicted
+            grace = 0.0 if cause in NO_GRACE else record.job.grace
+            message = told.message if told is not None else item.message
+            stop = Stop(to, item.evicted, message, self.now, grace)
+            self.put(replace(record, phase=STOPPING, stop=stop))
+        elif stop.to not in (to, DONE):
+            self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted)))

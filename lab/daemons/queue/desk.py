@@ -1,0 +1,116 @@
+"""What people ask of the queues: new jobs, orders about jobs, other quotas. Done as a whole, or refused."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lab.daemons.queue import requests, setup
+from lab.daemons.queue.controller import Controller, Draft
+from lab.daemons.queue.model import DONE, HOLDING, INACTIVE, QUEUED, STOPPING, Record, Stop, submission_id
+from lab.daemons.queue.views.rows import find
+from lab.errors import NotFoundError, RefusedError
+from lab.queue.model import Workload
+from lab.queue.reasons import PREEMPTED
+from lab.queue.writing import workload_object
+
+LETTERS = string.ascii_lowercase + string.digits
+
+
+class Desk:
+    """Requests to a controller, from any thread."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def submit(self, data: bytes) -> dict[str, Any]:
+        """Take a job in. Raises UsageError, NotFoundError, StateError."""
+        given = requests.body(data, "job")
+        with self._controller.change() as draft:
+            workload = self._workload(given, draft.now)
+            job = requests.job(given)
+            if job.package and not self._controller.packages.has(job.package):
+                raise NotFoundError(f"there is no package {job.package}", "send it before its job")
+            draft.add(Record(workload.key, job, QUEUED, draft.now), workload_object(workload))
+        self._controller.wake.set()
+        return {"workload": workload.key, "submission_id": submission_id(workload.name, 1)}
+
+    def drafted(self, data: bytes) -> Workload:
+        """The workload that a job would be, for a dry run. Raises as `submit`."""
+        given = requests.body(data, "job")
+        requests.job(given)
+        with self._controller.lock:
+            return self._workload(given, self._controller.now())
+
+    def _workload(self, given: Mapping[str, Any], now: float) -> Workload:
+        controller = self._controller
+        while True:
+            name = f"job-{''.join(secrets.choice(LETTERS) for _ in range(10))}"
+            found = requests.workload(given, name, controller.setup, controller.resource, now)
+            if found.key not in controller.records:
+                return found
+
+    def order(self, key: str, verb: str, data: bytes) -> dict[str, Any]:
+        """Cancel, deactivate, activate or preempt a job. Raises NotFoundError, RefusedError, UsageError."""
+        given = requests.body(data, "order")
+        reason, message = given.get("reason", ""), requests.plain(given.get("message", ""))
+        with self._controller.change() as draft:
+            record, _ = find(self._controller, key)
+            if record.phase == DONE:
+                raise RefusedError(f"job {record.key} has ended already")
+            if verb == "cancel":
+                cancel(draft, record, reason or "Cancelled", message or "The job was cancelled")
+            elif verb == "preempt":
+                self._preempt(draft, record, reason or PREEMPTED, message or "Preempted on request")
+            else:
+                self._activate(draft, record, active=verb == "activate")
+        self._controller.wake.set()
+        return {"workload": record.key, "phase": self._controller.records[record.key].phase}
+
+    def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
+        if record.phase not in HOLDING or self._controller.engine.leaving(record.key):
+            raise RefusedError(f"job {record.key} holds no quota, or is being stopped: it is {record.phase}")
+        if record.stop is not None:
+            raise RefusedError(f"job {record.key} is being stopped for good")
+        draft.call("evict", workload=record.key, reason=reason, message=message)
+
+    def _activate(self, draft: Draft, record: Record, *, active: bool) -> None:
+        item = self._controller.engine.items[record.key]
+        if record.stop is not None and record.stop.to == DONE:
+            raise RefusedError(f"job {record.key} is being stopped for good")
+        if item.active == active:
+            raise RefusedError(f"job {record.key} is {'active' if active else 'inactive'} already")
+        draft.call("set_active", workload=record.key, active=active)
+
+    def apply(self, data: bytes) -> dict[str, Any]:
+        """Make or change objects. Raises BadObjectsError, UsageError."""
+        given = requests.body(data, "apply")
+        files = [(each["name"], each["text"]) for each in given["files"]]
+        namespace, dry = given.get("namespace", "default"), given.get("dry_run", False)
+        with self._controller.change() as draft:
+            found = setup.apply(self._controller.setup, files, namespace)
+            if not dry and any(change != "unchanged" for change in found.changes.values()):
+                draft.apply(found.setup)
+        self._controller.wake.set()
+        return found.document()
+
+    def delete(self, data: bytes) -> dict[str, Any]:
+        """Delete objects. Raises NotFoundError, RefusedError, UsageError."""
+        keys = setup.keys_in(requests.body(data, "delete"))
+        with self._controller.change() as draft:
+            found = setup.delete(self._controller.setup, keys, self._controller.engine)
+            draft.apply(found.setup)
+        self._controller.wake.set()
+        return found.document()
+
+
+def cancel(draft: Draft, record: Record, reason: str, message: str) -> None:
+    """End a job for good: at once where it only waits, else once Ray's job is over."""
+    if record.phase in (QUEUED, INACTIVE):
+        draft.call("finish", workload=record.key, reason="Failed", message=message)
+    elif record.stop is None or record.stop.to != DONE:
+        stop = Stop(DONE, reason, message, draft.now, outcome="Failed")
+        draft.put(replace(record, phase=STOPPING, stop=stop))

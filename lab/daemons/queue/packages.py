@@ -1,0 +1,91 @@
+"""Working folders of jobs as they were when they were submitted: zip files, named by their SHA-256."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.errors import NotFoundError, RefusedError, StateError, UsageError
+from lab.host.clock import WALL, Clock
+from lab.host.files import make_private
+from lab.host.reading import read_bytes
+
+FOLDER = "packages"
+KEPT_SECONDS = 600.0
+"""Time for which a package that no job needs is kept: its job may just be on its way."""
+
+ZIP = b"PK"
+
+
+class Packages:
+    """The files. Raises StateError for what the disk does not let be done."""
+
+    def __init__(self, folder: Path, clock: Clock = WALL) -> None:
+        self.folder, self._clock = make_private(folder / FOLDER), clock
+
+    def has(self, sha256: str) -> bool:
+        """Tell if there is one, which is then kept for a while. Raises UsageError for a malformed hash."""
+        try:
+            os.utime(self._path(sha256), (self._clock(), self._clock()))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._trouble(error) from error
+        return True
+
+    def put(self, sha256: str, data: bytes) -> None:
+        """Keep a package: all of it or nothing. Raises UsageError for no zip, RefusedError for another."""
+        path = self._path(sha256)
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise RefusedError(f"the package has SHA-256 {found}, not {sha256}", "send it once more")
+        if not data.startswith(ZIP):
+            raise UsageError("the package is not a zip file")
+        try:
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".")
+            try:
+                with os.fdopen(handle, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.utime(temporary, (self._clock(), self._clock()))
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+                raise
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def get(self, sha256: str) -> bytes:
+        """The package. Raises NotFoundError."""
+        try:
+            return read_bytes(self._path(sha256), MAX_PACKAGE_BYTES)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"there is no package {sha256}", "send it before its job") from error
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def sweep(self, needed: Collection[str]) -> None:
+        """Delete what no job needs, unless it came, or was asked for, a short time ago."""
+        try:
+            for path in self.folder.iterdir():
+                old = self._clock() - path.stat().st_mtime > KEPT_SECONDS
+                if old and path.name.removesuffix(".zip") not in needed:
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._trouble(error) from error
+
+    def _path(self, sha256: str) -> Path:
+        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            raise UsageError(f"{sha256[:80]!r} is no SHA-256", "64 hexadecimal digits in lower case")
+        return self.folder / f"{sha256}.zip"
+
+    def _trouble(self, error: OSError) -> StateError:
+        return StateError(f"cannot keep packages in {self.folder}: {error.strerror}", "free some space")

@@ -1,0 +1,122 @@
+"""Ray and the object store as the controller sees them: a narrow door, behind which tests put their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lab.cluster.allocation import holdings, read
+from lab.cluster.api import RayApi
+from lab.cluster.jobs import HELPER, Job, Jobs
+from lab.cluster.submission import Submission
+from lab.errors import NotFoundError
+from lab.evidence.checkpoints import JobLedger
+from lab.store import Store
+
+WORKLOAD = "raylab_workload"
+"""Metadata of a job that comes from the queues: the key of its workload."""
+
+COMMITTED = "checkpoint_committed"
+"""Event of a ledger."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """One attempt of a job, ready to be submitted."""
+
+    submission_id: str
+    command: tuple[str, ...]
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    package: bytes | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    num_cpus: float = 0
+    num_gpus: float = 0
+
+
+class RaySide(Protocol):
+    """Everything that the controller asks of Ray and the store."""
+
+    def ping(self) -> None:
+        """Raises ClusterError when Ray does not answer."""
+
+    def ping_store(self) -> None:
+        """Raises StoreError when the store does not answer."""
+
+    def find(self, submission_id: str) -> Job | None:
+        """A job; None when Ray does not know it. Raises ClusterError."""
+
+    def unfinished(self) -> tuple[Job, ...]:
+        """Every submitted job that has not ended, labctl's helpers left out. Raises ClusterError."""
+
+    def submit(self, order: Order) -> None:
+        """Start a job. Raises UsageError when Ray refuses it, also for an id that exists; ClusterError."""
+
+    def stop(self, submission_id: str) -> None:
+        """End a job, and free what it holds; blocks until then. Raises ClusterError, WaitTimeoutError."""
+
+    def taken(self) -> Mapping[str, Mapping[str, float]]:
+        """Submission id -> resource (CPU, GPU, memory in bytes) -> amount held now. Raises ClusterError."""
+
+    def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
+        """Tell if a checkpoint was committed after this time; None for a job without runs. StoreError."""
+
+
+class Cluster:
+    """The RaySide of a real lab."""
+
+    def __init__(self, api: RayApi, store: Store) -> None:
+        self._api, self._jobs, self._store = api, Jobs(api), store
+        self._ledgers: dict[str, JobLedger] = {}
+
+    def ping(self) -> None:
+        """See RaySide."""
+        self._api.get("/api/version")
+
+    def ping_store(self) -> None:
+        """See RaySide."""
+        self._store.ping()
+
+    def find(self, submission_id: str) -> Job | None:
+        """See RaySide."""
+        return self._jobs.find(submission_id)
+
+    def unfinished(self) -> tuple[Job, ...]:
+        """See RaySide."""
+        return tuple(job for job in self._jobs.list() if not job.final and HELPER not in job.metadata)
+
+    def submit(self, order: Order) -> None:
+        """See RaySide."""
+        submission = Submission(
+            command=order.command,
+            num_cpus=order.num_cpus,
+            num_gpus=order.num_gpus,
+            runtime_env=order.runtime_env,
+            submission_id=order.submission_id,
+            metadata=order.metadata,
+        )
+        self._jobs.submit(submission, order.package)
+
+    def stop(self, submission_id: str) -> None:
+        """See RaySide. One that Ray does not know is stopped."""
+        self._ledgers.pop(submission_id, None)
+        try:
+            self._jobs.stop(submission_id)
+        except NotFoundError:
+            return
+
+    def taken(self) -> Mapping[str, Mapping[str, float]]:
+        """See RaySide."""
+        found: dict[str, Counter[str]] = {}
+        for holding in holdings(read(self._api)):
+            found.setdefault(holding.job, Counter()).update(holding.resources)
+        return found
+
+    def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
+        """See RaySide."""
+        ledger = self._ledgers.setdefault(submission_id, JobLedger(self._store, submission_id))
+        history = ledger.poll()
+        if not history.runs:
+            return None
+        return any(each.event == COMMITTED and each.at > at for each in ledger.events)

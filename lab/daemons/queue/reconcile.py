@@ -1,0 +1,326 @@
+"""The controller's loop: looks at Ray, lets the engine decide, and acts on what is written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.cluster.allocation import amounts
+from lab.cluster.jobs import Job
+from lab.daemons.queue.controller import Controller, Draft
+from lab.daemons.queue.desk import cancel
+from lab.daemons.queue.effects import Effects, Outcome
+from lab.daemons.queue.model import (
+    DONE,
+    HOLDING,
+    LOST,
+    RUNNING,
+    STOPPING,
+    SUBMITTING,
+    UNSENT,
+    Attempt,
+    Record,
+)
+from lab.daemons.queue.rayside import WORKLOAD, RaySide
+from lab.daemons.queue.takes import covers, exceeded
+from lab.daemons.queue.workers import Workers
+from lab.errors import LabError
+
+BUSY_SECONDS, CALM_SECONDS = 0.25, 1.0
+"""Pauses between two steps: while something waits, starts or stops, and else."""
+
+STORE_SECONDS, TAKEN_SECONDS, OTHERS_SECONDS, PACKAGES_SECONDS = 5.0, 3.0, 5.0, 60.0
+"""Time between two looks at the store, at the allocation, at other jobs, and at packages nobody needs."""
+
+MESSAGE = 1000
+"""Characters of a job's last message that are kept."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One attempt as Ray showed it; `job` is None when Ray does not know it."""
+
+    key: str
+    number: int
+    job: Job | None
+
+
+class Reconciler:
+    """Drives a controller. `step` is called by one thread."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        ray: RaySide,
+        workers: Workers,
+        *,
+        queued_only: bool = False,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """With `queued_only`, jobs that were submitted past the queues are stopped."""
+        self.controller, self._ray, self._queued_only, self._say = controller, ray, queued_only, say
+        self._clock = controller.clock
+        self.effects = Effects(ray, controller.packages, workers, self._clock, controller.wake.set, say)
+        self._looked: dict[str, float] = {}
+        self._taken: Mapping[str, Mapping[str, float]] | None = None
+        self._over: set[str] = set()
+        """Submission ids of jobs that took more than they asked for when that was looked at last."""
+        self._strangers: set[str] = set()
+        with controller.lock:
+            controller.away = {"ray": "not asked yet", "store": "not asked yet"}
+            for key in controller.holding:
+                attempt = controller.records[key].attempt
+                if attempt is not None:
+                    self.effects.restored(attempt)
+
+    def run(self, stop: threading.Event) -> None:
+        """Step until `stop` is set, whatever happens in a step."""
+        wake = self.controller.wake
+        while not stop.is_set():
+            try:
+                pause = self.step()
+            except LabError as error:  # the disk is full, for one
+                self._say(f"the queues stand still: {error.message}")
+                pause = CALM_SECONDS * 5
+            wake.wait(pause)
+            wake.clear()
+
+    def step(self) -> float:
+        """Look, decide, write, act; returns the seconds until the next step. Raises StateError."""
+        with self.controller.lock:
+            targets = [self.controller.records[key] for key in sorted(self.controller.holding)]
+        seen = self._observe(targets)
+        with self.controller.change() as draft:
+            for outcome in self.effects.outcomes():
+                self._take(draft, outcome)
+            for each in seen:
+                self._judge(draft, each)
+            self._decide(draft)
+        return self._act(seen)
+
+    # Looking
+
+    def _observe(self, targets: list[Record]) -> list[Seen]:
+        found = []
+        try:
+            for record in targets:
+                attempt = record.attempt
+                if attempt is not None:
+                    found.append(Seen(record.key, attempt.number, self._ray.find(attempt.submission_id)))
+            if not found:
+                self._ray.ping()
+        except LabError as error:
+            self._away("ray", error.message)
+            return []
+        self._away("ray", "")
+        return found
+
+    def _away(self, who: str, why: str) -> None:
+        """Note that Ray or the store does not answer, or does again."""
+        with self.controller.lock:
+            before = self.controller.away
+            if before.get(who, "") == why:
+                return
+            self.controller.away = {
+                **{name: told for name, told in before.items() if name != who},
+                **({who: why} if why else {}),
+            }
+        if why and not before.get(who):
+            self._say(f"{who} is away, nothing is admitted: {why}")
+        elif not why:
+            self._say(f"{who} answers")
+
+    # Judging
+
+    def _take(self, draft: Draft, outcome: Outcome) -> None:
+        """Take up what came out of a task."""
+        if outcome.kind == "store":
+            self._away("store", outcome.value.message if isinstance(outcome.value, LabError) else "")
+        elif isinstance(outcome.value, LabError):
+            return  # Ray is away, which a step finds out by itself
+        elif outcome.kind == "taken":
+            self._compare(draft, outcome.value)
+        elif outcome.kind == "others":
+            self._sort_out(draft, outcome.value)
+        elif outcome.kind == "refused":
+            record = self.controller.records[outcome.key]
+            number, why = outcome.value
+            attempt = record.attempt
+            if attempt is not None and attempt.number == number and record.phase in (SUBMITTING, STOPPING):
+                self._end(draft, record, attempt, UNSENT, why)
+                draft.call("finish", workload=record.key, reason="Failed", message=why)
+
+    def _judge(self, draft: Draft, seen: Seen) -> None:
+        """Draw the conclusions from what Ray shows of an attempt."""
+        record = self.controller.records[seen.key]
+        attempt, job = record.attempt, seen.job
+        if attempt is None or attempt.number != seen.number or record.phase not in HOLDING:
+            return  # it went on while Ray was asked
+        if job is None:
+            self._unknown(draft, record, attempt)
+            return
+        begun = draft.now if job.status == "RUNNING" and attempt.started_at is None else attempt.started_at
+        known = replace(attempt, seen_at=attempt.seen_at or draft.now, started_at=begun)
+        phase = RUNNING if record.phase == SUBMITTING else record.phase
+        if (known, phase) != (attempt, record.phase):
+            record = replace(record.with_attempt(known), phase=phase)
+            draft.put(record)
+        if job.final:
+            self._ended(draft, record, known, job)
+        elif job.status == "RUNNING" and phase == RUNNING:
+            self._ready(draft, record, known)
+
+    def _unknown(self, draft: Draft, record: Record, attempt: Attempt) -> None:
+        """Ray does not know an attempt: it was not submitted yet, never will be, or was forgotten."""
+        if record.phase == SUBMITTING or not self.effects.certain(record, attempt):
+            return
+        stop = record.stop
+        ended = LOST if attempt.seen_at is not None else UNSENT
+        self._end(draft, record, attempt, ended, "Ray no longer knows it" if ended == LOST else "")
+        if stop is not None and stop.to == DONE:
+            draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+        else:
+            told = "Ray no longer knows the job: its head was lost" if stop is None else stop.message
+            draft.call("gone", workload=record.key, message=told)
+
+    def _ended(self, draft: Draft, record: Record, attempt: Attempt, job: Job) -> None:
+        """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
+        stop = record.stop
+        message = job.message[-MESSAGE:].strip()
+        self._end(draft, record, attempt, job.status, message)
+        if stop is not None and stop.to == DONE:
+            draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+        elif job.status == "SUCCEEDED":
+            draft.call("finish", workload=record.key, reason="Succeeded", message="Job finished successfully")
+        elif stop is not None and (job.status == "STOPPED" or self._by_us(attempt, stop.since, stop.grace)):
+            draft.call("gone", workload=record.key, message=stop.message)
+        else:
+            told = message or f"Ray says {job.status}"
+            draft.call("finish", workload=record.key, reason="Failed", message=told)
+
+    def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
+        """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
+        return self.effects.asked(attempt) or self._clock() >= since + grace or attempt.started_at is None
+
+    def _end(self, draft: Draft, record: Record, attempt: Attempt, ended: str, message: str) -> None:
+        """Close an attempt."""
+        evicted = record.stop.reason if record.stop is not None else ""
+        done = replace(attempt, ended_at=draft.now, ended=ended, message=message, evicted=evicted)
+        changed = record.with_attempt(done)
+        if changed.job.takes:
+            changed = replace(changed, job=replace(changed.job, takes={}))
+        draft.put(changed)
+        self.effects.over(attempt)
+        self._over.discard(attempt.submission_id)
+
+    def _ready(self, draft: Draft, record: Record, attempt: Attempt) -> None:
+        """Record that a job runs with all that it was granted, which only waitForPodsReady asks for."""
+        item = self.controller.engine.items[record.key]
+        ready = True
+        if self.controller.setup.config.pods_ready is not None:
+            if self._taken is None:
+                return
+            ready = covers(self._taken.get(attempt.submission_id, {}), record.job, item)
+        if item.ready != ready:
+            draft.call("set_ready", workload=record.key, ready=ready)
+
+    def _compare(self, draft: Draft, taken: Mapping[str, Mapping[str, float]]) -> None:
+        """Note who takes more than was asked for; with `enforce` such a job is ended, at the second sight."""
+        self._taken = taken
+        setup, over = self.controller.setup, set()
+        for key in sorted(self.controller.holding):
+            record = self.controller.records[key]
+            attempt = record.attempt
+            if attempt is None or record.phase != RUNNING:
+                continue
+            name = attempt.submission_id
+            item = self.controller.engine.items[key]
+            excess = exceeded(taken.get(name, {}), record.job, item, setup, self.controller.resource)
+            if excess:
+                over.add(name)
+            told = excess if name in self._over else {}
+            words = amounts(told)
+            if bool(told) != bool(record.job.takes):
+                record = replace(record, job=replace(record.job, takes=told))
+                draft.put(record)
+                if told:
+                    draft.tell("TakesMoreThanAsked", key, "TakesMoreThanAsked", f"it takes {words}")
+            if told and record.job.enforce:
+                cancel(
+                    draft, record, "TakesMoreThanAsked", f"Ended: it takes {words}, more than it asked for"
+                )
+        self._over = over
+
+    def _sort_out(self, draft: Draft, jobs: tuple[Job, ...]) -> None:
+        """End what runs in Ray and should not: attempts that were given up; with queued_only, strangers."""
+        for job in jobs:
+            record = self.controller.records.get(job.metadata.get(WORKLOAD, ""))
+            ids = [each.submission_id for each in record.job.attempts] if record is not None else []
+            if record is not None and job.submission_id in ids:
+                if record.phase not in HOLDING or job.submission_id != ids[-1]:
+                    self.effects.end(job.submission_id)
+            elif self._queued_only:
+                if job.submission_id not in self._strangers:
+                    self._strangers.add(job.submission_id)
+                    told = f"job {job.submission_id} was submitted past the queues"
+                    draft.tell("Stopped", "", "QueuedOnly", told)
+                self.effects.end(job.submission_id)
+
+    # Deciding
+
+    def _decide(self, draft: Draft) -> None:
+        engine = self.controller.engine
+        due = engine.next_due()
+        if due is not None and due <= draft.now:
+            draft.call("due")
+        history = engine.history
+        if history is not None and history.next_sample(draft.now) <= draft.now:
+            draft.call("sample")
+        if engine.stirred and not self.controller.away:
+            draft.call("settle")
+
+    # Acting
+
+    def _act(self, seen: list[Seen]) -> float:
+        """Begin what the phases ask for, as Ray showed it in this step."""
+        controller = self.controller
+        with controller.lock:
+            unfinal = {each.key: each for each in seen if each.job is None or not each.job.final}
+            for key, each in unfinal.items():
+                record = controller.records[key]
+                attempt, item = record.attempt, controller.engine.items[key]
+                if attempt is None or attempt.number != each.number:
+                    continue
+                if record.phase == SUBMITTING and each.job is None:
+                    self.effects.submit(record, attempt, item)
+                elif record.phase == STOPPING and record.stop is not None and each.job is not None:
+                    self.effects.stop(record, attempt, record.stop)
+            fresh = [key for key in controller.holding if key not in unfinal]
+            if fresh and not controller.away:
+                controller.wake.set()  # admitted just now: Ray is asked about them at once
+            running = any(controller.records[key].phase == RUNNING for key in controller.holding)
+            moving = any(controller.records[key].phase != RUNNING for key in controller.holding)
+        self._background(running)
+        return BUSY_SECONDS if moving or controller.waiting else CALM_SECONDS
+
+    def _background(self, running: bool) -> None:
+        ray, away = self._ray, "ray" in self.controller.away
+        looks: tuple[tuple[str, float, Callable[[], Any], bool], ...] = (
+            ("store", STORE_SECONDS, ray.ping_store, True),
+            ("taken", TAKEN_SECONDS, ray.taken, running and not away),
+            ("others", OTHERS_SECONDS, ray.unfinished, not away),
+            ("packages", PACKAGES_SECONDS, self._sweep, True),
+        )
+        now = self._clock()
+        for kind, every, task, wanted in looks:
+            if wanted and not 0 <= now - self._looked.get(kind, float("-inf")) < every:
+                self._looked[kind] = now
+                self.effects.background(kind, task)
+
+    def _sweep(self) -> None:
+        with self.controller.lock:
+            records = list(self.controller.records.values())
+        needed = {each.job.package for each in records if each.phase != DONE}
+        self.controller.packages.sweep(needed)

@@ -1,0 +1,223 @@
+"""The controller's pages: paths, their parameters, and the answers, errors included. Plain WSGI.
+
+An error is `{"error": {"code": labctl's exit code, "message", "hint", "problems": [...]}}`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
+
+from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.daemons.queue.controller import Controller
+from lab.daemons.queue.desk import Desk
+from lab.daemons.queue.model import Event
+from lab.daemons.queue.reader import Metrics, Pages
+from lab.daemons.queue.setup import BadObjectsError, problem_document
+from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
+from lab.host.reading import DOCUMENT
+from lab.queue.writing import objects
+
+STATUSES: tuple[tuple[type[LabError], HTTPStatus], ...] = (
+    (BadObjectsError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (UsageError, HTTPStatus.BAD_REQUEST),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (RefusedError, HTTPStatus.CONFLICT),
+    (StateError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+MOST_EVENTS = 1000
+MOST_ROWS = 100_000
+
+
+class HttpError(LabError):
+    """A request that is wrong as HTTP."""
+
+    exit_code = UsageError.exit_code
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request whose path was recognised: `parts` are the variable parts of the path."""
+
+    environ: Mapping[str, Any]
+    parts: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Key of the workload in the path."""
+        return "/".join(self.parts[:2])
+
+    def parameter(self, name: str, default: str = "") -> str:
+        """A parameter of the query, the last of its name."""
+        return str(parse_qs(self.environ.get("QUERY_STRING", "")).get(name, [default])[-1])
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A whole number of the query. Raises UsageError."""
+        text = self.parameter(name, str(default))
+        if not re.fullmatch(r"\d{1,18}", text) or int(text) > most:
+            raise UsageError(f"{name}={text[:80]}: must be a whole number from 0 to {most}")
+        return int(text)
+
+    def body(self, most: int = DOCUMENT) -> bytes:
+        """All that was sent. Raises HttpError, before reading what is too large."""
+        length = self.environ.get("CONTENT_LENGTH") or ""
+        if not re.fullmatch(r"\d{1,18}", length):
+            raise HttpError(HTTPStatus.LENGTH_REQUIRED, "the request does not say its Content-Length")
+        if int(length) > most:
+            told = f"the request has {length} bytes; {most} are the most"
+            raise HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told)
+        data: bytes = self.environ["wsgi.input"].read(int(length))
+        if len(data) < int(length):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the request ended before its Content-Length")
+        return data
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A status and its body: a document, text, or nothing."""
+
+    status: HTTPStatus = HTTPStatus.OK
+    document: Any = None
+    text: bytes | None = None
+
+    def parts(self) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Status line, headers and body."""
+        kind, body = "text/plain; version=0.0.4; charset=utf-8", self.text or b""
+        if self.document is not None:
+            kind, body = "application/json", json.dumps(self.document, ensure_ascii=False).encode()
+        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
+        return f"{self.status.value} {self.status.phrase}", headers, body
+
+
+Handler = Callable[[Request], Answer]
+
+
+class Routes:
+    """The WSGI application."""
+
+    def __init__(self, controller: Controller, pages: Pages, metrics: Metrics | None = None) -> None:
+        """`pages` make the documents of GET requests; without `metrics` there is no such page."""
+        self._controller, self._pages = controller, pages
+        self._desk = Desk(controller)
+        job = r"/workloads/([^/]+)/([^/]+)"
+        self._routes: tuple[tuple[str, str, Handler], ...] = (
+            ("GET", "/healthz", self._healthz),
+            ("GET", "/workloads", self._workloads),
+            ("GET", job, self._page(lambda asked: pages.describe(controller, asked.key))),
+            ("GET", f"{job}/why", lambda asked: Answer(document=pages.why(controller, asked.key))),
+            ("POST", f"{job}/(cancel|deactivate|activate|preempt)", self._order),
+            ("GET", "/queues", self._page(lambda _: pages.queues(controller))),
+            ("GET", "/objects", self._page(lambda _: list(objects(controller.setup)))),
+            ("GET", "/events", self._page(self._events)),
+            ("GET", "/trace", self._page(self._trace)),
+            ("GET", "/packages/([^/]+)", self._has_package),
+            ("PUT", "/packages/([^/]+)", self._put_package),
+            ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._desk.submit(asked.body()))),
+            ("POST", "/dry-run", self._dry_run),
+            ("POST", "/apply", lambda asked: Answer(document=self._desk.apply(asked.body()))),
+            ("POST", "/delete", lambda asked: Answer(document=self._desk.delete(asked.body()))),
+        )
+        if metrics is not None:
+            self._routes += (("GET", "/metrics", lambda _: Answer(text=metrics())),)
+
+    def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """See WSGI."""
+        try:
+            answer = self._handler(environ)
+        except LabError as error:
+            answer = failure(error)
+        status, headers, body = answer.parts()
+        start_response(status, headers)
+        return [body]
+
+    def _handler(self, environ: Mapping[str, Any]) -> Answer:
+        method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
+        allowed = []
+        for known, pattern, handler in self._routes:
+            match = re.fullmatch(pattern, path)
+            if match is not None and known == method:
+                return handler(Request(environ, match.groups()))
+            if match is not None:
+                allowed.append(known)
+        if allowed:
+            told = f"{path[:200]} takes {' and '.join(allowed)}, not {method}"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, told)
+        raise NotFoundError(f"there is no page {path[:200]}")
+
+    def _page(self, make: Callable[[Request], Any]) -> Handler:
+        """The handler of a page that is made while nothing changes."""
+
+        def handler(asked: Request) -> Answer:
+            with self._controller.lock:
+                return Answer(document=make(asked))
+
+        return handler
+
+    def _healthz(self, _: Request) -> Answer:
+        return Answer(document={"status": "ok", "away": dict(self._controller.away)})
+
+    def _workloads(self, asked: Request) -> Answer:
+        limit = asked.number("limit", 0, MOST_ROWS)
+        status, queue = asked.parameter("status", "unfinished"), asked.parameter("queue")
+        with self._controller.lock:
+            found = self._pages.workloads(self._controller, status=status, queue=queue, limit=limit)
+        return Answer(document=found)
+
+    def _order(self, asked: Request) -> Answer:
+        return Answer(document=self._desk.order(asked.key, asked.parts[2], asked.body()))
+
+    def _events(self, asked: Request) -> list[dict[str, Any]]:
+        since = asked.number("since", 0, 10**18 - 1)
+        found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
+        return [event_document(each) for each in found]
+
+    def _trace(self, _: Request) -> list[dict[str, Any]]:
+        calls = self._controller.trace()
+        return [{"at": each.at, "call": each.name, "arguments": each.arguments} for each in calls]
+
+    def _dry_run(self, asked: Request) -> Answer:
+        return Answer(document=self._pages.dry_run(self._controller, self._desk.drafted(asked.body())))
+
+    def _has_package(self, asked: Request) -> Answer:
+        if not self._controller.packages.has(asked.parts[0]):
+            raise NotFoundError(f"there is no package {asked.parts[0]}")
+        return Answer(HTTPStatus.NO_CONTENT)
+
+    def _put_package(self, asked: Request) -> Answer:
+        self._controller.packages.put(asked.parts[0], asked.body(MAX_PACKAGE_BYTES))
+        return Answer(HTTPStatus.CREATED, {"package": asked.parts[0]})
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """One event in an answer."""
+    change = event.change
+    return {
+        "number": event.number,
+        "at": change.at,
+        "event": change.event,
+        "workload": change.workload,
+        "reason": change.reason,
+        "message": change.message,
+        "cluster_queue": change.cluster_queue,
+        "flavors": change.flavors,
+    }
+
+
+def failure(error: LabError) -> Answer:
+    """The answer to a request that was refused."""
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), None)
+    if isinstance(error, HttpError):
+        status = error.status
+    told: dict[str, Any] = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+    if isinstance(error, BadObjectsError):
+        told["problems"] = [problem_document(each) for each in error.problems]
+    return Answer(status or HTTPStatus.INTERNAL_SERVER_ERROR, {"error": told})

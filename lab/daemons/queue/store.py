@@ -1,0 +1,206 @@
+"""State of the controller: one SQLite file that is written in whole transactions, and flushed with each."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.daemons.queue.model import Event, Record, job_document, read_job
+from lab.errors import StateError
+from lab.host.files import make_private
+from lab.queue.places import Change
+from lab.queue.replay import Call
+from lab.queue.writing import Object
+
+FILE = "queue.sqlite"
+VERSION = 1
+
+TABLES = """
+CREATE TABLE objects (kind TEXT, namespace TEXT, name TEXT, document TEXT NOT NULL,
+    PRIMARY KEY (kind, namespace, name));
+CREATE TABLE workloads (key TEXT PRIMARY KEY, document TEXT NOT NULL, job TEXT NOT NULL, phase TEXT NOT NULL,
+    attempt INTEGER NOT NULL, created REAL NOT NULL, finished_at REAL);
+CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, event TEXT NOT NULL,
+    workload TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, cluster_queue TEXT NOT NULL,
+    flavors TEXT NOT NULL);
+CREATE INDEX events_of ON events (workload, number);
+CREATE TABLE trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, call TEXT NOT NULL,
+    arguments TEXT NOT NULL);
+CREATE TABLE usage (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
+"""
+
+
+@dataclass
+class Batch:
+    """All that one transaction writes."""
+
+    objects: Sequence[Object] | None = None
+    """All objects, in place of those before; None leaves them."""
+    workloads: Sequence[tuple[Record, Object]] = ()
+    """Changed rows, each with its Workload."""
+    events: Sequence[Change] = ()
+    calls: Sequence[Call] = ()
+    usage: Mapping[str, Any] | None = None
+    """Usage of LocalQueues over time."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """All that a controller begins with."""
+
+    objects: list[Object] = field(default_factory=list)
+    workloads: list[tuple[Record, Object]] = field(default_factory=list)
+    """In the order of their creation."""
+    usage: Mapping[str, Any] | None = None
+
+
+class Store:
+    """The file. Every method is one transaction. Raises StateError when it cannot be read or written."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open it, or make it."""
+        self.path = make_private(folder) / FILE
+        with self._explained():
+            self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                with self._transaction():
+                    for statement in TABLES.split(";\n"):
+                        self._database.execute(statement)
+                    self._database.execute(f"PRAGMA user_version = {VERSION}")
+            elif version != VERSION:
+                raise StateError(
+                    f"{self.path} has version {version}, this controller reads version {VERSION}",
+                    "use the version of the lab that wrote it, or `labctl down --volumes`",
+                )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def load(self) -> Loaded:
+        """Everything but events and trace."""
+        execute = self._database.execute
+        with self._explained():
+            objects = execute("SELECT document FROM objects ORDER BY rowid").fetchall()
+            columns = "key, document, job, phase, created, finished_at"
+            rows = execute(f"SELECT {columns} FROM workloads ORDER BY created, rowid").fetchall()
+            usage = execute("SELECT document FROM usage").fetchone()
+            return Loaded(
+                [json.loads(text) for (text,) in objects],
+                [(self._record(*row), json.loads(document)) for document, row in map(_split, rows)],
+                json.loads(usage[0]) if usage else None,
+            )
+
+    @staticmethod
+    def _record(key: str, text: str, phase: str, created: float, finished_at: float | None) -> Record:
+        job, stop = read_job(json.loads(text))
+        return Record(key, job, phase, created, finished_at, stop)
+
+    def commit(self, batch: Batch, *, begin: bool = False) -> None:
+        """Write all of it, or nothing. `begin` starts the trace anew."""
+        with self._explained(), self._transaction():
+            execute, many = self._database.execute, self._database.executemany
+            if begin:
+                execute("DELETE FROM trace")
+            if batch.objects is not None:
+                execute("DELETE FROM objects")
+                many("INSERT INTO objects VALUES (?, ?, ?, ?)", map(_object_row, batch.objects))
+            many(
+                "INSERT INTO workloads VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+                "document = excluded.document, job = excluded.job, phase = excluded.phase, "
+                "attempt = excluded.attempt, finished_at = excluded.finished_at",
+                (_workload_row(record, document) for record, document in batch.workloads),
+            )
+            many(
+                "INSERT INTO events (at, event, workload, reason, message, cluster_queue, flavors) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                map(_event_row, batch.events),
+            )
+            many(
+                "INSERT INTO trace (at, call, arguments) VALUES (?, ?, ?)",
+                ((call.at, call.name, _json(call.arguments)) for call in batch.calls),
+            )
+            if batch.usage is not None:
+                execute("INSERT OR REPLACE INTO usage VALUES (1, ?)", (_json(batch.usage),))
+
+    def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
+        """Events with a number above `since`, oldest first; with `workload` those of one."""
+        with self._explained():
+            rows = self._database.execute(
+                "SELECT number, at, event, workload, reason, message, cluster_queue, flavors FROM events "
+                "WHERE number > ? AND (? = '' OR workload = ?) ORDER BY number LIMIT ?",
+                (since, workload, workload, limit),
+            ).fetchall()
+        return [
+            Event(row[0], Change(*row[1:7], flavors=json.loads(row[7])))  # type: ignore[misc]
+            for row in rows
+        ]
+
+    def trace(self) -> list[Call]:
+        """Every call since the controller began, the first with the state that it began with."""
+        with self._explained():
+            rows = self._database.execute("SELECT at, call, arguments FROM trace ORDER BY number").fetchall()
+        return [Call(at, name, json.loads(arguments)) for at, name, arguments in rows]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise StateError(
+                f"the queues' state in {self.path} cannot be read or written: {error}",
+                "free some space; if the file is damaged: `labctl down --volumes`",
+            ) from error
+
+
+def _split(row: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    key, document, *rest = row
+    return document, (key, *rest)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _object_row(document: Object) -> tuple[str, str, str, str]:
+    meta = document.get("metadata", {})
+    return document["kind"], meta.get("namespace", ""), meta.get("name", ""), _json(document)
+
+
+def _workload_row(record: Record, document: Object) -> tuple[Any, ...]:
+    return (
+        record.key,
+        _json(document),
+        _json(job_document(record)),
+        record.phase,
+        len(record.job.attempts),
+        record.created,
+        record.finished_at,
+    )
+
+
+def _event_row(change: Change) -> tuple[Any, ...]:
+    flavors = _json(change.flavors)
+    return (
+        *(change.at, change.event, change.workload, change.reason, change.message, change.cluster_queue),
+        flavors,
+    )

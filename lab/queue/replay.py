@@ -1,0 +1,130 @@
+"""Calls into a live engine as plain JSON: what is recorded of a controller, and gives the same when replayed.
+
+The controller itself makes every call through `perform`, so a replay runs the very same code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.queue.engine import Engine
+from lab.queue.model import Setup, Workload
+from lab.queue.places import Change
+from lab.queue.reading import Read, read
+from lab.queue.writing import Object
+
+START = "start"
+"""The first call of a trace: all objects, all workloads with their status, and the usage over time."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: its time in seconds since the epoch, its name, and its arguments as plain JSON."""
+
+    at: float
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def begin(call: Call) -> tuple[Engine, list[Change]]:
+    """A live engine in the state that a `start` tells of. Raises ValueError for a damaged one."""
+    given = call.arguments
+    found = _read([*given["objects"], *given["workloads"]])
+    engine = Engine(found.setup, live=True)
+    if engine.history is not None and given.get("history"):
+        engine.history.restore(given["history"])
+    changes = []
+    for workload in found.workloads:
+        changes += engine.submit(workload, call.at)
+    changes += engine.drain(call.at)
+    return engine, changes
+
+
+def perform(engine: Engine, call: Call) -> list[Change]:
+    """Make a call. Raises KeyError for an unknown one, ValueError for arguments that are damaged."""
+    return CALLS[call.name](engine, call.arguments, call.at)
+
+
+def replay(calls: Iterable[Call]) -> list[Change]:
+    """Everything that these calls changed; the first is a `start`. Raises ValueError for another one."""
+    engine: Engine | None = None
+    changes: list[Change] = []
+    for call in calls:
+        if call.name == START:
+            engine, begun = begin(call)
+            changes += begun
+        elif engine is None:
+            raise ValueError(f"a trace begins with {START}, not with {call.name}")
+        else:
+            changes += perform(engine, call)
+    return changes
+
+
+def setup_of(objects: Sequence[Object]) -> Setup:
+    """The setup in v1beta2 objects. Raises ValueError for what cannot be read."""
+    return _read(objects).setup
+
+
+def workload_of(document: Object) -> Workload:
+    """The workload in a v1beta2 object that holds no quota. Raises ValueError for what cannot be read."""
+    (workload,) = _read([document]).workloads
+    return workload
+
+
+def _read(objects: Sequence[Object]) -> Read:
+    text = "\n---\n".join(json.dumps(each, ensure_ascii=False) for each in objects)
+    found = read([("state", text)]) if objects else Read()
+    if found.errors:
+        raise ValueError("; ".join(str(each) for each in found.errors[:3]))
+    return found
+
+
+def _submit(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    return engine.submit(workload_of(given["workload"]), now)
+
+
+def _finish(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    return engine.finish(given["workload"], now, given["reason"], given["message"])
+
+
+def _set_ready(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    engine.set_ready(given["workload"], given["ready"], now)
+    return []
+
+
+def _set_active(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    return engine.set_active(given["workload"], given["active"], now)
+
+
+def _evict(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    return engine.evict(engine.items[given["workload"]], now, given["reason"], given["message"])
+
+
+def _gone(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    return engine.gone(given["workload"], now, given["message"])
+
+
+def _apply(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    return [*engine.apply(setup_of(given["objects"]), now), *engine.drain(now)]
+
+
+def _sample(engine: Engine, _: Mapping[str, Any], now: float) -> list[Change]:
+    engine.sample(now)
+    return []
+
+
+CALLS: Mapping[str, Callable[[Engine, Mapping[str, Any], float], list[Change]]] = {
+    "submit": _submit,
+    "finish": _finish,
+    "set_ready": _set_ready,
+    "set_active": _set_active,
+    "evict": _evict,
+    "gone": _gone,
+    "apply": _apply,
+    "sample": _sample,
+    "due": lambda engine, _, now: engine.due(now),
+    "settle": lambda engine, _, now: engine.settle(now),
+}

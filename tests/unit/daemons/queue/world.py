@@ -1,0 +1,446 @@
+"""A world for the controller: a Ray of its own, a clock that only tests move, and a crash at any point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lab.cluster.jobs import Job
+from lab.daemons.queue.controller import Controller
+from lab.daemons.queue.desk import Desk
+from lab.daemons.queue.model import DONE, Record
+from lab.daemons.queue.packages import Packages
+from lab.daemons.queue.rayside import WORKLOAD, Order
+from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.store import Batch, Loaded, Store
+from lab.daemons.queue.workers import Task
+from lab.errors import ClusterError, StoreError, UsageError
+from lab.queue.model import FlavorResource
+from lab.queue.writing import as_yaml
+
+GPU = "nvidia.com/gpu"
+BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS = 1.0, 3.0, 4.0
+
+
+class Crash(BaseException):
+    """The controller's process is gone."""
+
+
+class Points:
+    """Points at which the controller may be killed: it is at the one with the number `at`, from 0."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.at, self.count, self.where = at, 0, ""
+
+    def hit(self, name: str) -> None:
+        self.count += 1
+        if self.count - 1 == self.at:
+            self.where = name
+            raise Crash(name)
+
+
+class Time:
+    """Seconds since the epoch that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("the controller's own threads wait, not its code")
+
+
+@dataclass
+class RayJob:
+    """A job in the Ray of the tests: it boots, works for a while, and ends."""
+
+    order: Order
+    workload: str
+    created: float
+    left: float
+    fails: bool = False
+    stopped: float | None = None
+
+    def status(self, now: float) -> str:
+        if self.stopped is not None and self.stopped <= now:
+            return "STOPPED"
+        if now < self.created + BOOT_SECONDS:
+            return "PENDING"
+        if now < self.created + BOOT_SECONDS + self.left:
+            return "RUNNING"
+        return "FAILED" if self.fails else "SUCCEEDED"
+
+    def saved(self, now: float) -> float:
+        """Seconds of work that are in checkpoints."""
+        worked = max(0.0, min(now if self.stopped is None else self.stopped, now) - self.created - BOOT_SECONDS)
+        return min(self.left, worked // CHECKPOINT_SECONDS * CHECKPOINT_SECONDS)
+
+    @property
+    def gpus(self) -> int:
+        variables = self.order.runtime_env["env_vars"]
+        return int(variables["GPUS"]) * int(variables.get("RAYLAB_WORKERS_GRANTED", 1))
+
+
+class FakeRay:
+    """Ray and the store, which outlive every controller."""
+
+    def __init__(self, clock: Time) -> None:
+        self.clock, self.points = clock, Points()
+        self.jobs: dict[str, RayJob] = {}
+        self.forgotten: list[RayJob] = []
+        self.on_their_way: list[tuple[float, Order]] = []
+        self.progress: dict[str, float] = {}
+        self.submitted: list[str] = []
+        self.away = self.store_away = False
+        self.more_gpus: dict[str, float] = {}
+
+    def _ask(self, name: str) -> None:
+        self.points.hit(name)
+        if self.away:
+            raise ClusterError("Ray is away")
+        for at, order in list(self.on_their_way):
+            if at <= self.clock():
+                self.on_their_way.remove((at, order))
+                if order.submission_id not in self.jobs:
+                    self._create(order)
+
+    def ping(self) -> None:
+        self._ask("ping")
+
+    def ping_store(self) -> None:
+        self.points.hit("ping_store")
+        if self.store_away:
+            raise StoreError("the store is away")
+
+    def find(self, submission_id: str) -> Job | None:
+        self._ask("find")
+        return self._job(submission_id) if submission_id in self.jobs else None
+
+    def unfinished(self) -> tuple[Job, ...]:
+        self._ask("unfinished")
+        return tuple(job for job in map(self._job, self.jobs) if not job.final)
+
+    def _job(self, name: str) -> Job:
+        known = self.jobs[name]
+        status = known.status(self.clock())
+        return Job(name, status, "", f"it {status}", None, None, "", None, known.order.metadata)
+
+    def submit(self, order: Order) -> None:
+        self._ask("submit")
+        try:
+            self.points.hit("submit, which arrives late")
+        except Crash:
+            self.on_their_way.append((self.clock() + LATE_SECONDS, order))
+            raise
+        if order.submission_id in self.jobs:
+            raise UsageError(f"{order.submission_id} exists")
+        if order.runtime_env.get("bad"):
+            raise UsageError("Ray refused the job: bad runtime_env")
+        self._create(order)
+        self.points.hit("submitted")
+
+    def _create(self, order: Order) -> None:
+        key = order.metadata[WORKLOAD]
+        variables = order.runtime_env["env_vars"]
+        done = self.progress.get(key, 0.0) if int(order.metadata["raylab_attempt"]) > 1 else 0.0
+        fails = "FAILS" in variables
+        self.jobs[order.submission_id] = RayJob(
+            order, key, self.clock(), float(variables["WORK"]) - done, fails
+        )
+        self.submitted.append(order.submission_id)
+        live = [each for each in self.living() if each.workload == key]
+        assert len(live) == 1, f"{key} runs twice"
+
+    def stop(self, submission_id: str) -> None:
+        self._ask("stop")
+        job = self.jobs.get(submission_id)
+        if job is not None and job.status(self.clock()) in ("PENDING", "RUNNING"):
+            self._keep(job)
+            job.stopped = self.clock()
+        self.points.hit("stopped")
+
+    def _keep(self, job: RayJob) -> None:
+        before = self.progress.get(job.workload, 0.0)
+        self.progress[job.workload] = before + job.saved(self.clock())
+
+    def lose_head(self) -> None:
+        """Forget every job, as Ray does when its head is started anew."""
+        for job in self.jobs.values():
+            if job.status(self.clock()) in ("PENDING", "RUNNING"):
+                self._keep(job)
+                job.stopped = self.clock()
+        self.forgotten += self.jobs.values()
+        self.jobs = {}
+
+    def taken(self) -> Mapping[str, Mapping[str, float]]:
+        self._ask("taken")
+        return {
+            name: {"GPU": job.gpus + self.more_gpus.get(name, 0.0)}
+            for name, job in self.jobs.items()
+            if job.status(self.clock()) == "RUNNING"
+        }
+
+    def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
+        self.points.hit("checkpoint_since")
+        job = self.jobs.get(submission_id)
+        if job is None or "PLAIN" in job.order.runtime_env["env_vars"]:
+            return None
+        return job.saved(self.clock()) > job.saved(at)
+
+    def living(self) -> list[RayJob]:
+        return [job for job in self.jobs.values() if job.status(self.clock()) in ("PENDING", "RUNNING")]
+
+
+class CrashingStore(Store):
+    """A file whose writer may be killed before and after each transaction."""
+
+    points = Points()
+
+    def __init__(self, folder: Path, points: Points) -> None:
+        self.points = points
+        super().__init__(folder)
+        self._database.execute("PRAGMA synchronous = OFF")  # what is killed is the process, not the machine
+
+    def load(self) -> Loaded:
+        self.points.hit("load")
+        return super().load()
+
+    def commit(self, batch: Batch, *, begin: bool = False) -> None:
+        self.points.hit("commit")
+        super().commit(batch, begin=begin)
+        self.points.hit("committed")
+
+
+class CrashingPackages(Packages):
+    """The same for packages."""
+
+    points = Points()
+
+    def put(self, sha256: str, data: bytes) -> None:
+        self.points.hit("put")
+        super().put(sha256, data)
+        self.points.hit("have put")
+
+    def get(self, sha256: str) -> bytes:
+        self.points.hit("get")
+        return super().get(sha256)
+
+
+class AtOnce:
+    """Workers that run a task while it is started."""
+
+    def start(self, key: str, task: Task) -> bool:
+        task()
+        return True
+
+    def busy(self, key: str) -> bool:
+        return False
+
+
+class World:
+    """All of it, with a controller that is started again whenever it is killed."""
+
+    def __init__(self, folder: Path, points: Points | None = None, *, queued_only: bool = False) -> None:
+        self.folder, self.points, self.queued_only = folder, points or Points(), queued_only
+        self.clock = Time()
+        self.ray = FakeRay(self.clock)
+        self.ray.points = self.points
+        self.crashes = 0
+        self.log: list[str] = []
+        self._store: CrashingStore | None = None
+        self.do(lambda: None)
+
+    # A process
+
+    def start(self) -> None:
+        """Begin a process with what the files say."""
+        self.close()
+        self._store = CrashingStore(self.folder, self.points)
+        packages = CrashingPackages(self.folder, self.clock)
+        packages.points = self.points
+        self.controller = Controller(self._store, packages, clock=self.clock)
+        self.desk = Desk(self.controller)
+        self.reconciler = Reconciler(
+            self.controller, self.ray, AtOnce(), queued_only=self.queued_only, say=self.log.append
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def do(self, action: Callable[[], Any]) -> Any:
+        """Do something that may be repeated, again after each crash."""
+        while True:
+            try:
+                if self._store is None:
+                    self.start()
+                return action()
+            except Crash:
+                self.crashes += 1
+                self.close()
+
+    def step(self, seconds: float = 1.0) -> None:
+        """Let time pass, and the controller make a step."""
+        self.clock.now += seconds
+        self.do(lambda: self.reconciler.step())
+        self.check()
+
+    def run(self, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            self.step()
+
+    def settle(self, most: int = 200) -> None:
+        """Step until every job has ended."""
+        for _ in range(most):
+            if all(each.phase == DONE for each in self.controller.records.values()):
+                return
+            self.step()
+        raise AssertionError({each.key: each.phase for each in self.controller.records.values()})
+
+    # People
+
+    def apply(self, *objects: dict[str, Any]) -> dict[str, Any]:
+        body = {"files": [{"name": "a.yaml", "text": as_yaml(objects)}], "namespace": "ns"}
+        found: dict[str, Any] = self.do(lambda: self.desk.apply(json.dumps(body).encode()))
+        return found
+
+    def submit(self, name: str, queue: str = "a", *, work: float = 5.0, gpus: int = 1, **fields: Any) -> str:
+        """Submit a job, unless it is there: as a person does who got no answer. Returns its key."""
+        variables = {"GPUS": str(gpus), "WORK": str(work), **fields.pop("env", {})}
+        workers = {"count": fields.pop("count", 1), "gpus": gpus, "min_count": fields.pop("least", None)}
+        body = {
+            "queue": queue,
+            "command": ["python", "train.py", "--workers", str(workers["count"])],
+            "metadata": {"job_name": name},
+            "runtime_env": {"env_vars": variables, **fields.pop("runtime_env", {})},
+            "workers": workers,
+            **fields,
+        }
+
+        def once() -> str:
+            known = self.find(name)
+            if known is not None:
+                return known.key
+            return str(self.desk.submit(json.dumps(body).encode())["workload"])
+
+        key: str = self.do(once)
+        return key
+
+    def order(self, name: str, verb: str, *, done: Callable[[Record], bool], **fields: str) -> None:
+        """Give an order about a job, unless it was taken before the controller was killed."""
+
+        def once() -> None:
+            record = self.job(name)
+            if not done(record):
+                self.desk.order(record.key, verb, json.dumps(fields).encode())
+
+        self.do(once)
+
+    def find(self, name: str) -> Record | None:
+        found = [r for r in self.controller.records.values() if r.job.metadata["job_name"] == name]
+        assert len(found) <= 1, f"{name} was taken in twice"
+        return found[0] if found else None
+
+    def job(self, name: str) -> Record:
+        found = self.find(name)
+        assert found is not None
+        return found
+
+    def events(self, name: str = "") -> list[tuple[str, str]]:
+        """Event and reason, of one job or of all."""
+        key = self.job(name).key if name else ""
+        return [(each.change.event, each.change.reason) for each in self.controller.events(workload=key)]
+
+    # What has to hold
+
+    def check(self) -> None:
+        """No quota is exceeded, neither in the engine nor by what really runs; memory is as the file."""
+        engine = self.controller.engine
+        running: dict[str, int] = {}
+        for job in self.ray.living():
+            item = engine.items[job.workload]
+            assert item.state == "Admitted", f"{job.workload} runs in Ray without quota"
+            running[item.cluster_queue] = running.get(item.cluster_queue, 0) + job.gpus
+        for name, node in engine.tree.queues.items():
+            for place in node.quotas:
+                assert node.usage.get(place, 0) <= node.potential(place) or name in self.over
+            held = node.usage.get(FlavorResource("h100", GPU), 0)
+            assert running.get(name, 0) <= held
+        assert self._store is not None
+        rows = {record.key: record for record, _ in Store.load(self._store).workloads}
+        assert rows == self.controller.records
+
+    over: frozenset[str] = frozenset()
+    """ClusterQueues whose quota was cut below what they use."""
+
+    def check_end(self) -> None:
+        """Every job ended, none was submitted twice, and none did more than its work."""
+        assert not self.ray.living()
+        assert len(self.ray.submitted) == len(set(self.ray.submitted))
+        attempts = [
+            attempt.submission_id
+            for record in self.controller.records.values()
+            for attempt in record.job.attempts
+        ]
+        assert len(attempts) == len(set(attempts))
+        assert set(self.ray.submitted) <= set(attempts)
+        for record in self.controller.records.values():
+            assert record.phase == DONE
+            assert all(attempt.ended for attempt in record.job.attempts)
+            known = {**self.ray.jobs, **{j.order.submission_id: j for j in self.ray.forgotten}}
+            ran = [known[a.submission_id] for a in record.job.attempts if a.submission_id in known]
+            whole = [job for job in ran if job.status(self.clock()) == "SUCCEEDED"]
+            assert len(whole) <= 1, f"{record.key} ran to its end twice"
+            finished = self.controller.engine.items[record.key].reason
+            assert (finished == "Succeeded") == bool(whole)
+
+
+def queue(name: str, gpus: int, cohort: str = "", **spec: Any) -> list[dict[str, Any]]:
+    """A ClusterQueue of GPUs with a LocalQueue of its name in namespace `ns`."""
+    version = "kueue.x-k8s.io/v1beta2"
+    flavors = [{"name": "h100", "resources": [{"name": GPU, "nominalQuota": gpus}]}]
+    given = {
+        "namespaceSelector": {},
+        "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
+        **({"cohortName": cohort} if cohort else {}),
+        **spec,
+    }
+    return [
+        {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "h100"}},
+        {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": given},
+        {
+            "apiVersion": version,
+            "kind": "LocalQueue",
+            "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"clusterQueue": name},
+        },
+    ]
+
+
+def priority(name: str, value: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def unflavored(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Objects without the flavor, which another queue has brought."""
+    return [each for each in objects if each["kind"] != "ResourceFlavor"]
+
+
+def short(record: Record) -> list[str]:
+    """Ends of the attempts of a job."""
+    return [attempt.ended for attempt in record.job.attempts]
+
+
+__all__ = ["Crash", "Points", "World", "priority", "queue", "replace", "short", "unflavored"]
