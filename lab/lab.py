@@ -55,8 +55,8 @@ class Lab:
 
         What is left out is what the environment says: $RAYLAB_NAME, else `raylab`, and $RAYLAB_RUNTIME, else
         `auto`. `api`, `jobs`, `store` and `queues` are used instead of connections to the lab's own services.
-        Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on another
-        runtime than asked for.
+        Nothing is started. Raises UsageError, UnsupportedError, and RefusedError when the lab is up on
+        another runtime than asked for.
         """
         self.why = ""
         """Reason for the runtime, where it was not given."""

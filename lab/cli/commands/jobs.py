@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import documents, format, render, values
+from lab.cli import documents, format, queue_words, render, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
+from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
-from lab.errors import LabError, NotFoundError, StoreError
+from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import Waiting
     from lab.cluster.jobs import Job
+    from lab.cluster.queues import Document
     from lab.lab import Lab
+
+QUEUED_SHOWN = 20
+"""Jobs that wait in queues, of which `jobs` shows a line each."""
 
 
 @click.command(cls=LabCommand)
 @pass_app
 def jobs(app: App) -> None:
-    """List the jobs, newest first, then those of an earlier cluster."""
+    """List the jobs, newest first, then those of an earlier cluster, and those that wait in queues."""
     lab = app.open()
     found = lab.jobs.list()
     waiting, problem = _waiting(lab, found)
@@ -30,15 +36,25 @@ def jobs(app: App) -> None:
         found = (*found, *lab.earlier_jobs(found))
     except StoreError as error:
         missing = f"jobs of an earlier cluster are not known: {error.message}"
+    queued, silent = _in_queues(lab)
+    missing = "; ".join(filter(None, (missing, silent)))
     if app.out.json_wanted:
         rows = [
             {**documents.job(job), "waiting": documents.waiting(waiting.get(job.submission_id))}
             for job in found
         ]
         said = "; ".join(filter(None, (problem, missing)))
-        app.out.document({"jobs": rows, **({"problem": said} if said else {})})
-    elif found:
-        render.show_jobs(app.out, found, waiting)
+        app.out.document(
+            {"jobs": rows, **({"queued": queued} if queued else {}), **({"problem": said} if said else {})}
+        )
+    elif found or queued:
+        if found:
+            render.show_jobs(app.out, found, waiting)
+        for each in queued[:QUEUED_SHOWN]:
+            where = queue_words.place(each) or f"in LocalQueue {each['local_queue']}"
+            app.out.line(f"job {each['name']} waits: {where}; {each['reason'] or 'not tried yet'}")
+        if len(queued) > QUEUED_SHOWN:
+            app.out.line(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
         app.out.line("no jobs yet")
         app.out.note("start one: labctl submit digits")
@@ -46,6 +62,16 @@ def jobs(app: App) -> None:
         app.out.warn(f"which jobs wait, and why, is not known: {problem}")
     if missing and not app.out.json_wanted:
         app.out.warn(missing)
+
+
+def _in_queues(lab: Lab) -> tuple[list[Document], str]:
+    """The jobs that wait in queues, and why they are not known."""
+    try:
+        return list(lab.queues.list(status="pending")["workloads"]), ""
+    except UnsupportedError:  # a lab without queues
+        return [], ""
+    except LabError as error:
+        return [], f"jobs that wait in queues are not known: {error.message}"
 
 
 def _waiting(lab: Lab, jobs: Iterable[Job]) -> tuple[dict[str, Waiting], str]:
@@ -71,8 +97,12 @@ def job_show(app: App, job_id: str) -> None:
     from lab.flows.recovery.lost import lost_without_fault, recorded_faults
 
     lab = app.open()
-    found = lab.job(job_id)
-    placement = None
+    queued, silent = queued_job(lab, job_id)
+    found = _job(lab, job_id, queued, silent)
+    if queued is not None and found.status == QUEUED:
+        _show_queued(app, lab, queued, found)
+        return
+    job_id, placement = found.submission_id, None
     waiting, problem = _waiting(lab, [found])
     waits = waiting.get(job_id)
     why = of_waiting(waits.reason) if waits and waits.kind == "infeasible" else lab.why_failed(found)
@@ -93,6 +123,7 @@ def job_show(app: App, job_id: str) -> None:
             "lost_attempts": list(lost),
             "problem": problem,
             "explanation": documents.explanation(why),
+            **({} if queued is None else {"queue": queued}),
         }
         app.out.document({**documents.job(found), **more})
         return
@@ -118,8 +149,39 @@ def job_show(app: App, job_id: str) -> None:
         ("problem", problem),
         ("cause", why.told if why else ""),
         ("what to do", why.advice if why else ""),
+        *(queue_words.in_short(queued) if queued is not None else ()),
     )
     render.pairs(app.out, rows)
+
+
+def _job(lab: Lab, job_id: str, queued: Document | None, silent: LabError | None) -> Job:
+    """The job, as Ray knows its newest attempt or else as the queues know it. Raises NotFoundError."""
+    if queued is not None:
+        return newest(lab, queued, job_id)
+    try:
+        return lab.job(job_id)
+    except NotFoundError as error:
+        if silent is None:
+            raise
+        raise NotFoundError(error.message, f"it may be in a queue, but {silent.message}") from silent
+
+
+def _show_queued(app: App, lab: Lab, queued: Document, found: Job) -> None:
+    """Show a job of which Ray has nothing: it waits, or waits again."""
+    why = lab.queues.why(queued["workload"])
+    if app.out.json_wanted:
+        more: dict[str, Any] = {
+            "waiting": None,
+            "placement": None,
+            "lost_attempts": [],
+            "problem": "",
+            "explanation": None,
+        }
+        app.out.document({**documents.job(found), **more, "queue": queued, "why": why})
+        return
+    skipped = ("reason", "place", "problem")
+    rows = [row for row in queue_words.job_rows(queued) if row[0] not in skipped]
+    render.pairs(app.out, [*rows, *queue_words.why_rows(why, time.time())])
 
 
 @job.command("logs")
@@ -129,7 +191,11 @@ def job_show(app: App, job_id: str) -> None:
 def job_logs(app: App, job_id: str, follow: bool) -> None:
     """Print what a job's driver wrote. With --json and -f, a JSON document a line."""
     lab = app.open()
-    _refuse_earlier(lab, job_id, "what Ray kept of its output is gone")
+    queued, silent = queued_job(lab, job_id)
+    if queued is not None:
+        _queued_logs(app, lab, queued, job_id, follow)
+        return
+    _refuse_earlier(lab, job_id, "what Ray kept of its output is gone", silent)
     found = lab.jobs
     if not follow:
         lines = found.logs(job_id).splitlines()
@@ -139,29 +205,64 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
             app.out.raw_line(line)
         return
     for line in found.follow(job_id):
-        if app.out.json_wanted:
-            app.out.document({"submission_id": job_id, "line": line}, compact=True)
-        else:
-            app.out.log_line(line)
+        _log_line(app, job_id, line)
+
+
+def _queued_logs(app: App, lab: Lab, queued: Document, job_id: str, follow: bool) -> None:
+    """Print the logs of a queued job's attempts, one after the other."""
+    out, lines = app.out, []
+    if follow and job_id in (queued["name"], queued["workload"]):
+        follower = Follower(lab, queued["workload"], app.clock, out.note)
+        for line in follower.lines():
+            _log_line(app, job_id, line)
+        return
+    ids = attempts(queued, job_id)
+    for each in ids:
+        if len(ids) > 1:
+            out.note(f"attempt {each}:")
+        try:
+            found = lab.jobs.follow(each) if follow else lab.jobs.logs(each).splitlines()
+            for line in found:
+                lines.append(line)
+                if follow or not out.json_wanted:
+                    _log_line(app, job_id, line)
+        except NotFoundError:
+            out.warn(f"the log of attempt {each} is gone with the head that ran it")
+    if not ids:
+        out.note(f"job {queued['workload']} has not run yet: labctl queue why {queued['name']}")
+    if out.json_wanted and not follow:
+        out.document({"submission_id": job_id, "lines": lines})
+
+
+def _log_line(app: App, job_id: str, line: str) -> None:
+    if app.out.json_wanted:
+        app.out.document({"submission_id": job_id, "line": line}, compact=True)
+    else:
+        app.out.log_line(line)
 
 
 @job.command("stop")
 @click.argument("job_id", type=values.Text(), metavar="ID", help="A job; see `labctl jobs`.")
 @pass_app
 def job_stop(app: App, job_id: str) -> None:
-    """Stop a job. One that has ended stays as it is."""
+    """Stop a job, or take it out of its queue. One that has ended stays as it is."""
     lab = app.open()
-    _refuse_earlier(lab, job_id, "nothing of it runs")
-    stopped = lab.jobs.stop(job_id)
+    queued, silent = queued_job(lab, job_id)
+    if queued is not None:
+        found = cancelled(lab, queued, app.clock)
+        stopped = newest(lab, found, job_id)
+    else:
+        _refuse_earlier(lab, job_id, "nothing of it runs", silent)
+        stopped = lab.jobs.stop(job_id)
     if app.out.json_wanted:
         app.out.document(documents.job(stopped))
     else:
         app.out.line(f"job {job_id}: {stopped.status}")
 
 
-def _refuse_earlier(lab: Lab, job_id: str, why: str) -> None:
+def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) -> None:
     """Raises NotFoundError for a job of an earlier cluster, and for one that nobody knows."""
-    if lab.job(job_id).earlier:
+    if _job(lab, job_id, None, silent).earlier:
         raise NotFoundError(
             f"job {job_id} ran before Ray's head was started anew: {why}",
             f"what its ledger tells: labctl job show {job_id}; labctl checkpoints {job_id}",

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from lab.cli import documents, format, values
+from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
+from lab.cli.queue_options import queue_options, queue_request
+from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
+from lab.cluster.queue_request import of_command, of_recipe
 from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
     from lab.cluster.jobs import Job
+    from lab.cluster.queue_request import QueuedSubmission
     from lab.cluster.submission import Submitted
     from lab.lab import Lab
 
@@ -69,10 +76,12 @@ LAST_LINES = 20
     "--fail-if-infeasible", is_flag=True,
     help="Exit with 11, and submit nothing, when no node can hold it, instead of letting it wait.",
 )  # fmt: skip
+@queue_options
 @click.option("--detach", is_flag=True, help="Return as soon as the job is submitted.")
 @pass_app
 def submit(
     app: App,
+    /,
     recipe: str | None,
     parameters: tuple[str, ...],
     num_cpus: float,
@@ -82,16 +91,21 @@ def submit(
     job_name: str | None,
     fail_if_infeasible: bool,
     detach: bool,
+    dry_run: bool,
+    **asked: Any,
 ) -> None:
     """Submit a recipe or a command, and follow its log.
 
     A command stands after --: labctl submit -- python train.py --lr 0.1
+
+    With --queue the job waits until that queue has room for it; see `labctl queue why`.
 
     Ctrl-C stops following; the job goes on. Exits with 9 when the job fails.
     """
     from lab.cluster.recipes import find_recipe
     from lab.cluster.submission import described
 
+    request = queue_request(dry_run=dry_run, **asked)
     command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
     if recipe is not None and command is not None:
         raise UsageError(
@@ -103,8 +117,13 @@ def submit(
             if value is not None:
                 raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
-        find_recipe(recipe).arguments(chosen)
+        found = find_recipe(recipe)
+        found.arguments(chosen)
         lab = app.open()
+        if request is not None and dry_run:
+            gpus = len(lab.gpu_plan.assignments)
+            _would(app, lab, of_recipe(found, chosen, request, gpus, num_cpus, num_gpus, job_name or ""))
+            return
         submitted = lab.submit_recipe(
             recipe,
             chosen,
@@ -112,6 +131,7 @@ def submit(
             num_gpus=num_gpus,
             job_name=job_name or "",
             fail_if_infeasible=fail_if_infeasible,
+            queue=request,
         )
     else:
         if parameters:
@@ -120,8 +140,63 @@ def submit(
             )
         submission = described(command or (), working_dir, num_cpus, num_gpus, runtime_env, job_name or "")
         lab = app.open()
-        submitted = lab.submit(submission, fail_if_infeasible=fail_if_infeasible)
-    _submitted(app, lab, submitted, detach)
+        if request is not None and dry_run:
+            _would(app, lab, of_command(submission, request))
+            return
+        submitted = lab.submit(submission, fail_if_infeasible=fail_if_infeasible, queue=request)
+    if submitted.workload:
+        _queued(app, lab, submitted, detach)
+    else:
+        _submitted(app, lab, submitted, detach)
+
+
+def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
+    """Say what would be if the job were submitted now."""
+    found = lab.queues.dry_run(job)
+    if app.out.as_json(found):
+        return
+    app.out.line("it would start at once" if found["status"] == "Admitted" else "it would wait")
+    rows = [("asks for", queue_words.asked(found["pod_sets"])), ("ClusterQueue", found["cluster_queue"])]
+    if found["preempts"]:
+        rows.append(("preempts", ", ".join(found["preempts"])))
+    if found["status"] != "Admitted":
+        rows += queue_words.why_rows(found, time.time())
+    render.pairs(app.out, rows)
+
+
+def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
+    """Follow a job from its queue to its end."""
+    job_id, workload, out = submitted.submission_id, submitted.workload, app.out
+    out.note(f"submitted job {workload}")
+    document = {"submission_id": job_id, "waits": submitted.waits, "job": None, "workload": workload}
+    if detach:
+        if not out.as_json(document):
+            out.line(job_id)
+            out.note(f"where it is: labctl queue why {job_id}    follow it: labctl job logs -f {job_id}")
+        return
+    follower = Follower(lab, workload, app.clock, out.note)
+    try:
+        for line in follower.lines():
+            out.log_line(line)
+    except KeyboardInterrupt:
+        out.note(f"\nno longer following; job {job_id} goes on")
+        out.note(f"follow it: labctl job logs -f {job_id}    stop it: labctl job stop {job_id}")
+        raise
+    found = follower.found
+    job = newest(lab, found, job_id)
+    if found["reason"] == "Succeeded":
+        if out.json_wanted:
+            out.document({**document, "job": documents.job(job), "queue": found})
+        out.note(f"job {workload} succeeded")
+        return
+    if job.status == "FAILED" and found["status"] == "Finished":
+        _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": found})
+    error = JobError(
+        f"job {workload}: {found['status']}, {queue_words.reason(found)}",
+        f"what happened: labctl queue describe {job_id}",
+    )
+    out.complain(error, {**document, "job": documents.job(job), "queue": found})
+    raise click.exceptions.Exit(error.exit_code)
 
 
 def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
@@ -154,7 +229,9 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     _failed(app, lab, job, submitted.waits)
 
 
-def _failed(app: App, lab: Lab, job: Job, waits: str) -> None:
+def _failed(
+    app: App, lab: Lab, job: Job, waits: str, more: Mapping[str, Any] = MappingProxyType({})
+) -> NoReturn:
     """Say that the job failed, with its last lines, and exit with 9."""
     try:
         last = lab.jobs.logs(job.submission_id).splitlines()[-LAST_LINES:]
@@ -175,6 +252,7 @@ def _failed(app: App, lab: Lab, job: Job, waits: str) -> None:
         "job": documents.job(job),
         "last_lines": last,
         "explanation": documents.explanation(found),
+        **more,
     }
     app.out.complain(error, extra)
     app.out.explain(found)

@@ -15,6 +15,11 @@ def read_files(paths: Iterable[Path], namespace: str) -> Read:
 
     Raises NotFoundError and UsageError for what cannot be read at all.
     """
+    return read(read_texts(paths), namespace)
+
+
+def read_texts(paths: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+    """The name and the text of each file. Raises NotFoundError and UsageError."""
     texts = []
     for path in paths:
         try:
@@ -25,4 +30,4 @@ def read_files(paths: Iterable[Path], namespace: str) -> Read:
             raise NotFoundError(f"{path}: {error.strerror}", "a YAML file with objects of Kueue") from error
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from error
-    return read(texts, namespace)
+    return tuple(texts)

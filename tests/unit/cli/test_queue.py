@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli.commands import queue
+from lab.cli.commands.queue import files as queue
 from lab.cli.main import main
 from lab.flows.queues.page import write
 from tests.conftest import ROOT

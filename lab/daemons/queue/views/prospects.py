@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import islice
 
 from lab.daemons.queue.model import DONE, Record
@@ -15,6 +15,7 @@ from lab.queue.forecast import Forecast, Outlook, outlook, usual_times
 from lab.queue.holders import Holder, Position, Shortage, position
 from lab.queue.item import ADMITTED, FINISHED, PENDING, Item
 from lab.queue.model import Workload
+from lab.queue.status import workload_of
 from lab.queue.writing import natural
 
 REMEMBERED = 1_000
@@ -78,30 +79,13 @@ class _Look:
         for record in reader.jobs.values():
             item = engine.items[record.key]
             if item.state != FINISHED:
-                self.workloads.append(as_it_is(item))
+                self.workloads.append(workload_of(item))
                 kinds[record.key] = _kind(record)
         times = usual_times(islice(_times(reader.jobs.values()), REMEMBERED))
         self.usual = {key: times[kind] for key, kind in kinds.items() if kind in times}
 
     def __call__(self) -> Outlook:
         return outlook(self.setup, self.workloads, self.now, self.key, self.usual, history=self.history)
-
-
-def as_it_is(item: Item) -> Workload:
-    """The workload with the status that it has now."""
-    return replace(
-        item.workload,
-        admission=item.admission,
-        reserved_at=item.reserved_at,
-        admitted_at=item.admitted_at,
-        evicted=item.evicted,
-        evicted_at=item.evicted_at,
-        requeues=item.requeues,
-        requeue_at=item.requeue_at,
-        executed=item.executed,
-        active=item.active,
-        ready=item.ready,
-    )
 
 
 def _kind(record: Record) -> str:

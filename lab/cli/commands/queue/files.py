@@ -1,4 +1,4 @@
-"""queue: quotas and queues as Kueue has them, checked and simulated without a lab."""
+"""queue check, queue simulate: YAML files of Kueue, without a lab."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lab.cli import values
-from lab.cli.context import App, LabCommand, LabGroup, pass_app
+from lab.cli.context import App, LabCommand, pass_app
 from lab.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -34,12 +34,7 @@ NAMESPACE = click.option(
 )  # fmt: skip
 
 
-@click.group(cls=LabGroup)
-def queue() -> None:
-    """Check and simulate quotas and queues as Kueue has them. No lab has to run."""
-
-
-@queue.command(cls=LabCommand)
+@click.command(cls=LabCommand)
 @FILES
 @NAMESPACE
 @click.option(
@@ -73,7 +68,7 @@ def check(app: App, files: tuple[Path, ...], namespace: str, output: str) -> Non
         app.out.line(line)
 
 
-@queue.command(cls=LabCommand)
+@click.command(cls=LabCommand)
 @FILES
 @NAMESPACE
 @click.option(
@@ -129,15 +124,21 @@ def simulate(
         app.out.line(line)
 
 
-def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
-    """Read the files. Raises UsageError, after everything wrong was printed."""
-    from lab.flows.queues.files import read_files
+def check_namespace(namespace: str) -> None:
+    """Raises UsageError for what is no name."""
     from lab.queue.reading.nodes import SUBDOMAIN
 
     if not SUBDOMAIN.fullmatch(namespace):
         raise UsageError(
             f"--namespace {namespace!r}: not a name", "write lower case letters, digits, '-' and '.'"
         )
+
+
+def _read(app: App, files: Sequence[Path], namespace: str) -> Read:
+    """Read the files. Raises UsageError, after everything wrong was printed."""
+    from lab.flows.queues.files import read_files
+
+    check_namespace(namespace)
     found = read_files(files, namespace)
     for each in found.warnings:
         app.out.warn(str(each), each.hint)
@@ -244,6 +245,3 @@ def story(result: Simulation) -> list[str]:
         reason, message = result.engine.told(item)
         lines.append(f"  {item.key}: {reason or 'not tried yet'}{f': {message}' if message else ''}")
     return lines
-
-
-COMMANDS = (queue,)

@@ -1,0 +1,230 @@
+"""queue list, describe, why, cancel, events: jobs in the queues of a lab."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from lab.cli import format, queue_words, render, values
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cluster.queues import FIRST, Document, Queues
+from lab.errors import LabError, NotFoundError
+
+STATUSES = ("unfinished", "all", "pending", "admitted", "finished")
+MOST = 50
+"""Jobs that a person is shown, unless --limit says otherwise."""
+
+MOST_LIMIT = 1_000_000
+POLL_SECONDS = 1.0
+PATIENCE_SECONDS = 30.0
+"""Time that the controller may be silent while its events are followed."""
+
+JOB = click.argument(
+    "name", type=values.Text(), metavar="JOB",
+    help="A job: NAMESPACE/NAME, its name, or the id of one of its attempts.",
+)  # fmt: skip
+
+
+def overview(app: App) -> None:
+    """Print the ClusterQueues, and the jobs that have not finished."""
+    queues = app.open().queues
+    found = queues.queues()
+    jobs = queues.list(limit=0 if app.out.json_wanted else MOST)
+    if app.out.as_json({**found, **jobs}):
+        return
+    if not found["cluster_queues"]:
+        app.out.line("no queues yet")
+        app.out.note(f"make some: {FIRST}")
+        return
+    rows = (
+        (
+            each["name"],
+            each["cohort"],
+            each["pending"],
+            each["admitted"],
+            each["active"],
+            ", ".join(queue_words.used(flavor) for flavor in each["flavors"]),
+        )
+        for each in found["cluster_queues"]
+    )
+    columns = ("NAME", "COHORT", "PENDING WORKLOADS", "ADMITTED WORKLOADS", "ACTIVE", "USED")
+    app.out.show(render.table(columns, rows))
+    for each in found["cluster_queues"]:
+        if not each["active"]:
+            app.out.warn(f"ClusterQueue {each['name']}: {each['message']}")
+    app.out.line()
+    _show(app, jobs)
+
+
+@click.command("list", cls=LabCommand)
+@click.option(
+    "--status", type=click.Choice(STATUSES), default="unfinished", metavar="|".join(STATUSES),
+    help="Which jobs. [default: unfinished]",
+)  # fmt: skip
+@click.option("--queue", "queue_name", type=values.Text(), default="", metavar="QUEUE",
+              help="Only those of this LocalQueue: NAME or NAMESPACE/NAME.")  # fmt: skip
+@click.option(
+    "--limit", type=values.WholeNumber(1, MOST_LIMIT), metavar="N",
+    help=f"At most so many. [default: {MOST}, with --json all]",
+)  # fmt: skip
+@pass_app
+def list_jobs(app: App, status: str, queue_name: str, limit: int | None) -> None:
+    """List jobs in the order of their queues: those that run, those that wait, and why."""
+    most = limit or (0 if app.out.json_wanted else MOST)
+    found = app.open().queues.list(status=status, queue=queue_name, limit=most)
+    if not app.out.as_json(found):
+        _show(app, found)
+
+
+def _show(app: App, found: Document) -> None:
+    jobs, now = found["workloads"], time.time()
+    if jobs:
+        app.out.show(render.table(COLUMNS, (_row(each, now) for each in jobs)), width=render.SENTENCES)
+    else:
+        app.out.line("no such job is in the queues")
+    if len(jobs) < found["total"]:
+        app.out.line(f"and {found['total'] - len(jobs)} more; --limit shows them")
+    if told := queue_words.away(found):
+        app.out.warn(told)
+
+
+COLUMNS = (
+    *("NAME", "JOB TYPE", "JOB NAME", "LOCALQUEUE", "CLUSTERQUEUE", "STATUS", "POSITION IN QUEUE"),
+    *("EXEC TIME", "AGE", "REASON"),
+)
+
+
+def _row(each: Document, now: float) -> tuple[Any, ...]:
+    position = each["position_in_cluster_queue"]
+    waits = each["status"] in ("Pending", "Evicted", "Deactivated", "Finished")
+    return (
+        each["workload"],
+        each["recipe"] or "command",
+        each["job_name"],
+        each["local_queue"],
+        each["cluster_queue"],
+        each["status"],
+        None if position is None else queue_words.ordinal(position),
+        format.seconds(each["executed"]) if each["executed"] else "",
+        format.seconds(max(0.0, now - each["created"])),
+        each["reason"] if waits else "takes more than asked" if each["takes_more"] else "",
+    )
+
+
+@click.command(cls=LabCommand)
+@click.argument(
+    "name", type=values.Text(), metavar="NAME",
+    help="A job as for `queue why`, or a ClusterQueue, a LocalQueue or a cohort.",
+)  # fmt: skip
+@pass_app
+def describe(app: App, name: str) -> None:
+    """Describe a job with its attempts and events, or a queue with its quota and usage."""
+    queues = app.open().queues
+    try:
+        found = queues.describe(name)
+    except NotFoundError as error:
+        kind, queue = _queue(queues, name)
+        if not queue:
+            raise NotFoundError(f"there is no job, queue or cohort {name!r}", error.hint) from None
+        if not app.out.as_json({"kind": kind, **queue}):
+            render.pairs(app.out, queue_words.queue_rows(kind, queue))
+        return
+    if not app.out.as_json({"kind": "Job", **found}):
+        render.pairs(app.out, queue_words.job_rows(found))
+
+
+def _queue(queues: Queues, name: str) -> tuple[str, Document]:
+    """Kind and document of a queue or cohort; nothing where there is none of this name."""
+    found = queues.queues()
+    for kind, rows in (("ClusterQueue", "cluster_queues"), ("Cohort", "cohorts")):
+        for each in found[rows]:
+            if each["name"] == name:
+                return kind, each
+    for each in found["local_queues"]:
+        if name in (each["name"], f"{each['namespace']}/{each['name']}"):
+            return "LocalQueue", each
+    return "", {}
+
+
+@click.command(cls=LabCommand)
+@JOB
+@pass_app
+def why(app: App, name: str) -> None:
+    """Say why a job waits, who holds what it misses, and when it could start."""
+    found = app.open().queues.why(name)
+    if app.out.as_json(found):
+        return
+    if found["status"] == "Pending":
+        render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found, time.time())])
+        return
+    told = queue_words.reason(found) if found["reason"] or found["message"] else ""
+    render.pairs(app.out, (("job", queue_words.called(found)), ("status", found["status"]), ("reason", told)))
+
+
+@click.command(cls=LabCommand)
+@JOB
+@pass_app
+def cancel(app: App, name: str) -> None:
+    """End a job, whether it waits or runs. One that has ended stays as it is."""
+    queues = app.open().queues
+    found = queues.describe(name)
+    if found["status"] != "Finished":
+        queues.cancel(found["workload"], "cancelled with labctl")
+        found = queues.describe(found["workload"])
+    if not app.out.as_json(found):
+        app.out.line(f"job {found['workload']}: {said(found)}")
+
+
+def said(found: Document) -> str:
+    """How it stands with a job that was told to end."""
+    if found["status"] == "Finished":
+        return f"Finished ({found['reason']})"
+    return "is being stopped" if found["stopping"] else str(found["status"])
+
+
+@click.command(cls=LabCommand)
+@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--since", type=values.WholeNumber(0, 2**53), default=0, metavar="NUMBER",
+              help="Only events after the one with this number. [default: 0, all]")  # fmt: skip
+@pass_app
+def events(app: App, follow: bool, since: int) -> None:
+    """Print what was decided: who was admitted, preempted or finished, and why others wait.
+
+    With --json and -f, a JSON document a line.
+    """
+    queues = app.open().queues
+    found = queues.events(since)
+    if app.out.json_wanted and not follow:
+        app.out.document({"events": list(found)})
+        return
+    if not found and not follow:
+        app.out.line("nothing was decided yet")
+    while True:
+        for each in found:
+            since = max(since, each["number"])
+            if app.out.json_wanted:
+                app.out.document(each, compact=True)
+            else:
+                app.out.line(queue_words.event(each))
+        if not follow:
+            return
+        app.clock.sleep(POLL_SECONDS)
+        found = _patiently(app, queues, since)
+
+
+def _patiently(app: App, queues: Queues, since: int) -> Sequence[Document]:
+    """Events after this one; a controller that starts again may be silent for a while."""
+    deadline = app.clock() + PATIENCE_SECONDS
+    while True:
+        try:
+            return queues.events(since)
+        except LabError:
+            if app.clock() >= deadline:
+                raise
+        app.clock.sleep(POLL_SECONDS)
+
+
+COMMANDS = (list_jobs, describe, why, cancel, events)
