@@ -123,6 +123,14 @@ SERVICES: tuple[Service, ...] = (
         optional=True,
     ),
     Service(
+        QUEUE,
+        "queues and quotas: admits jobs, and submits them to Ray",
+        (Port("queue", 8266),),
+        health="/healthz",
+        secret="ray.token",
+        after=(STORE,),
+    ),
+    Service(
         JUPYTER,
         "notebooks",
         (Port("jupyter", 8888),),

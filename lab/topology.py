@@ -27,6 +27,9 @@ REGION = "us-east-1"
 USUAL_RAY, USUAL_HEAD = "Ray with the lab's changes", "head's state in memory"
 """Words for a lab without `stock_ray`, and for one without `gcs_ft`."""
 
+USUAL_JOBS = "jobs also past the queues"
+"""The same for one without `queued_only`."""
+
 OBJECT_STORE_BYTES = 200 * 1024**2
 """Shared memory of each node's Ray object store. The recipes move little through it; Ray's default, 30 % of
 the machine's memory, would be counted once per node."""
@@ -113,6 +116,8 @@ class LabSpec:
     lab.cluster.ray_settings)."""
     gcs_ft: bool = False
     """Keep the state of Ray's head in Redis, so that the cluster outlives the head."""
+    queued_only: bool = False
+    """Stop jobs that are submitted to Ray past the queues."""
 
     def __post_init__(self) -> None:
         check_lab_name(self.name)
@@ -149,12 +154,13 @@ class LabSpec:
             ports=tuple((str(name), int(port)) for name, port in document["ports"]),
             stock_ray=bool(document.get("stock_ray", False)),
             gcs_ft=bool(document.get("gcs_ft", False)),
+            queued_only=bool(document.get("queued_only", False)),
         )
 
     @property
     def settings(self) -> str:
         """The settings in a few words."""
-        return ", ".join(word for word in self._words if word not in (USUAL_RAY, USUAL_HEAD))
+        return ", ".join(word for word in self._words if word not in (USUAL_RAY, USUAL_HEAD, USUAL_JOBS))
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -165,6 +171,7 @@ class LabSpec:
             f"GPU {self.gpu.vendor.value}{devices}",
             "stock Ray" if self.stock_ray else USUAL_RAY,
             "head's state in Redis" if self.gcs_ft else USUAL_HEAD,
+            "jobs only through queues" if self.queued_only else USUAL_JOBS,
         )
 
     @property
@@ -266,7 +273,7 @@ class Endpoints:
     grafana_password: str = field(default="", repr=False)
     """Password of its user `admin`."""
     queue: str = ""
-    """The queues' controller; empty in a lab that has none."""
+    """Controller of the queues, which wants Ray's token; empty when an earlier labctl started the lab."""
 
 
 @dataclass(frozen=True)

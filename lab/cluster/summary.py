@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.cluster.api import Node
-from lab.services import GRAFANA, HEAD, JUPYTER, PROMETHEUS, STORE
+from lab.services import GRAFANA, HEAD, JUPYTER, PROMETHEUS, QUEUE, STORE
 from lab.topology import BUCKET, GpuPlan, LabStatus, ServiceStatus, State, Vendor
 
 RESOURCES = ("CPU", "GPU", "memory")
@@ -36,6 +36,8 @@ class LabDetails:
     """Total of these nodes: CPU and GPU in units, memory in bytes; jobs may hold some of it."""
     gpu: GpuPlan
     notes: tuple[str, ...]
+    queue: str = ""
+    """The controller of the queues."""
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *self._addresses(), *self._nodes()])
@@ -54,6 +56,7 @@ class LabDetails:
             ("s3", f"{self.s3}  bucket s3://{BUCKET}" if self.s3 else ""),
             ("prometheus", self.prometheus),
             ("grafana", self.grafana),
+            ("queue", self.queue),
         )
         return [f"  {name:12}  {url}" for name, url in found if url]
 
@@ -83,6 +86,7 @@ def details(status: LabStatus, nodes: Sequence[Node]) -> LabDetails:
         resources={r: sum(n.resources.get(r, 0.0) for n in living) for r in RESOURCES},
         gpu=status.gpu,
         notes=status.notes,
+        queue=urls.get(QUEUE, ""),
     )
 
 

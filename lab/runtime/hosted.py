@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from lab.runtime.base import OnProgress, Runtime
 from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
 from lab.runtime.starting import all_settled, settled
-from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, STORE, is_worker
+from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
 from lab.topology import Endpoints, LabSpec, LabStatus, ServiceStatus, State
 
 
@@ -71,6 +72,10 @@ class HostedRuntime(Runtime, Generic[S]):
     def _runs_none(self, port: str) -> UnsupportedError:
         """The error for a port that such a lab does not have."""
 
+    @abstractmethod
+    def _lacking(self, current: S) -> tuple[str, ...]:
+        """Ports that such a lab has now: the labctl that started this one did not have their service."""
+
     def spec(self) -> LabSpec:
         """See LabView.spec."""
         return self._up().spec
@@ -91,6 +96,7 @@ class HostedRuntime(Runtime, Generic[S]):
             prometheus=view.url(PROMETHEUS),
             grafana=view.url(GRAFANA),
             grafana_password=secrets.grafana_password if view.url(GRAFANA) else "",
+            queue=view.url(QUEUE),
         )
 
     def folder(self) -> Path:
@@ -122,7 +128,9 @@ class HostedRuntime(Runtime, Generic[S]):
 
     def _check_same(self, current: S, asked: LabSpec) -> None:
         """Raises RefusedError when a lab that is up is not what is asked for."""
-        statefile.check_same(current.spec, current.ports, asked, self._runs_none)
+        to_come = self._lacking(current)
+        fixed = tuple((name, port) for name, port in asked.ports if name not in to_come)
+        statefile.check_same(current.spec, current.ports, replace(asked, ports=fixed), self._runs_none)
 
     def _secrets(self) -> Secrets:
         """The secrets that the lab was started with. Raises ServiceError; new ones would open nothing."""

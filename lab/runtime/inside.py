@@ -17,7 +17,19 @@ from lab.host.reading import SMALL, read_text
 from lab.host.secrets import key_from
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
 from lab.runtime.health import World
-from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, SERVICES, STORE, is_worker, row, worker
+from lab.services import (
+    GRAFANA,
+    HEAD,
+    JUPYTER,
+    PORTS,
+    PROMETHEUS,
+    QUEUE,
+    SERVICES,
+    STORE,
+    is_worker,
+    row,
+    worker,
+)
 from lab.topology import (
     DEFAULT_LAB,
     Credentials,
@@ -108,7 +120,7 @@ class InsideRuntime(Runtime):
             why = ""
         except (ClusterError, ServiceError) as error:
             nodes, why = (), error.message
-        found = [self._store(), *self._optional(), *_node_states(nodes, why)]
+        found = [self._store(), *self._optional(), *self._queue(), *_node_states(nodes, why)]
         if not why:  # a head that was restarted has forgotten its workers
             listed = _newest(nodes)
             found += [
@@ -157,6 +169,7 @@ class InsideRuntime(Runtime):
             jupyter=self._url(JUPYTER),
             prometheus=_within(PROMETHEUS),
             grafana=_within(GRAFANA),
+            queue=_within(QUEUE) if self._url(QUEUE) else "",
         )
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
@@ -227,6 +240,14 @@ class InsideRuntime(Runtime):
             for each in SERVICES
             if each.optional and each.ports[0].published and self._serves(each.name, _within(each.name))
         ]
+
+    def _queue(self) -> list[ServiceStatus]:
+        """The controller of the queues; none in a lab that an earlier labctl started."""
+        if not self._url(QUEUE):
+            return []
+        if self._serves(QUEUE, _within(QUEUE)):
+            return [ServiceStatus(QUEUE, State.HEALTHY)]
+        return [ServiceStatus(QUEUE, State.EXITED, f"{_within(QUEUE)} does not answer")]
 
     def _serves(self, service: str, base: str) -> bool:
         """True when it says so itself, or its stand-in does."""

@@ -31,6 +31,7 @@ class Asked:
     ports: tuple[tuple[str, int], ...] = ()
     gcs_ft: bool = False
     stock_ray: bool = False
+    queued_only: bool = False
 
     def __post_init__(self) -> None:
         self.over(LabSpec())
@@ -44,6 +45,7 @@ class Asked:
             ports=self.ports,
             gcs_ft=usual.gcs_ft or self.gcs_ft,
             stock_ray=usual.stock_ray or self.stock_ray,
+            queued_only=usual.queued_only or self.queued_only,
         )
 
 

@@ -61,6 +61,11 @@ service_argument = click.argument(
     help="Stock Ray, for comparison: none of the lab's changes to how it trains and recovers.",
 )
 @click.option(
+    "--queued-only",
+    is_flag=True,
+    help="Jobs only through queues: one that is submitted to Ray past them is stopped.",
+)
+@click.option(
     "--dry-run", is_flag=True,
     help="Start nothing: make secrets and settings, and print the `docker compose` command to use with them.",
 )  # fmt: skip
@@ -73,6 +78,7 @@ def up(
     ports: tuple[str, ...],
     gcs_ft: bool,
     stock_ray: bool,
+    queued_only: bool,
     dry_run: bool,
 ) -> None:
     """Start the lab and wait until every service is healthy.
@@ -87,6 +93,7 @@ def up(
         ports=values.ports(ports),
         gcs_ft=gcs_ft,
         stock_ray=stock_ray,
+        queued_only=queued_only,
     )
     lab, spec = prepare(app, asked)
     if dry_run:

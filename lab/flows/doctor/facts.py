@@ -243,6 +243,7 @@ def published(endpoints: Endpoints) -> dict[int, str]:
         "gcs": f"tcp://{endpoints.gcs}",
         "s3": endpoints.s3,
         "jupyter": endpoints.jupyter,
+        "queue": endpoints.queue,
         "prometheus": endpoints.prometheus,
         "grafana": endpoints.grafana,
     }

@@ -33,11 +33,15 @@ def project_name(lab: str) -> str:
 
 
 def services(state: ComposeState) -> tuple[str, ...]:
-    """The services that stay, in the order of starting."""
+    """The services that stay, in the order of starting.
+
+    One that the lab has no port for came after the labctl that started it.
+    """
     kept = (
         each.name
         for each in SERVICES
         if each.name not in (*state.left_out, WORKER) and (state.spec.gcs_ft or not each.gcs_ft)
+        if all(port.name in state.ports for port in each.ports if port.published)
     )
     return (*kept, *state.spec.worker_services)
 
@@ -91,6 +95,7 @@ def env(
         **{PORTS[name].variable: str(port) for name, port in state.ports.items()},
         **state.images,
         **compose_gpu(spec.gpu, spec.workers).env,
+        **({"LAB_QUEUED_ONLY": "1"} if spec.queued_only else {}),
         **({"LAB_PATCHES_OFF": off} if (off := patches.switched_off(spec, chosen)) else {}),
     }
 
@@ -105,8 +110,12 @@ def folder_path(chosen: str | Path) -> Path:
 
 def env_text(variables: Mapping[str, str]) -> str:
     """An env file that Compose reads back as it is meant."""
-    lines = (f"{name}={_quoted(value)}" for name, value in sorted(variables.items()))
-    return "# Made by `labctl up`; `labctl down` removes it.\n" + "".join(f"{line}\n" for line in lines)
+    return "# Made by `labctl up`; `labctl down` removes it.\n" + env_lines(variables)
+
+
+def env_lines(variables: Mapping[str, str]) -> str:
+    """Lines of an env file."""
+    return "".join(f"{name}={_quoted(value)}\n" for name, value in sorted(variables.items()))
 
 
 def _quoted(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
@@ -46,8 +47,7 @@ def reserve(
     Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError,
     UnsupportedError, SetupError.
     """
-    names = [port.name for each in SERVICES if each.name not in images.left_out for port in each.ports]
-    names = [name for name in names if PORTS[name].published]
+    names = _names(images.left_out)
     for name, _ in spec.ports:
         if name not in names:
             raise runs_none(name)
@@ -57,6 +57,37 @@ def reserve(
         current = ComposeState(spec, chosen, files, images.env, images.left_out, notes)
         state.save(folder, current)
     return current
+
+
+def lacking(current: ComposeState) -> tuple[str, ...]:
+    """Ports that such a lab publishes now: the labctl that started it did not have their service."""
+    return tuple(name for name in _names(current.left_out) if name not in current.ports)
+
+
+def complete(current: ComposeState, asked: LabSpec, folder: Path, *, patience: float) -> ComposeState:
+    """A lab that is up, with the ports that it lacks, also in its env file.
+
+    Raises PortTakenError, SetupError, RefusedError.
+    """
+    names = lacking(current)
+    if not names:
+        return current
+    fixed = dataclasses.replace(asked, ports=tuple(each for each in asked.ports if each[0] in names))
+    own = current.ports.values()
+    with ports.reserved(fixed, names, folder, state.FILE, _held, patience, own) as (chosen, said):
+        both, notes = {**current.ports, **chosen}, (*current.notes, *said)
+        current = dataclasses.replace(current, ports=both, notes=notes)
+        variables = {PORTS[name].variable: str(port) for name, port in chosen.items()}
+        before = (folder / ENV_FILE).read_text(encoding="utf-8")
+        write_private(folder / ENV_FILE, before + project.env_lines(variables))
+        state.save(folder, current)
+    return current
+
+
+def _names(left_out: Collection[str]) -> tuple[str, ...]:
+    """The ports that a lab without these services publishes."""
+    ports_there = (port for each in SERVICES if each.name not in left_out for port in each.ports)
+    return tuple(port.name for port in ports_there if port.published)
 
 
 def write_files(

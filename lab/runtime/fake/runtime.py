@@ -116,6 +116,7 @@ class FakeRuntime(Runtime):
             credentials=Credentials(f"access-{self.lab}", f"secret-{self.lab}"),
             ray_token=f"token-{self.lab}",
             jupyter=f"{lab.url('jupyter')}/lab?token=jupyter-{self.lab}",
+            queue=lab.url("queue"),
         )
 
     def missing(self, feature: Feature) -> str:

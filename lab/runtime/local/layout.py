@@ -36,6 +36,11 @@ class Layout:
         return self.folder / "redis"
 
     @property
+    def queue(self) -> Path:
+        """Folder of the queues' controller, which outlives `down`."""
+        return self.folder / "queue"
+
+    @property
     def data(self) -> Path:
         """The data sets of all labs."""
         return data_folder(self.folder.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -38,12 +39,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             "use --runtime compose, whose image has it",
         )
     prometheus = shutil.which("prometheus")
-    wanted = [
-        service
-        for service in SERVICES
-        if startable(service) and (spec.gcs_ft or not service.gcs_ft) and (prometheus or not service.optional)
-    ]
-    names = ports_of(wanted, scraped=bool(prometheus))
+    names = _names(spec, bool(prometheus))
     for name, _ in spec.ports:
         if name not in names:
             raise runs_none(name)
@@ -62,6 +58,36 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         current = LabState(spec, chosen, psutil.boot_time(), processes.boot_id(), store, notes=tuple(notes))
         state.save(layout.folder, current)
     return current
+
+
+def lacking(current: LabState) -> tuple[str, ...]:
+    """Ports that a lab with these settings has now: an earlier labctl did not have their service."""
+    names = _names(current.spec, "prometheus" in current.ports)
+    return tuple(name for name in names if name not in current.ports)
+
+
+def complete(current: LabState, asked: LabSpec, layout: Layout, *, patience: float) -> LabState:
+    """A lab that is up, with the ports that it lacks. Raises what `reserve` raises."""
+    names = lacking(current)
+    if not names:
+        return current
+    fixed = dataclasses.replace(asked, ports=tuple(each for each in asked.ports if each[0] in names))
+    own = current.ports.values()
+    with ports.reserved(fixed, names, layout.folder, state.FILE, _held, patience, own) as (chosen, said):
+        both, notes = {**current.ports, **chosen}, (*current.notes, *said)
+        current = dataclasses.replace(current, ports=both, notes=notes)
+        state.save(layout.folder, current)
+    return current
+
+
+def _names(spec: LabSpec, prometheus: bool) -> tuple[str, ...]:
+    """The ports of a lab on this machine."""
+    wanted = [
+        service
+        for service in SERVICES
+        if startable(service) and (spec.gcs_ft or not service.gcs_ft) and (prometheus or not service.optional)
+    ]
+    return ports_of(wanted, scraped=prometheus)
 
 
 def find_redis() -> str:

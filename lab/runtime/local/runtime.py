@@ -69,6 +69,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             current = self._load()
             if current is not None and reserve.anything_alive(current):
                 self._check_same(current, spec)
+                current = reserve.complete(current, spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
             else:
                 current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
             boot = self._boot(current)
@@ -294,6 +295,9 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def _runs_none(self, port: str) -> UnsupportedError:
         return reserve.runs_none(port)
+
+    def _lacking(self, current: LabState) -> tuple[str, ...]:
+        return reserve.lacking(current)
 
     def _has(self, service: str) -> bool:
         """True when the lab stands in its state file with this service."""

@@ -30,6 +30,7 @@ from lab.services import (
     METRICS,
     PORTS,
     PROMETHEUS,
+    QUEUE,
     REDIS,
     SERVICES,
     STORE,
@@ -201,6 +202,17 @@ class Plan:
         )
         return Command(argv, {**environment, **client_environment(self)}, ROOT)
 
+    def _queue(self, environment: dict[str, str], _: str) -> Command:
+        argv = (
+            *(sys.executable, "-m", "lab.daemons.queue"),
+            *("--listen", f"{LOOPBACK}:{self.ports['queue']}"),
+            *("--folder", str(self.layout.queue)),
+        )
+        own = {"RAYLAB_GPU": self.spec.gpu.vendor.value}
+        if self.spec.queued_only:
+            own["RAYLAB_QUEUED_ONLY"] = "1"
+        return Command(argv, {**environment, **client_environment(self), **own}, ROOT)
+
     def _jupyter(self, environment: dict[str, str], _: str) -> Command:
         argv = (
             *(sys.executable, "-m", "jupyterlab"),
@@ -306,6 +318,7 @@ COMMANDS: Mapping[str, Callable[[Plan, dict[str, str], str], Command]] = {
     REDIS: Plan._redis,
     PROMETHEUS: Plan._prometheus,
     METRICS: Plan._metrics,
+    QUEUE: Plan._queue,
     JUPYTER: Plan._jupyter,
 }
 """Service -> its command, given the environment that every process of the lab has; any other is a node."""
@@ -358,6 +371,7 @@ def prometheus_config(plan: Plan) -> str:
         "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
         "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
         "metrics:9101": f"{LOOPBACK}:{plan.ports.get('metrics', PORTS['metrics'].usual)}",
+        "queue:8266": f"{LOOPBACK}:{plan.ports.get('queue', PORTS['queue'].usual)}",
         "127.0.0.1:9090": f"{LOOPBACK}:{plan.ports['prometheus']}",
     }
     for there, replacement in here.items():

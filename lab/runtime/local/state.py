@@ -14,13 +14,15 @@ from lab.runtime import statefile
 from lab.runtime.health import Seen, World
 from lab.runtime.local import processes
 from lab.runtime.local.processes import Identity, boot_id
-from lab.services import REDIS, SERVICES, ports_of
+from lab.services import QUEUE, REDIS, SERVICES, ports_of
 from lab.topology import LabSpec, State
 
 SCHEMA = "raylab-local/2"
 FILE = "state.json"
-PORTS = ports_of((each for each in SERVICES if not (each.optional or each.gcs_ft)), scraped=False)
-"""Ports that every lab has."""
+PORTS = ports_of(
+    (each for each in SERVICES if not (each.optional or each.gcs_ft or each.name == QUEUE)), scraped=False
+)
+"""Ports that every lab has, those that an earlier labctl started included: they have no queues."""
 
 BOOT_TOLERANCE_SECONDS = 60.0
 """Seconds by which the time of the last boot may move, where it is computed from the time of day."""
