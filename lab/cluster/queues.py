@@ -181,7 +181,7 @@ def _body(job: QueuedSubmission) -> Document:
         "queue": request.queue,
         "command": list(submission.command),
         "runtime_env": dict(submission.runtime_env),
-        "metadata": dict(submission.metadata),
+        "metadata": {k: v for k, v in submission.metadata.items() if not k.startswith("raylab_")},
         "num_cpus": submission.num_cpus,
         "num_gpus": submission.num_gpus,
         "workers": request.pod_set,
