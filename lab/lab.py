@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.cluster import queue_request
 from lab.cluster.api import RayApi, infeasible
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
-from lab.cluster.queue_request import QueuedSubmission, QueueRequest, of_command, of_recipe
+from lab.cluster.queue_request import QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, described
 from lab.errors import (
@@ -261,15 +262,12 @@ class Lab:
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
         if queue is not None:
-            return self._queued(of_command(submission, queue))
+            return self.queues.submit(queue_request.of_command(submission, queue))
+        queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
             raise _refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
-
-    def _queued(self, job: QueuedSubmission) -> Submitted:
-        found = self.queues.submit(job)
-        return Submitted(found.submission_id, workload=found.workload)
 
     def submit_recipe(
         self,
@@ -289,7 +287,9 @@ class Lab:
         recipe = find_recipe(name)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
-            return self._queued(of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name))
+            return self.queues.submit(
+                queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
+            )
         submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())

@@ -10,7 +10,8 @@ from typing import Any
 
 from lab.cluster.recipes import Recipe
 from lab.cluster.submission import Submission
-from lab.errors import UsageError
+from lab.errors import RefusedError, UsageError
+from lab.topology import LabSpec
 
 MOST_WORKERS = 10_000
 MOST_AMOUNT = 100_000.0
@@ -87,6 +88,15 @@ class QueuedSubmission:
     submission: Submission
     request: QueueRequest
     recipe: Recipe | None = None
+
+
+def refuse_past_queues(spec: LabSpec) -> None:
+    """Raises RefusedError in a lab that takes jobs only through queues."""
+    if spec.queued_only:
+        raise RefusedError(
+            "this lab takes jobs only through queues: it was started with --queued-only",
+            "name one: labctl submit --queue QUEUE; which there are: labctl queue",
+        )
 
 
 def of_command(submission: Submission, request: QueueRequest) -> QueuedSubmission:

@@ -6,13 +6,12 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from lab import errors
 from lab.cluster.queue_request import QueuedSubmission, owner
-from lab.cluster.submission import package
+from lab.cluster.submission import Submitted, package
 from lab.errors import ClusterError, LabDownError, LabError, UnsupportedError, UsageError
 from lab.host import http
 from lab.host.reading import parse_json
@@ -25,6 +24,8 @@ TIMEOUT_SECONDS = 20.0
 UPLOAD_SECONDS = 120.0
 
 ANYWHERE = "*"
+RESERVED = "raylab_"
+"""Metadata that the controller writes itself."""
 
 FIRST = "labctl queue apply --example classroom"
 
@@ -44,14 +45,6 @@ class RefusedFilesError(UsageError):
         self.problems = tuple(problems)
 
 
-@dataclass(frozen=True)
-class Queued:
-    """A job that was put into a queue: its workload, NAMESPACE/NAME, and the id of its first attempt."""
-
-    workload: str
-    submission_id: str
-
-
 class Queues:
     """The queues of one lab.
 
@@ -65,12 +58,12 @@ class Queues:
 
     # Jobs
 
-    def submit(self, job: QueuedSubmission) -> Queued:
+    def submit(self, job: QueuedSubmission) -> Submitted:
         """Send the working folder, as it is now, and put the job into a queue."""
         folder = job.submission.working_dir
         sha = "" if folder is None else self._send(package(folder))
         found = self._ask("POST", "/jobs", {**_body(job), "package": sha})
-        return Queued(found["workload"], found["submission_id"])
+        return Submitted(found["submission_id"], workload=found["workload"])
 
     def dry_run(self, job: QueuedSubmission) -> Document:
         """What would be if this were submitted now, in the form of `why`. Nothing is changed."""
@@ -122,8 +115,12 @@ class Queues:
         return self._items("/objects", "objects")
 
     def events(self, since: int = 0) -> Sequence[Document]:
-        """What was decided, with numbers above `since`, oldest first."""
-        return self._items(f"/events?since={since}", "events")
+        """What was decided, with numbers above `since`, oldest first; the controller tells some at a time."""
+        found: list[Document] = []
+        while page := self._items(f"/events?since={since}", "events"):
+            found += page
+            since = max(each["number"] for each in page)
+        return found
 
     # HTTP
 
@@ -181,7 +178,7 @@ def _body(job: QueuedSubmission) -> Document:
         "queue": request.queue,
         "command": list(submission.command),
         "runtime_env": dict(submission.runtime_env),
-        "metadata": {k: v for k, v in submission.metadata.items() if not k.startswith("raylab_")},
+        "metadata": {k: v for k, v in submission.metadata.items() if not k.startswith(RESERVED)},
         "num_cpus": submission.num_cpus,
         "num_gpus": submission.num_gpus,
         "workers": request.pod_set,

@@ -64,7 +64,7 @@ class FakeJobs(Jobs):
         """Replace all jobs."""
         self.known = {item.submission_id: item for item in jobs}
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: Submission, working_dir: bytes | None = None) -> str:
         self.submitted.append(submission)
         self.known[self.ends.submission_id] = self.ends
         return self.ends.submission_id

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.cluster.submission import Submitted
 from lab.errors import JobError, LabError, NotFoundError, UsageError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
 from lab.flows.demo import BREAK_AFTER_EPOCH, DemoRequest, DemoResult, run_demo
-from lab.lab import Lab, Submitted
+from lab.lab import Lab
 from lab.runtime.base import ignore_progress
 from lab.topology import LabSpec
 from tests.unit.flows.world import W0, W1, FakeJobs, Training, World

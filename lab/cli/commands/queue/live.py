@@ -64,17 +64,17 @@ def overview(app: App) -> None:
     "--status", type=click.Choice(STATUSES), default="unfinished", metavar="|".join(STATUSES),
     help="Which jobs. [default: unfinished]",
 )  # fmt: skip
-@click.option("--queue", "queue_name", type=values.Text(), default="", metavar="QUEUE",
+@click.option("--queue", "queue_name", type=values.Text(), metavar="QUEUE",
               help="Only those of this LocalQueue: NAME or NAMESPACE/NAME.")  # fmt: skip
 @click.option(
     "--limit", type=values.WholeNumber(1, MOST_LIMIT), metavar="N",
     help=f"At most so many. [default: {MOST}, with --json all]",
 )  # fmt: skip
 @pass_app
-def list_jobs(app: App, status: str, queue_name: str, limit: int | None) -> None:
+def list_jobs(app: App, status: str, queue_name: str | None, limit: int | None) -> None:
     """List jobs in the order of their queues: those that run, those that wait, and why."""
     most = limit or (0 if app.out.json_wanted else MOST)
-    found = app.open().queues.list(status=status, queue=queue_name, limit=most)
+    found = app.open().queues.list(status=status, queue=queue_name or "", limit=most)
     if not app.out.as_json(found):
         _show(app, found)
 
