@@ -29,16 +29,23 @@ def misfits(
     `name` stands for the whole document. With `more_fields`, unknown fields fit: a newer labctl may add some.
     Stricter than JSON Schema: 2.0 is no integer; NaN and infinity, which JSON lacks, are no numbers.
     """
-    from jsonschema import Draft202012Validator, validators
-
-    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_integer, "number": _is_number})
-    extend: Callable[..., Any] = validators.extend
-    for error in extend(Draft202012Validator, type_checker=types)(schema).iter_errors(document):
+    for error in _validator()(schema).iter_errors(document):
         if not (more_fields and error.validator == "additionalProperties"):
             where = error.json_path.removeprefix("$").removeprefix(".") or name
             value = repr(error.instance)
             quoted = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
             yield f"{where}: {error.message.replace(value, quoted)}"
+
+
+@cache
+def _validator() -> Callable[..., Any]:
+    """The validator's class; making it takes milliseconds."""
+    from jsonschema import Draft202012Validator, validators
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_integer, "number": _is_number})
+    extend: Callable[..., Any] = validators.extend
+    made: Callable[..., Any] = extend(Draft202012Validator, type_checker=types)
+    return made
 
 
 def _is_integer(_: object, value: object) -> bool:

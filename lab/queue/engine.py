@@ -30,9 +30,9 @@ class Engine(Places):
             return []
         given = workload.admission
         if given is not None and given.cluster_queue in self.setup.cluster_queues:
-            kept = item.evicted, item.evicted_at, item.message
+            kept = item.evicted, item.evicted_at, item.message, item.requeue_at
             item.reserve(given, workload.reserved_at)
-            item.evicted, item.evicted_at, item.message = kept
+            item.evicted, item.evicted_at, item.message, item.requeue_at = kept
             if not item.active:
                 item.reason = item.evicted
             item.admitted_at = workload.admitted_at if workload.admitted_at is not None else item.reserved_at
@@ -80,6 +80,7 @@ class Engine(Places):
         item.active, item.requeues, item.requeue_at = True, 0, None
         if item.state == ADMITTED:  # it is on its way out, and comes back to its queue
             return [self._requeued(item, now, reasons.REACTIVATED)]
+        item.state = PENDING
         return [self._requeued(item, now, reasons.REACTIVATED), *self._enqueue(item, now)]
 
     def gone(self, key: str, now: float, message: str = "") -> list[Change]:

@@ -125,6 +125,10 @@ class Pending:
             return self._parked[item.shape]
         return item.reason, item.message
 
+    def apart(self, item: Item) -> bool:
+        """Tell if a workload waits for an event or for its time, so that it is not tried now."""
+        return item.key in self._later or item.key in self._alone or item.shape in self._parked
+
     # Order
 
     def _order(self, item: Item) -> tuple[object, ...]:
@@ -153,8 +157,7 @@ class Pending:
         return None
 
     def _ready(self, item: Item) -> bool:
-        apart = item.key in self._later or item.key in self._alone or item.shape in self._parked
-        return item.queued and not apart
+        return item.queued and not self.apart(item)
 
     def _head(self) -> Item | None:
         if self._usage is not None:

@@ -107,4 +107,13 @@ def test_rows_are_found_by_the_names_of_services() -> None:
 
 def test_every_port_has_one_name_and_can_be_chosen_where_a_person_uses_it() -> None:
     assert len(PORTS) == sum(len(service.ports) for service in SERVICES)
-    assert set(PORT_NAMES) == {"dashboard", "gcs", "client", "s3", "jupyter", "prometheus", "grafana"}
+    assert set(PORT_NAMES) == {
+        "dashboard",
+        "gcs",
+        "client",
+        "s3",
+        "queue",
+        "jupyter",
+        "prometheus",
+        "grafana",
+    }

@@ -19,6 +19,7 @@ from pathlib import Path
 from lab.daemons import environment
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
+from lab.daemons.queue.metrics import exposition
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Cluster
 from lab.daemons.queue.reconcile import Reconciler
@@ -46,7 +47,7 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
 
 def make_app(controller: Controller, token: str) -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only."""
-    routes = Routes(controller, views)
+    routes = Routes(controller, views, exposition(controller))
     return named(bearing(routes, token, public=("/healthz",)), (*LOOPBACK_NAMES, NAME))
 
 

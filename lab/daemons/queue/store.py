@@ -62,13 +62,16 @@ class Loaded:
 class Store:
     """The file. Every method is one transaction. Raises StateError when it cannot be read or written."""
 
+    SYNCHRONOUS = "FULL"
+    """SQLite's setting: a transaction that was committed survives a loss of power."""
+
     def __init__(self, folder: Path) -> None:
         """Open it, or make it."""
         self.path = make_private(folder) / FILE
         with self._explained():
             self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute(f"PRAGMA synchronous = {self.SYNCHRONOUS}")
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 with self._transaction():

@@ -24,7 +24,7 @@ from lab.topology import GpuPlan, LabSpec, Vendor
 from tests.unit.data.stories import CHECKS
 from tests.unit.fakes import AT, FakeApi, FakeJobs
 
-SERVICES = ("minio", "ray-head", "jupyter", "ray-worker-0", "ray-worker-1")
+SERVICES = ("minio", "ray-head", "queue", "jupyter", "ray-worker-0", "ray-worker-1")
 PLAN = GpuPlan(Vendor.NONE, (), "no GPU here")
 """The GPUs of every lab that is started."""
 

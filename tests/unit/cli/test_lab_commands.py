@@ -40,6 +40,7 @@ FULL = LabSpec(
     cpus_per_worker=4,
     stock_ray=True,
     gcs_ft=True,
+    queued_only=True,
 )
 
 
@@ -328,7 +329,7 @@ def test_grafanas_password_is_told_only_when_asked(reveal: bool, secret: dict[st
 def test_services_as_json(labctl: Labctl) -> None:
     document = labctl.json("services")
     assert list(document) == ["name", "up", "services"]
-    assert document["services"][3] == {
+    assert document["services"][4] == {
         "service": "ray-worker-0",
         "state": "healthy",
         "what": "Ray node that trains",

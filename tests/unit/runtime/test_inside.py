@@ -84,6 +84,21 @@ def test_a_whole_lab_is_healthy_and_what_is_left_out_is_not_missed(environment: 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("serving", "state"), [(True, State.HEALTHY), (False, State.EXITED)])
+def test_the_controller_of_the_queues_is_asked(
+    environment: dict[str, str], serving: bool, state: State
+) -> None:
+    environment["RAYLAB_QUEUE_URL"] = "http://127.0.0.1:8266"
+    health = ("http://queue:8266/healthz",) if serving else ()
+    runtime = inside(environment, serving=(*STORE_ALONE, *health))
+    assert states(runtime)["queue"] is state
+    assert runtime.endpoints().queue == "http://queue:8266"
+
+
+def test_a_lab_that_an_earlier_labctl_started_has_no_queues(environment: dict[str, str]) -> None:
+    assert inside(environment).endpoints().queue == ""
+
+
 def test_addresses_in_the_status_are_those_of_a_browser_on_the_host(environment: dict[str, str]) -> None:
     serving = (*STORE_ALONE, "http://grafana:3000/api/health")
     status = inside(environment, serving=serving).status()

@@ -39,10 +39,14 @@ def test_a_lab_that_is_up_keeps_what_is_not_said() -> None:
     assert (spec.workers, spec.cpus_per_worker, spec.gpu.vendor) == (3, 4, Vendor.SIMULATED)
 
 
-@pytest.mark.parametrize("asked", [Asked(), Asked(workers=3), Asked(gcs_ft=True), Asked(stock_ray=True)])
+@pytest.mark.parametrize(
+    "asked", [Asked(), Asked(workers=3), Asked(gcs_ft=True), Asked(stock_ray=True), Asked(queued_only=True)]
+)
 def test_no_other_setting_is_lost_by_a_repair(asked: Asked) -> None:
     runtime = FakeRuntime("mine")
-    started = LabSpec("mine", gpu_plan("simulated", 3, "fake"), 3, 4, stock_ray=True, gcs_ft=True)
+    started = LabSpec(
+        "mine", gpu_plan("simulated", 3, "fake"), 3, 4, stock_ray=True, gcs_ft=True, queued_only=True
+    )
     runtime.up(started)
 
     assert spec_of(runtime, asked) == started

@@ -1,7 +1,7 @@
 """The controller is killed at every point, and started again: every job still ends as it should, once.
 
-A story is told without a crash first, which counts the points: each transaction, each request to Ray, and each
-file that is written, before and after. Then it is told once for every point.
+A story is told without a crash first, which counts the points: each transaction, each request to Ray, and
+each file that is written, before and after. Then it is told once for every point.
 """
 
 from __future__ import annotations
@@ -114,12 +114,13 @@ def activated_while_stopping(world: World) -> None:
 def partial_admission(world: World) -> None:
     """A job takes fewer workers than it would like, and is told so."""
     world.apply(*queue("a", 3))
-    world.submit("one", work=6)
+    world.submit("one", work=30)
+    world.step()
     world.submit("many", work=2, count=4, least=1, ranks="workers")
     world.settle()
-    (attempt,) = [each for each in world.ray.jobs.values() if "--workers" in each.order.command][1:2]
-    assert attempt.gpus == 2
-    assert attempt.order.command[-1] == attempt.order.runtime_env["env_vars"]["RAYLAB_WORKERS_GRANTED"] == "2"
+    (many,) = [each for each in world.ray.jobs.values() if each.workload == world.job("many").key]
+    assert many.gpus == 2
+    assert many.order.command[-1] == many.order.runtime_env["env_vars"]["RAYLAB_WORKERS_GRANTED"] == "2"
 
 
 def drained(world: World) -> None:
@@ -139,7 +140,9 @@ def drained(world: World) -> None:
 def reclaimed(world: World) -> None:
     """A queue gets back what another one has borrowed."""
     reclaim = {"reclaimWithinCohort": "Any"}
-    world.apply(*queue("a", 1, "both", preemption=reclaim), *unflavored(queue("b", 1, "both", preemption=reclaim)))
+    world.apply(
+        *queue("a", 1, "both", preemption=reclaim), *unflavored(queue("b", 1, "both", preemption=reclaim))
+    )
     world.submit("one", "a", work=9, gpus=2)
     world.run(4)
     world.submit("two", "b", work=3)
@@ -203,4 +206,3 @@ def test_killed_at_any_point_it_loses_and_doubles_nothing(story: Story, tmp_path
             raise AssertionError(f"killed at {at} of {points}, {told.where}: {error!r}") from error
         assert world.crashes == 1, f"point {at} was not reached"
         world.close()
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,9 @@ class RayJob:
 
     def saved(self, now: float) -> float:
         """Seconds of work that are in checkpoints."""
-        worked = max(0.0, min(now if self.stopped is None else self.stopped, now) - self.created - BOOT_SECONDS)
+        worked = max(
+            0.0, min(now if self.stopped is None else self.stopped, now) - self.created - BOOT_SECONDS
+        )
         return min(self.left, worked // CHECKPOINT_SECONDS * CHECKPOINT_SECONDS)
 
     @property
@@ -106,7 +108,7 @@ class FakeRay:
         for at, order in list(self.on_their_way):
             if at <= self.clock():
                 self.on_their_way.remove((at, order))
-                if order.submission_id not in self.jobs:
+                if order.submission_id not in self.jobs and not order.runtime_env.get("bad"):
                     self._create(order)
 
     def ping(self) -> None:
@@ -175,7 +177,7 @@ class FakeRay:
                 self._keep(job)
                 job.stopped = self.clock()
         self.forgotten += self.jobs.values()
-        self.jobs = {}
+        self.jobs, self.on_their_way = {}, []
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         self._ask("taken")
@@ -199,12 +201,12 @@ class FakeRay:
 class CrashingStore(Store):
     """A file whose writer may be killed before and after each transaction."""
 
-    points = Points()
+    SYNCHRONOUS = "OFF"
+    """What is killed is the process, not the machine."""
 
     def __init__(self, folder: Path, points: Points) -> None:
         self.points = points
         super().__init__(folder)
-        self._database.execute("PRAGMA synchronous = OFF")  # what is killed is the process, not the machine
 
     def load(self) -> Loaded:
         self.points.hit("load")
@@ -289,8 +291,11 @@ class World:
     def step(self, seconds: float = 1.0) -> None:
         """Let time pass, and the controller make a step."""
         self.clock.now += seconds
-        self.do(lambda: self.reconciler.step())
+        self.do(self._step)
         self.check()
+
+    def _step(self) -> float:
+        return self.reconciler.step()
 
     def run(self, seconds: float) -> None:
         for _ in range(int(seconds)):
@@ -441,6 +446,3 @@ def unflavored(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def short(record: Record) -> list[str]:
     """Ends of the attempts of a job."""
     return [attempt.ended for attempt in record.job.attempts]
-
-
-__all__ = ["Crash", "Points", "World", "priority", "queue", "replace", "short", "unflavored"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,26 @@ def test_a_run_without_a_name_gets_that_of_the_one_that_goes_on(monkeypatch: pyt
     resume.name_runs(changed)
     assert changed.RunConfig().name == "ray_train_run-before"
     assert changed.RunConfig("mine").name == "mine"
+
+
+def test_a_second_run_without_a_name_does_not_go_on_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(resume.VARIABLE, "job-a")
+    changed = module()
+    resume.name_runs(changed)
+    names = [changed.RunConfig(name).name for name in (None, None, "mine", None)]
+    assert names == ["job-a", "job-a-2", "mine", "job-a-3"]
+
+
+def test_only_the_driver_names_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(resume.VARIABLE, "job-a")
+    changed = module()
+    resume.name_runs(changed)
+    ray: Any = ModuleType("ray._private.worker")
+    ray.WORKER_MODE, ray.global_worker = 1, SimpleNamespace(mode=1)
+    monkeypatch.setitem(sys.modules, "ray._private.worker", ray)
+    assert changed.RunConfig().name == "ray_train_run-now"
+    ray.global_worker.mode = 0
+    assert changed.RunConfig().name == "job-a"
 
 
 def test_without_the_variable_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:

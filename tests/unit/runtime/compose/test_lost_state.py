@@ -10,11 +10,11 @@ import pytest
 from lab.errors import EngineError, LabDownError, StateError
 from lab.runtime.compose import state
 from lab.runtime.compose.runtime import ComposeRuntime
-from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 from tests.unit.runtime.damages import damages
 
-ALL = {STORE, HEAD, JUPYTER, METRICS, PROMETHEUS, worker(0), worker(1)}
+ALL = {STORE, HEAD, QUEUE, JUPYTER, METRICS, PROMETHEUS, worker(0), worker(1)}
 
 DAMAGES = damages("raylab-compose/2")
 

@@ -20,7 +20,7 @@ from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import LEAST_COMPOSE
 from lab.runtime.compose.project import COMPOSE, SETUP
 from lab.runtime.compose.state import ComposeState
-from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, REDIS, STORE, is_node, worker
+from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, QUEUE, REDIS, STORE, is_node, worker
 from lab.topology import MAX_WORKERS, GpuPlan, LabSpec, Vendor
 from lab.version import __version__
 from tests.conftest import ROOT
@@ -132,6 +132,14 @@ def test_version_and_defaults_of_the_files_are_those_of_the_code() -> None:
     assert f"RAY_TRAIN_CALLBACKS: {patches.callbacks()}\n" in text
     assert f"--num-cpus=${{LAB_CPUS_PER_WORKER:-{LabSpec.cpus_per_worker}}}" in text
     assert project.worker_command(worker(0), 0)[6] in text
+
+
+@pytest.mark.parametrize("queued_only", [False, True])
+def test_the_controller_of_the_queues_is_told_whether_jobs_come_only_through_them(
+    config: Any, queued_only: bool
+) -> None:
+    found = config(made(replace(spec(), queued_only=queued_only)))["services"][QUEUE]
+    assert found["environment"]["RAYLAB_QUEUED_ONLY"] == ("1" if queued_only else "")
 
 
 def test_the_file_of_stock_ray_undoes_everything_that_the_code_says() -> None:

@@ -23,12 +23,12 @@ from lab.runtime.compose.boot import START_SECONDS
 from lab.runtime.compose.inspected import Container
 from lab.runtime.compose.project import SETUP
 from lab.runtime.compose.runtime import ComposeRuntime
-from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE
 from lab.topology import Progress, State
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 
 WORKER, OTHER = "ray-worker-0", "ray-worker-1"
-ALL = {STORE, PROMETHEUS, HEAD, METRICS, JUPYTER, WORKER, OTHER}
+ALL = {STORE, PROMETHEUS, HEAD, METRICS, QUEUE, JUPYTER, WORKER, OTHER}
 
 
 def started(docker: FakeDocker) -> list[str]:
@@ -198,6 +198,28 @@ def test_a_port_that_was_taken_meanwhile_is_named(runtime: ComposeRuntime, docke
     )
     with pytest.raises(PortTakenError, match=r"minio cannot serve: its port \d+ \(s3\) was taken meanwhile"):
         runtime.up(spec())
+
+
+def test_a_lab_of_an_earlier_labctl_is_whole_without_queues_and_gets_them_by_up(
+    up: ComposeRuntime, docker: FakeDocker
+) -> None:
+    folder = up.folder()
+    found = state.load(folder)
+    assert found is not None
+    number = found.ports["queue"]
+    state.save(folder, replace(found, ports={n: port for n, port in found.ports.items() if n != "queue"}))
+    env = (folder / state.ENV_FILE).read_text()
+    (folder / state.ENV_FILE).write_text(env.replace(f"LAB_QUEUE_PORT='{number}'\n", ""))
+    del docker.containers["raylab-lab", QUEUE]
+    assert up.status().healthy
+    assert (up.status().service(QUEUE), up.endpoints().queue) == (None, "")
+
+    docker.journal.clear()
+    assert up.up(replace(spec(), ports=(("queue", 29_777),))).healthy
+
+    assert set(started(docker)) == {QUEUE}
+    assert up.endpoints().queue == "http://127.0.0.1:29777"
+    assert (folder / state.ENV_FILE).read_text().endswith("LAB_QUEUE_PORT='29777'\n")
 
 
 @pytest.mark.parametrize("failure", [EngineError("docker failed: no"), KeyboardInterrupt()])

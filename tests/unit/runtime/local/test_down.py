@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import RefusedError, SetupError
 from lab.runtime.local import processes, state
-from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
 from lab.topology import Progress, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
@@ -28,7 +28,7 @@ def test_clients_go_first_then_workers_then_the_head_then_the_store(
 
     stopped = machine.runtime(tmp_path).down(on_progress=told.append)
 
-    assert stopped == (JUPYTER, worker(0), worker(1), HEAD, STORE)
+    assert stopped == (JUPYTER, QUEUE, worker(0), worker(1), HEAD, STORE)
     assert machine.services("end") == list(stopped)
     assert [p.service for p in told if p.state is State.EXITED] == list(stopped)
     assert not machine.running
@@ -89,7 +89,9 @@ def test_what_is_still_there_is_stopped(machine: Machine, tmp_path: Path, lab: P
     for service in dead:
         machine.die(service)
 
-    assert set(machine.runtime(tmp_path).down()) == {STORE, HEAD, worker(0), worker(1), JUPYTER} - {*dead}
+    assert set(machine.runtime(tmp_path).down()) == {STORE, HEAD, worker(0), worker(1), QUEUE, JUPYTER} - {
+        *dead
+    }
     assert not machine.running
 
 
@@ -109,7 +111,7 @@ def test_a_damaged_state_file_does_not_stop_it(
 ) -> None:
     (lab / state.FILE).write_bytes(content)
 
-    assert set(machine.runtime(tmp_path).down()) == {STORE, HEAD, worker(0), worker(1), JUPYTER}
+    assert set(machine.runtime(tmp_path).down()) == {STORE, HEAD, worker(0), worker(1), QUEUE, JUPYTER}
     assert not machine.running
     assert machine.runtime(tmp_path).up(SPEC).healthy
 
@@ -139,7 +141,7 @@ def test_nothing_that_is_not_the_labs_is_touched(machine: Machine, tmp_path: Pat
     machine.runtime(tmp_path).down(volumes=True)
 
     assert machine.running == others
-    assert len(others) == 6
+    assert len(others) == 7
     assert machine.runtime(tmp_path, "other").status().healthy
 
 

@@ -10,11 +10,11 @@ import pytest
 from lab.errors import LabDownError, StateError
 from lab.runtime.local import processes, state
 from lab.runtime.local.runtime import LocalRuntime
-from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
 from tests.unit.runtime.damages import damages
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
-ALL = {STORE, HEAD, JUPYTER, worker(0), worker(1)}
+ALL = {STORE, HEAD, QUEUE, JUPYTER, worker(0), worker(1)}
 
 DAMAGES = damages("raylab-local/3")
 

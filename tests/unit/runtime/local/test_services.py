@@ -19,7 +19,7 @@ from lab.runtime.local.services import (
     prometheus_config,
     services_of,
 )
-from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, STORE, worker
+from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import Credentials, GpuAssignment, GpuPlan, LabSpec, Vendor
 from raylab_switches import PATCHES, active
 from tests.conftest import ROOT
@@ -59,6 +59,26 @@ def test_the_services_depend_on_what_there_is() -> None:
 def test_no_secret_is_on_a_command_line_where_every_user_could_read_it(store: str) -> None:
     for command in every(plan(store=store, minio="/bin/minio", prometheus="/bin/prometheus")).values():
         assert not any(word.find("the-") >= 0 for word in command.argv), command.argv
+
+
+def test_the_controller_of_the_queues_keeps_its_state_in_the_labs_folder() -> None:
+    made = plan(Vendor.AMD, ports={**PORTS, "queue": 8})
+    command = made.command(QUEUE)
+    assert command.argv[1:] == (
+        *("-m", "lab.daemons.queue", "--listen", "127.0.0.1:8"),
+        *("--folder", "/labs/raylab/queue"),
+    )
+    assert (command.cwd / "lab" / "daemons" / "queue" / "__main__.py").is_file()
+    environment = command.environment
+    assert environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
+    assert environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4"
+    assert environment["RAYLAB_GPU"] == "amd"
+    assert "RAYLAB_QUEUED_ONLY" not in environment
+
+
+def test_the_controller_of_the_queues_is_told_that_jobs_come_only_through_them() -> None:
+    made = plan(spec=LabSpec(queued_only=True), ports={**PORTS, "queue": 8})
+    assert made.command(QUEUE).environment["RAYLAB_QUEUED_ONLY"] == "1"
 
 
 def test_every_service_carries_the_mark_of_its_lab() -> None:

@@ -12,7 +12,7 @@ from lab.errors import LabDownError, NotFoundError, ServiceError, SetupError, Wa
 from lab.host.files import lock
 from lab.runtime.base import Runtime
 from lab.runtime.local.runtime import LocalRuntime
-from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
 from lab.topology import State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
@@ -77,7 +77,7 @@ def test_kill_and_stop_end_the_whole_service_and_nothing_else(
     CALLS[call](runtime, W0)
 
     assert machine.graces == {W0: grace}
-    assert machine.alive == [STORE, JUPYTER, HEAD, W1]
+    assert machine.alive == [STORE, QUEUE, JUPYTER, HEAD, W1]
     assert 7 not in machine.running
     assert state_of(runtime, W0) is State.EXITED
 

@@ -25,6 +25,7 @@ FULL = LabState(
         cpus_per_worker=4,
         ports=(("s3", 9999),),
         stock_ray=True,
+        queued_only=True,
     ),
     ports={"s3": 9999, "gcs": 6379, "dashboard": 8265, "client": 10001, "jupyter": 8888},
     booted_at=1000.0,

@@ -11,7 +11,7 @@ from lab.runtime.health import World
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
 from lab.runtime.local.services import FORKS
-from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
 from lab.topology import State
 from tests.unit.runtime.local.machine import SPEC, Machine
 
@@ -39,6 +39,7 @@ def test_a_secret_that_cannot_be_read_is_a_note(
     states = {s.service: s.state for s in status.services}
     assert states == {
         STORE: State.HEALTHY,
+        QUEUE: State.HEALTHY,
         **dict.fromkeys((JUPYTER, HEAD, worker(0), worker(1)), State.RUNNING),
     }
     assert path.exists() is (content is not None), "status made a secret that opens nothing"

@@ -23,12 +23,14 @@ from lab.errors import (
 from lab.host.files import lock
 from lab.runtime import ports
 from lab.runtime.local import state
+from lab.runtime.local.runtime import LocalRuntime
+from lab.runtime.ports import FILE
 from lab.runtime.ports import is_free as really_free
-from lab.services import HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, STORE, worker
+from lab.services import HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import LabSpec, Progress, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
-ALL = [STORE, JUPYTER, HEAD, worker(0), worker(1)]
+ALL = [STORE, QUEUE, JUPYTER, HEAD, worker(0), worker(1)]
 
 
 def nothing_left(machine: Machine, folder: Path) -> bool:
@@ -42,7 +44,7 @@ def test_services_start_in_order_and_one_raylet_at_a_time(machine: Machine, tmp_
 
     assert machine.journal == [("spawn", name) for name in ALL] + [("bucket", "ray")]
     healthy = [p.service for p in told if p.state is State.HEALTHY]
-    assert healthy == [HEAD, worker(0), worker(1), STORE, JUPYTER]
+    assert healthy == [HEAD, worker(0), worker(1), STORE, QUEUE, JUPYTER]
     for name in (HEAD, worker(0)):
         done = told.index(next(p for p in told if (p.service, p.state) == (name, State.HEALTHY)))
         assert all(ALL.index(p.service) <= ALL.index(name) for p in told[:done])
@@ -62,7 +64,16 @@ def test_programs_on_the_path_are_used(machine: Machine, tmp_path: Path) -> None
 
     status = machine.runtime(tmp_path).up(SPEC)
 
-    assert machine.services("spawn") == [STORE, PROMETHEUS, METRICS, JUPYTER, HEAD, worker(0), worker(1)]
+    assert machine.services("spawn") == [
+        STORE,
+        PROMETHEUS,
+        METRICS,
+        QUEUE,
+        JUPYTER,
+        HEAD,
+        worker(0),
+        worker(1),
+    ]
     assert status.service(STORE) is not None
     assert not any("moto" in note for note in status.notes)
     assert (tmp_path / "raylab" / "prometheus.yml").exists()
@@ -123,6 +134,56 @@ def test_up_repairs_what_died_and_leaves_the_rest(machine: Machine, tmp_path: Pa
     assert {name: machine.pid_of(name) for name in kept} == kept
 
 
+def earlier(machine: Machine, folder: Path) -> LocalRuntime:
+    """A lab that a labctl without queues has started."""
+    machine.runtime(folder).up(SPEC)
+    machine.die(QUEUE)
+    lab = machine.runtime(folder).folder()
+    found = state.load(lab)
+    assert found is not None
+    ports = {name: port for name, port in found.ports.items() if name != "queue"}
+    state.save(lab, dataclasses.replace(found.without_leader(QUEUE), ports=ports))
+    (lab / FILE).unlink()
+    machine.journal.clear()
+    return machine.runtime(folder)
+
+
+def test_a_lab_of_an_earlier_labctl_is_whole_without_queues_and_gets_them_by_up(
+    machine: Machine, tmp_path: Path
+) -> None:
+    lab = earlier(machine, tmp_path)
+    assert lab.status().healthy
+    assert lab.endpoints().queue == ""
+    assert lab.status().service(QUEUE) is None
+
+    assert lab.up(dataclasses.replace(SPEC, ports=(("queue", 9777),))).service(QUEUE) is not None
+
+    assert lab.status().healthy
+    assert machine.services("spawn") == [QUEUE]
+    assert lab.endpoints().queue == "http://127.0.0.1:9777"
+
+
+def test_a_port_of_an_earlier_lab_is_not_given_to_its_queues(machine: Machine, tmp_path: Path) -> None:
+    lab = earlier(machine, tmp_path)
+    machine.die(JUPYTER)  # its port is free now, and still its own
+    with pytest.raises(PortTakenError, match="port 8888 for queue is reserved"):
+        lab.up(dataclasses.replace(SPEC, ports=(("queue", 8888),)))
+    assert lab.endpoints().queue == ""
+
+
+def test_an_earlier_lab_ends_as_a_whole(machine: Machine, tmp_path: Path) -> None:
+    lab = earlier(machine, tmp_path)
+    assert set(lab.down()) == {*ALL} - {QUEUE}
+    assert machine.running == {}
+
+
+def test_a_lab_whose_jobs_come_only_through_queues_is_another_lab(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(dataclasses.replace(SPEC, queued_only=True))
+    with pytest.raises(RefusedError, match="jobs only through queues"):
+        machine.runtime(tmp_path).up(SPEC)
+    assert machine.runtime(tmp_path).spec().queued_only
+
+
 def test_up_replaces_a_service_that_runs_but_does_not_serve(machine: Machine, tmp_path: Path) -> None:
     machine.runtime(tmp_path).up(SPEC)
     machine.unready.add(worker(0))
@@ -140,7 +201,7 @@ def test_a_failed_repair_stops_only_what_it_started(machine: Machine, tmp_path: 
 
     with pytest.raises(ServiceError, match="ray-worker-1 ended while starting"):
         machine.runtime(tmp_path).up(SPEC)
-    assert machine.alive == [STORE, JUPYTER, HEAD, worker(0)]
+    assert machine.alive == [STORE, QUEUE, JUPYTER, HEAD, worker(0)]
     states = {s.service: s.state for s in machine.runtime(tmp_path).status().services}
     assert states[worker(1)] is State.ABSENT
     assert states[HEAD] is State.HEALTHY

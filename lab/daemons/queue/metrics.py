@@ -1,0 +1,115 @@
+"""`GET /metrics`: the queues under Kueue's names, so that what was made for Kueue shows them too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lab.daemons.queue import gauges
+from lab.daemons.queue.model import Record
+from lab.daemons.queue.reader import Metrics, Reader
+from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Job, Tally
+
+PREFIX = "kueue_"
+ROLE = ("replica_role", "standalone")
+"""Label that every metric of Kueue has, and its value where there is one controller."""
+
+PAGE = 1000
+"""Events that are read at a time."""
+
+
+MEANINGS = {
+    "quota_reserved_workloads": "Times that a workload got its quota.",
+    "admitted_workloads": "Times that a workload was admitted.",
+    "finished_workloads": "Workloads that finished.",
+    "evicted_workloads": "Times that an admitted workload had to go.",
+    "evicted_workloads_once": "Workloads that had to go, each counted once for a reason.",
+    "preempted_workloads": "Workloads that had to make room, by the ClusterQueue that they made it for.",
+    "quota_reserved_wait_time_seconds": "Time from creation, or the last return to the queue, to the quota.",
+    "admission_wait_time_seconds": "Time from creation, or the last return to the queue, to the admission.",
+    "execution_time_seconds": "Time from the last admission to the end.",
+    "workload_eviction_latency_seconds": "Time from the eviction until the quota was free again.",
+    "admitted_until_ready_wait_time_seconds": "Time from the admission until Ray ran the job.",
+}
+
+
+def meaning(name: str) -> str:
+    """One sentence on a counter or histogram."""
+    return MEANINGS[name.removeprefix("local_queue_")]
+
+
+class Collector:
+    """Gives prometheus_client the metrics of one controller."""
+
+    def __init__(self, reader: Reader) -> None:
+        """Nothing is read before the first question."""
+        self._reader, self._tally = reader, Tally()
+        self._read_up_to = 0
+        self._started: set[str] = set()
+        """Submission ids of the attempts that were counted."""
+
+    def collect(self) -> Iterator[Any]:
+        """The metric families, as prometheus_client asks for them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        role, only = ROLE
+        with self._reader.lock:
+            self._catch_up()
+            sheet = gauges.read(self._reader.engine)
+        for name, (labels, said) in gauges.GAUGES.items():
+            gauge = GaugeMetricFamily(PREFIX + name, said, labels=[*labels, role])
+            for key, value in sheet.values[name].items():
+                gauge.add_metric([*key, only], value)
+            yield gauge
+        for name, labels in COUNTERS.items():
+            counter = CounterMetricFamily(PREFIX + name, meaning(name), labels=[*labels, role])
+            for key, count in self._tally.counters[name].items():
+                counter.add_metric([*key, only], count)
+            yield counter
+        for name, (labels, _) in HISTOGRAMS.items():
+            histogram = HistogramMetricFamily(PREFIX + name, meaning(name), labels=[*labels, role])
+            for key, found in self._tally.histograms[name].items():
+                histogram.add_metric([*key, only], found.buckets(), found.sum)
+            yield histogram
+
+    def _catch_up(self) -> None:
+        """Count what was decided, and what Ray began to run, since the last question."""
+        while page := self._reader.events(self._read_up_to, PAGE):
+            for event in page:
+                job = self._job(event.change.workload)
+                if job is not None:
+                    self._tally.note(event.change, job)
+            self._read_up_to = page[-1].number
+        for record in self._reader.jobs.values():
+            self._count_started(record)
+
+    def _count_started(self, record: Record) -> None:
+        job = self._job(record.key)
+        for attempt in record.job.attempts:
+            known = attempt.submission_id in self._started
+            if job is not None and attempt.started_at is not None and not known:
+                self._started.add(attempt.submission_id)
+                queue = self._reader.engine.items[record.key].cluster_queue
+                self._tally.started(queue, job, attempt.started_at - attempt.admitted_at)
+
+    def _job(self, key: str) -> Job | None:
+        """The labels of a workload; None for an event that is of none."""
+        item, record = self._reader.engine.items.get(key), self._reader.jobs.get(key)
+        if item is None or record is None:
+            return None
+        namespace, queue = item.queue
+        return Job(namespace, queue, record.job.priority_class, record.created)
+
+
+def exposition(reader: Reader) -> Metrics:
+    """A function that gives the text of `GET /metrics`."""
+    collector = Collector(reader)
+
+    def text() -> bytes:
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        return generate_latest(registry)
+
+    return text

@@ -1,0 +1,181 @@
+"""Counts of what was decided, from the table of events: after a restart they are what they were.
+
+Names and labels are Kueue's (pkg/metrics), without the prefix `kueue_`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from lab.queue.places import Change
+from lab.queue.reasons import DEACTIVATED, PREEMPTED
+
+Labels = tuple[str, ...]
+
+PREEMPTOR = re.compile(r"; preemptor path: \S*?([^/\s;]+);")
+"""The preempting ClusterQueue in the message of a preempted workload."""
+
+
+def bounds(count: int) -> tuple[float, ...]:
+    """The upper bounds of Kueue's histograms, in seconds: 1, 2.5, 5, 10, ..."""
+    return (1.0, *(2.5 * 2**power for power in range(count - 1)))
+
+
+LONG, SHORT = bounds(16), bounds(14)
+
+BY_QUEUE, BY_DOOR = ("cluster_queue",), ("name", "namespace")
+CLASS, CAUSE = ("priority_class",), ("reason", "underlying_cause", "priority_class")
+
+COUNTERS: dict[str, tuple[str, ...]] = {
+    "quota_reserved_workloads": BY_QUEUE + CLASS,
+    "admitted_workloads": BY_QUEUE + CLASS,
+    "finished_workloads": BY_QUEUE + CLASS,
+    "evicted_workloads": BY_QUEUE + CAUSE,
+    "evicted_workloads_once": BY_QUEUE + CAUSE,
+    "preempted_workloads": ("preempting_cluster_queue", "reason"),
+    "local_queue_quota_reserved_workloads": BY_DOOR + CLASS,
+    "local_queue_admitted_workloads": BY_DOOR + CLASS,
+    "local_queue_finished_workloads": BY_DOOR + CLASS,
+    "local_queue_evicted_workloads": BY_DOOR + CAUSE,
+}
+"""Counter without `_total` -> labels."""
+
+HISTOGRAMS: dict[str, tuple[tuple[str, ...], tuple[float, ...]]] = {
+    "quota_reserved_wait_time_seconds": (BY_QUEUE + CLASS, SHORT),
+    "admission_wait_time_seconds": (BY_QUEUE + CLASS, LONG),
+    "execution_time_seconds": (BY_QUEUE + CLASS, LONG),
+    "workload_eviction_latency_seconds": (("cluster_queue", "reason"), SHORT),
+    "admitted_until_ready_wait_time_seconds": (BY_QUEUE + CLASS, SHORT),
+    "local_queue_quota_reserved_wait_time_seconds": (BY_DOOR + CLASS, SHORT),
+    "local_queue_admission_wait_time_seconds": (BY_DOOR + CLASS, SHORT),
+    "local_queue_execution_time_seconds": (BY_DOOR + CLASS, LONG),
+    "local_queue_admitted_until_ready_wait_time_seconds": (BY_DOOR + CLASS, SHORT),
+}
+"""Histogram -> labels and upper bounds."""
+
+
+class Histogram:
+    """Observations, by upper bounds in seconds."""
+
+    def __init__(self, upper: tuple[float, ...]) -> None:
+        """Start without any."""
+        self.upper, self.sum = upper, 0.0
+        self.counts = [0] * (len(upper) + 1)
+
+    def observe(self, seconds: float) -> None:
+        """Count one; clocks that were set make no negative ones."""
+        seconds = max(0.0, seconds)
+        self.counts[bisect_left(self.upper, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Upper bound and cumulative count of each, as Prometheus has them."""
+        found, total = [], 0
+        for bound, count in zip((*map(str, self.upper), "+Inf"), self.counts, strict=True):
+            total += count
+            found.append((bound, float(total)))
+        return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a workload is counted under."""
+
+    namespace: str
+    queue: str
+    priority_class: str
+    created: float
+
+
+@dataclass
+class Progress:
+    """The way of one workload, as far as the events go."""
+
+    waits_since: float
+    cluster_queue: str = ""
+    admitted_at: float | None = None
+    leaving: tuple[str, float] | None = None
+    """Reason of the eviction that is under way, and its time."""
+    evicted: set[tuple[str, str]] = field(default_factory=set)
+
+
+class Tally:
+    """Counters and histograms, fed with one change after the other."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.counters: dict[str, dict[Labels, int]] = {name: defaultdict(int) for name in COUNTERS}
+        self.histograms: dict[str, dict[Labels, Histogram]] = {name: {} for name in HISTOGRAMS}
+        self._progress: dict[str, Progress] = {}
+
+    def note(self, change: Change, job: Job) -> None:
+        """Count what a change says."""
+        way = self._progress.setdefault(change.workload, Progress(job.created))
+        if change.event == "Admitted":
+            way.cluster_queue, way.admitted_at, way.leaving = change.cluster_queue, change.at, None
+            for name in ("quota_reserved", "admitted"):
+                self._count(f"{name}_workloads", way, job, job.priority_class)
+            for name in ("quota_reserved", "admission"):
+                self._observe(f"{name}_wait_time_seconds", way, job, change.at - way.waits_since)
+        elif change.event == "Preempted":
+            found = PREEMPTOR.search(change.message)
+            by = found[1] if found else change.cluster_queue
+            self.counters["preempted_workloads"][by, change.reason] += 1
+            self._evicted(way, job, PREEMPTED, "", change.at)
+        elif change.event == "Evicted":
+            self._evicted(way, job, change.reason, "", change.at)
+        elif change.event == "Deactivated":
+            cause = "" if change.reason == DEACTIVATED else change.reason
+            self._evicted(way, job, DEACTIVATED, cause, change.at)
+        elif change.event in ("Requeued", "Pending"):
+            self._back(way, change)
+        elif change.event == "Finished":
+            if way.admitted_at is not None:
+                self._observe("execution_time_seconds", way, job, change.at - way.admitted_at)
+            way.cluster_queue = way.cluster_queue or change.cluster_queue
+            self._count("finished_workloads", way, job, job.priority_class)
+            way.admitted_at = way.leaving = None
+
+    def started(self, cluster_queue: str, job: Job, seconds: float) -> None:
+        """Count an attempt that ran `seconds` after its admission."""
+        way = Progress(job.created, cluster_queue)
+        self._observe("admitted_until_ready_wait_time_seconds", way, job, seconds)
+
+    def _evicted(self, way: Progress, job: Job, reason: str, cause: str, at: float) -> None:
+        """Count an eviction; who holds no quota, or is on its way out already, is not evicted."""
+        if way.admitted_at is None or way.leaving is not None:
+            return
+        way.leaving = (reason, at)
+        self._count("evicted_workloads", way, job, reason, cause, job.priority_class)
+        if (reason, cause) not in way.evicted:
+            way.evicted.add((reason, cause))
+            labels = (way.cluster_queue, reason, cause, job.priority_class)
+            self.counters["evicted_workloads_once"][labels] += 1
+
+    def _back(self, way: Progress, change: Change) -> None:
+        """A workload that held quota waits again."""
+        if way.admitted_at is None:
+            return
+        if way.leaving is not None:
+            reason, since = way.leaving
+            latency = self._histogram("workload_eviction_latency_seconds", (way.cluster_queue, reason))
+            latency.observe(change.at - since)
+        way.waits_since, way.admitted_at, way.leaving = change.at, None, None
+
+    def _count(self, name: str, way: Progress, job: Job, *labels: str) -> None:
+        self.counters[name][(way.cluster_queue, *labels)] += 1
+        self.counters[f"local_queue_{name}"][(job.queue, job.namespace, *labels)] += 1
+
+    def _observe(self, name: str, way: Progress, job: Job, seconds: float) -> None:
+        self._histogram(name, (way.cluster_queue, job.priority_class)).observe(seconds)
+        local = (job.queue, job.namespace, job.priority_class)
+        self._histogram(f"local_queue_{name}", local).observe(seconds)
+
+    def _histogram(self, name: str, labels: Labels) -> Histogram:
+        kept = self.histograms[name]
+        if labels not in kept:
+            kept[labels] = Histogram(HISTOGRAMS[name][1])
+        return kept[labels]

@@ -1,0 +1,313 @@
+"""The controller's loop against a Ray of the tests: who is admitted, stopped, blamed, and what is said."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.daemons.queue.model import DONE, RUNNING, STOPPING
+from lab.daemons.queue.rayside import Order
+from lab.daemons.queue.store import Batch
+from lab.errors import RefusedError, StateError
+from lab.queue.replay import replay
+from tests.unit.daemons.queue.world import World, priority, queue, short
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def order_of(world: World, name: str) -> Order:
+    attempt = world.job(name).attempt
+    assert attempt is not None
+    return world.ray.jobs[attempt.submission_id].order
+
+
+def test_an_attempt_says_whose_it_is_and_what_it_resumes(world: World) -> None:
+    world.apply(*queue("a", 2, preemption=LOWER), priority("high", 10))
+    world.submit("low", gpus=2, work=12, recipe="digits")
+    world.run(6)
+    record = world.job("low")
+    first = order_of(world, "low")
+    assert first.submission_id == record.name
+    assert first.metadata == {
+        "job_name": "low",
+        "raylab_queue": "ns/a",
+        "raylab_workload": record.key,
+        "raylab_attempt": "1",
+        "raylab_recipe": "digits",
+    }
+    assert first.runtime_env["env_vars"]["RAYLAB_RESUME_RUN"] == record.name
+    world.submit("high", gpus=2, work=2, priority_class="high")
+    world.settle()
+    second = order_of(world, "low")
+    assert second.submission_id == f"{record.name}-2"
+    assert second.metadata["raylab_attempt"] == "2"
+    assert second.metadata["raylab_resumes"] == record.name
+    assert second.runtime_env["env_vars"]["RAYLAB_RESUME_RUN"] == record.name
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({}, range(1, 5)),
+        ({"preemption_grace": 0}, range(0, 2)),
+        ({"env": {"PLAIN": "1"}}, range(0, 2)),
+    ],
+    ids=["after a checkpoint", "at once", "at once without a run"],
+)
+def test_a_preempted_job_is_stopped(world: World, fields: dict[str, Any], seconds: range) -> None:
+    world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
+    world.submit("low", work=100, **fields)
+    world.run(5)
+    world.submit("high", work=1, priority_class="high")
+    world.run(10)
+    attempt = world.job("low").job.attempts[0]
+    evicted = next(e.change.at for e in world.controller.events() if e.change.event == "Preempted")
+    assert attempt.ended_at is not None
+    assert attempt.evicted == "Preempted"
+    assert attempt.ended_at - evicted - 1 in seconds
+
+
+def test_a_checkpoint_is_waited_for_no_longer_than_the_grace(world: World) -> None:
+    world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
+    world.submit("low", work=100, preemption_grace=6)
+    world.run(5)
+    world.ray.checkpoint_since = lambda submission_id, at: False  # type: ignore[method-assign]
+    world.submit("high", work=1, priority_class="high")
+    world.run(6)
+    assert world.job("low").phase == STOPPING
+    world.run(4)
+    assert short(world.job("low"))[0] == "STOPPED"
+
+
+@pytest.mark.parametrize("who", ["ray", "store"])
+def test_while_ray_or_the_store_is_away_nothing_is_admitted(world: World, who: str) -> None:
+    world.apply(*queue("a", 1))
+    world.run(2)
+    world.ray.away, world.ray.store_away = who == "ray", who == "store"
+    world.run(7)
+    world.submit("one", work=2)
+    world.run(5)
+    assert world.job("one").phase == "queued"
+    assert list(world.controller.away) == [who]
+    world.ray.away = world.ray.store_away = False
+    world.settle()
+    assert short(world.job("one")) == ["SUCCEEDED"]
+    assert not world.controller.away
+    assert [line.split(":")[0] for line in world.log][-2:] == [
+        f"{who} is away, nothing is admitted",
+        f"{who} answers",
+    ]
+
+
+def test_a_job_that_takes_more_than_it_asked_for_is_named(world: World) -> None:
+    world.apply(*queue("a", 4))
+    world.submit("greedy", work=100)
+    world.run(3)
+    attempt = world.job("greedy").attempt
+    assert attempt is not None
+    world.ray.more_gpus[attempt.submission_id] = 2
+    world.run(8)
+    assert world.job("greedy").job.takes == {"GPU": 3.0}
+    assert world.job("greedy").phase == RUNNING
+    assert world.events("greedy").count(("TakesMoreThanAsked", "TakesMoreThanAsked")) == 1
+    world.ray.more_gpus.clear()
+    world.run(8)
+    assert not world.job("greedy").job.takes
+
+
+def test_with_enforce_it_is_ended(world: World) -> None:
+    world.apply(*queue("a", 4))
+    world.submit("greedy", work=100, enforce=True)
+    world.run(3)
+    attempt = world.job("greedy").attempt
+    assert attempt is not None
+    world.ray.more_gpus[attempt.submission_id] = 2
+    world.run(12)
+    assert world.job("greedy").phase == DONE
+    item = world.controller.engine.items[world.job("greedy").key]
+    assert (item.reason, item.message) == ("Failed", "Ended: it takes 3 GPU, more than it asked for")
+
+
+def test_queued_only_stops_what_came_past_the_queues(tmp_path: Path) -> None:
+    for queued_only in (True, False):
+        world = World(tmp_path / str(queued_only), queued_only=queued_only)
+        order = Order("stranger", ("python",), {"env_vars": {"GPUS": "1"}}, metadata={"raylab_workload": ""})
+        world.apply(*queue("a", 1))
+        world.ray.jobs["stranger"] = made = _stranger(world, order)
+        world.reconciler.step()
+        world.clock.now += 6
+        world.reconciler.step()
+        world.reconciler.step()
+        assert (made.stopped is not None) == queued_only
+        assert (("Stopped", "QueuedOnly") in world.events()) == queued_only
+        world.close()
+
+
+def _stranger(world: World, order: Order) -> Any:
+    from tests.unit.daemons.queue.world import RayJob
+
+    return RayJob(order, "", world.clock(), 1000.0)
+
+
+def test_pods_are_ready_once_the_job_holds_what_it_was_granted(world: World) -> None:
+    waits = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "waitForPodsReady": {"timeout": "20s", "requeuingStrategy": {"backoffLimitCount": 0}},
+    }
+    world.apply(*queue("a", 2), waits)
+    world.submit("one", work=100)
+    world.submit("two", work=100)
+    world.run(3)
+    two = world.job("two").attempt
+    assert two is not None
+    world.ray.more_gpus[two.submission_id] = -1
+    world.run(24)
+    engine = world.controller.engine
+    assert engine.items[world.job("one").key].ready
+    assert world.job("two").phase == "inactive"
+    assert ("Deactivated", "RequeuingLimitExceeded") in world.events("two")
+
+
+def test_a_job_that_was_stopped_by_somebody_has_failed(world: World) -> None:
+    world.apply(*queue("a", 1))
+    world.submit("one", work=100)
+    world.run(4)
+    world.ray.stop(world.job("one").name)
+    world.settle()
+    assert world.controller.engine.items[world.job("one").key].reason == "Failed"
+
+
+def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: World) -> None:
+    world.apply(*queue("a", 1))
+    world.submit("one", work=6)
+    world.submit("two", work=100)
+    world.run(4)
+    running = [name for name in ("one", "two") if world.job(name).phase == RUNNING]
+    (waiting,) = {"one", "two"} - set(running)
+    with pytest.raises(RefusedError, match="holds no quota"):
+        world.desk.order(world.job(waiting).key, "preempt", b"")
+    asked = json.dumps({"reason": "Maintenance", "message": "GPU 0\nis\tdusty"}).encode()
+    world.desk.order(world.job(running[0]).key, "preempt", asked)
+    world.run(6)
+    attempt = world.job(running[0]).job.attempts[0]
+    assert (attempt.ended, attempt.evicted) == ("STOPPED", "Maintenance")
+    told = [e.change.message for e in world.controller.events() if e.change.event == "Evicted"]
+    assert told == ["GPU 0 is dusty"]
+
+
+def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
+    world.apply(*queue("a", 1))
+    world.submit("one", work=3)
+    store = world.controller._store
+    commit = store.commit
+
+    def full(batch: Batch, *, begin: bool = False) -> None:
+        raise StateError("the disk is full")
+
+    store.commit = full  # type: ignore[method-assign]
+    world.clock.now += 1
+    for _ in range(2):
+        with pytest.raises(StateError, match="full"):
+            world.reconciler.step()
+    with pytest.raises(StateError, match="full"):
+        world.desk.order(world.job("one").key, "cancel", b"")
+    assert not world.ray.submitted
+    store.commit = commit  # type: ignore[method-assign]
+    world.settle()
+    world.check_end()
+    assert short(world.job("one")) == ["SUCCEEDED"]
+
+
+def test_what_was_recorded_live_gives_the_same_when_it_is_replayed(world: World) -> None:
+    world.apply(*queue("a", 2, preemption=LOWER), priority("high", 10))
+    world.submit("low", gpus=2, work=12)
+    world.run(6)
+    world.submit("high", gpus=2, work=2, priority_class="high")
+    world.submit("late", work=2)
+    world.run(3)
+    world.order("late", "deactivate", done=lambda _: False)
+    world.order("late", "activate", done=lambda _: False)
+    world.ray.lose_head()
+    world.settle()
+    live = [each.change for each in world.controller.events()]
+    assert {"Admitted", "Preempted", "Requeued", "Deactivated", "Finished"} <= {each.event for each in live}
+    assert replay(world.controller.trace()) == live
+
+
+def test_a_trace_begins_anew_with_each_process(world: World) -> None:
+    world.apply(*queue("a", 1))
+    world.submit("one", work=5)
+    world.run(3)
+    known = len(world.controller.events())
+    world.start()
+    world.settle()
+    live = [each.change for each in world.controller.events()][known:]
+    assert replay(world.controller.trace()) == live
+
+
+def test_an_end_among_ten_thousand_that_wait_costs_little(world: World) -> None:
+    """The step after a job's end admits the next one, and writes those two rows alone."""
+    world.apply(*queue("a", 1))
+    first = world.submit("first", work=3)
+    world.step(0.25)
+    with world.controller.change() as draft:
+        from lab.daemons.queue import requests
+        from lab.daemons.queue.model import Record
+        from lab.queue.writing import workload_object
+
+        given = {"queue": "a", "command": ["python"], "workers": {"count": 1, "gpus": 1}}
+        given["runtime_env"] = {"env_vars": {"GPUS": "1", "WORK": "1000"}}
+        for number in range(10_000):
+            made = requests.workload(
+                given, f"job-{number:05}", world.controller.setup, "nvidia.com/gpu", draft.now + number
+            )
+            job = requests.job({**given, "metadata": {"job_name": f"many {number}"}})
+            draft.add(Record(made.key, job, "queued", draft.now), workload_object(made))
+    world.step(0.25)
+    written: list[int] = []
+    store = world.controller._store
+    commit = store.commit
+
+    def counted(batch: Batch, *, begin: bool = False) -> None:
+        written.append(len(batch.workloads))
+        commit(batch, begin=begin)
+
+    store.commit = counted  # type: ignore[method-assign]
+    world.clock.now += 10
+    began = time.process_time()
+    world.reconciler.step()
+    spent = time.process_time() - began
+    assert world.controller.records[first].phase == DONE
+    assert [world.controller.records[key].name for key in world.controller.holding] == ["job-00000"]
+    assert written == [2]
+    assert spent < 0.25
+
+
+def test_the_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.close()
+    database = sqlite3.connect(tmp_path / "queue.sqlite")
+    database.execute("PRAGMA user_version = 7")
+    database.close()
+    with pytest.raises(StateError, match="version 7"):
+        world.start()
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "queue.sqlite").write_bytes(b"this is no database, but long enough to be looked at" * 100)
+    with pytest.raises(StateError, match=r"queue\.sqlite"):
+        World(tmp_path)
