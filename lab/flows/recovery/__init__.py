@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError, UsageError
+from lab.evidence.ledger import History
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, Scope, find_fault
 from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
@@ -90,7 +91,8 @@ def inject(
     problems.append(keep_samples(lab, receipt, samples))
     if control:
         try:
-            compared = run_control(lab, job.submission_id, on_moment, clock=clock)
+            history = History.of(evidence.events)
+            compared = run_control(lab, job.submission_id, on_moment, history=history, clock=clock)
         except LabError as error:
             problems.append(f"no control run: {error.message}")
         else:

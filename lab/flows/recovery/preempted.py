@@ -7,16 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import LabError, WaitTimeoutError
-from lab.flows.recovery.collect_evidence import gather
+from lab.errors import LabError, RefusedError, WaitTimeoutError
+from lab.evidence.ledger import History
+from lab.evidence.receipt.model import FaultRecord
+from lab.faults import find_fault
+from lab.flows.recovery.collect_evidence import gather, keep
+from lab.flows.recovery.control import Control, run_control
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.watch import Watch
-from lab.host.clock import settle
+from lab.host.clock import WALL, Clock, settle
 from lab.lab import Lab
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, FaultRecord, Preemption
+    from lab.evidence.receipt import Evidence, Preemption, Receipt
+
+PREEMPTION = "preemption"
+"""The fault."""
 
 TURN_SECONDS = 3600.0
 """Deadline for the job to be admitted again."""
@@ -45,6 +52,59 @@ def preempted(
     except LabError as error:
         found.append(f"the job could not be followed in its queue: {error.message}")
     return gather(watch, record, found, later=later, preemption=told)
+
+
+def receipts(
+    lab: Lab, job: str, on_moment: OnMoment, *, control: bool = False, clock: Clock = WALL
+) -> tuple[Receipt, ...]:
+    """Judge every preemption of a queued job that has ended, the oldest first, and keep the receipts.
+
+    `job` is its workload, its name or the id of an attempt. With `control` it is repeated undisturbed and
+    compared. Raises NotFoundError; RefusedError for a job that has not ended or was never preempted; what
+    run_control raises.
+    """
+    from lab.evidence.receipt import judge
+
+    found = lab.queues.describe(job)
+    if found["status"] not in ENDED:
+        raise RefusedError(
+            f"job {found['workload']} has not ended: it is {found['status']}",
+            f"labctl job logs -f {found['name']}",
+        )
+    told = list(of_events(found["events"]))
+    if not told:
+        raise RefusedError(f"job {found['workload']} was never preempted", "labctl queue describe shows it")
+    seen = (each["submission_id"] for each in found["attempts_made"] if each["seen_at"] is not None)
+    first, *later = [Watch(lab, each, clock) for each in seen]
+    for watch in (first, *later):
+        watch.poll()
+    kind = find_fault(PREEMPTION).kind
+    records = [
+        FaultRecord(
+            PREEMPTION, kind.scope.target, "", at, reverted_at=each.admitted_again_at,
+            expected=kind.expected, traits=kind.traits,
+        )
+        for at, each in told
+    ]  # fmt: skip
+    evidence = [
+        gather(
+            first, record, later=later, preemption=named(lab, record.at, each),
+            others=[other for other in records if other is not record],
+        )
+        for record, (_, each) in zip(records, told, strict=True)
+    ]  # fmt: skip
+    compared: Control | None = None
+    if control:
+        history = History.of(evidence[0].events)
+        compared = run_control(lab, first.submission_id, on_moment, history=history, clock=clock)
+        evidence = [replace(each, control=compared.history) for each in evidence]
+    made = [judge(each) for each in evidence]
+    if compared is not None:
+        made = [replace(each, control=compared.to_json()) for each in made]
+    for receipt in made:
+        if problem := keep(lab, receipt):
+            on_moment(Moment("problem", None, problem))
+    return tuple(made)
 
 
 def _turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
