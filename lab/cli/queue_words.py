@@ -138,7 +138,7 @@ def away(document: Document) -> str:
     return f"{told}: nothing is admitted meanwhile" if told else ""
 
 
-def why_rows(document: Document, now: float) -> Iterator[tuple[str, Any]]:
+def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
     """Names and values about a job that waits, or would."""
     yield "place", place(document)
     yield "reason", reason(document)
@@ -147,7 +147,7 @@ def why_rows(document: Document, now: float) -> Iterator[tuple[str, Any]]:
         yield "missing", f"{short} of flavor {each['flavor']}"
     found = document["holders"]
     for number, each in enumerate(found[:SHOWN]):
-        yield "held by" if not number else "", holder(each, now)
+        yield "held by" if not number else "", holder(each, document["now"])
     if len(found) > SHOWN:
         yield "", f"and {len(found) - SHOWN} more"
     ahead = document.get("ahead") or ()

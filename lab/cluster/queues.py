@@ -51,10 +51,9 @@ class Queues:
     Raises LabDownError where the controller does not answer, and what it refuses as the error that it names.
     """
 
-    def __init__(self, url: str, token: str) -> None:
-        """`url` is the controller's, empty in a lab that has none; `token` is Ray's."""
-        self._url, self._headers = url.rstrip("/"), http.bearer(token)
-        self._pool: Any = None
+    def __init__(self, url: str, token: str, pool: Any = None) -> None:
+        """`url` is the controller's, empty in a lab that has none; `token` is Ray's; see http.make_pool."""
+        self._url, self._headers, self._pool = url.rstrip("/"), http.bearer(token), pool
 
     # Jobs
 

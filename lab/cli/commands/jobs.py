@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +180,7 @@ def _show_queued(app: App, lab: Lab, queued: Document, found: Job) -> None:
         return
     skipped = ("reason", "place", "problem")
     rows = [row for row in queue_words.job_rows(queued) if row[0] not in skipped]
-    render.pairs(app.out, [*rows, *queue_words.why_rows(why, time.time())])
+    render.pairs(app.out, [*rows, *queue_words.why_rows(why)])
 
 
 @job.command("logs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -160,7 +159,7 @@ def _would(app: App, lab: Lab, job: QueuedSubmission) -> None:
     if found["preempts"]:
         rows.append(("preempts", ", ".join(found["preempts"])))
     if found["status"] != "Admitted":
-        rows += queue_words.why_rows(found, time.time())
+        rows += queue_words.why_rows(found)
     render.pairs(app.out, rows)
 
 

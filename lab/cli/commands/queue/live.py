@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,7 +79,7 @@ def list_jobs(app: App, status: str, queue_name: str | None, limit: int | None) 
 
 
 def _show(app: App, found: Document) -> None:
-    jobs, now = found["workloads"], time.time()
+    jobs, now = found["workloads"], found["now"]
     if jobs:
         app.out.show(render.table(COLUMNS, (_row(each, now) for each in jobs)), width=render.SENTENCES)
     else:
@@ -158,7 +157,7 @@ def why(app: App, name: str) -> None:
     if app.out.as_json(found):
         return
     if found["status"] == "Pending":
-        render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found, time.time())])
+        render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found)])
         return
     told = queue_words.reason(found) if found["reason"] or found["message"] else ""
     render.pairs(app.out, (("job", queue_words.called(found)), ("status", found["status"]), ("reason", told)))

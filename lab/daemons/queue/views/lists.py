@@ -46,6 +46,7 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
     return {
         "workloads": [row(engine, record, item, places.get(record.key), now) for _, record, item in shown],
         "total": len(rows),
+        "now": now,
         "away": dict(reader.away),
     }
 

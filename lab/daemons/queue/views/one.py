@@ -15,11 +15,11 @@ LATEST = 20
 
 def describe(reader: Reader, key: str) -> Document:
     """Everything that is known of one workload. Raises NotFoundError."""
-    record, item = find(reader, key)
+    (record, item), now = find(reader, key), reader.clock()
     job, workload, engine = record.job, item.workload, reader.engine
     events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
     return {
-        **row(engine, record, item, position(engine, item), reader.clock()),
+        **row(engine, record, item, position(engine, item), now),
         "pod_sets": [pod_set(each) for each in workload.pod_sets],
         "granted": _granted(item),
         "active": item.active,
@@ -42,6 +42,7 @@ def describe(reader: Reader, key: str) -> Document:
             }
             for each in events
         ],
+        "now": now,
         "away": dict(reader.away),
     }
 

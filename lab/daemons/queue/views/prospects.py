@@ -122,10 +122,11 @@ def _ahead(engine: Engine, item: Item, most: int = 5) -> list[str]:
 
 def _prospects(reader: Reader, found: Outlook | None, now: float) -> Document:
     if found is None:
-        return {"missing": [], "holders": [], "forecast": None}
+        return {"now": now, "missing": [], "holders": [], "forecast": None}
     with reader.lock:
         told = [_holder(reader, each) for each in found.holders]
     return {
+        "now": now,
         "missing": [_shortage(each) for each in found.shortages],
         "holders": told,
         "forecast": _forecast(found.forecast, now),

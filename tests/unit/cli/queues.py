@@ -1,0 +1,160 @@
+"""The queues' controller as it is, over a Ray in memory and without a socket, for the tests of labctl."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from urllib3.exceptions import ProtocolError
+
+from lab.cluster.jobs import Job
+from lab.cluster.queues import Queues
+from lab.daemons.queue.__main__ import make_app
+from lab.daemons.queue.controller import Controller
+from lab.daemons.queue.packages import Packages
+from lab.daemons.queue.rayside import Order
+from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.store import Store
+from lab.daemons.queue.workers import Task
+from lab.lab import Lab
+from lab.topology import GpuAssignment, GpuPlan, Vendor
+from tests.unit.cli.fakes import Labctl
+from tests.unit.fakes import AT, FakeJobs, job
+
+TOKEN = "secret"
+GPU = "nvidia.com/gpu"
+SIMULATED = GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(f"ray-worker-{n}") for n in (0, 1)), "asked for")
+
+
+class AtOnce:
+    """Workers that run a task while it is started."""
+
+    def start(self, key: str, task: Task) -> bool:
+        task()
+        return True
+
+    def busy(self, key: str) -> bool:
+        return False
+
+
+class Jobs(FakeJobs):
+    """Jobs of which each attempt that is followed ends as `ends` says, the last one for all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.endings = ["SUCCEEDED"]
+        self.hooks: list[Any] = []
+        """Called one after the other, each when an attempt has printed its log."""
+
+    def follow(self, submission_id: str, *more: Any, **named: Any) -> Iterator[str]:
+        yield from super().follow(submission_id, *more, **named)
+        if self.hooks:
+            self.hooks.pop(0)(submission_id)
+        elif not self.known[submission_id].final:
+            self.end(submission_id, self.endings.pop(0) if len(self.endings) > 1 else self.endings[0])
+
+    def end(self, submission_id: str, status: str = "SUCCEEDED") -> None:
+        """Let a job end."""
+        message = "Job finished" if status == "SUCCEEDED" else "it broke"
+        self.known[submission_id] = job(submission_id, status, message=message)
+
+
+class Ray:
+    """Ray as the controller sees it: the same jobs that labctl sees."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self.orders: list[Order] = []
+
+    def ping(self) -> None:
+        pass
+
+    def ping_store(self) -> None:
+        pass
+
+    def find(self, submission_id: str) -> Job | None:
+        return self._jobs.known.get(submission_id)
+
+    def unfinished(self) -> tuple[Job, ...]:
+        return tuple(each for each in self._jobs.known.values() if not each.final)
+
+    def submit(self, order: Order) -> None:
+        self.orders.append(order)
+        self._jobs.known[order.submission_id] = job(
+            order.submission_id, "RUNNING", metadata=dict(order.metadata), started_at=AT
+        )
+
+    def stop(self, submission_id: str) -> None:
+        if not self._jobs.known[submission_id].final:
+            self._jobs.end(submission_id, "STOPPED")
+
+    def taken(self) -> Mapping[str, Mapping[str, float]]:
+        return {}
+
+    def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
+        return None
+
+
+class Wsgi:
+    """A pool of connections to the controller, which makes a step before it answers."""
+
+    def __init__(self, world: QueueWorld) -> None:
+        self._world = world
+
+    def request(self, method: str, url: str, *, body: bytes | None = None, **more: Any) -> SimpleNamespace:
+        world = self._world
+        if world.away:
+            raise ProtocolError("it is away")
+        world.asked.append(f"{method} {url.removeprefix('http://127.0.0.1:8266')}")
+        world.step()
+        path, _, query = url.removeprefix("http://127.0.0.1:8266").partition("?")
+        environ = {
+            "REQUEST_METHOD": method,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "HTTP_HOST": "127.0.0.1:8266",
+            "CONTENT_LENGTH": str(len(body or b"")),
+            "wsgi.input": io.BytesIO(body or b""),
+            **{f"HTTP_{name.upper()}": value for name, value in more["headers"].items()},
+        }
+        told: list[Any] = []
+        data = b"".join(world.app(environ, lambda *answer: told.extend(answer)))
+        world.step()
+        return SimpleNamespace(status=int(told[0].split()[0]), headers=dict(told[1]), data=data)
+
+
+class QueueWorld:
+    """labctl on a lab with two simulated GPUs and a controller of queues."""
+
+    def __init__(self, labctl: Labctl, folder: Path) -> None:
+        self.labctl, self.jobs = labctl, Jobs()
+        folder.mkdir(parents=True)
+        clock = labctl.runtime.clock
+        self.ray = Ray(self.jobs)
+        store = Store(folder)
+        store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
+        self.controller = Controller(store, Packages(folder), clock=clock)
+        self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
+        self.app = make_app(self.controller, TOKEN)
+        self.asked: list[str] = []
+        """Method and path of each request."""
+        self.away = False
+        labctl.jobs = self.jobs
+        self.queues = Queues("http://127.0.0.1:8266", TOKEN, pool=Wsgi(self))
+        labctl._use(
+            Lab(labctl.runtime, api=labctl.api, jobs=self.jobs, store=labctl.store, queues=self.queues)
+        )
+        labctl.lab.__dict__["gpu_plan"] = SIMULATED
+        labctl.stub("waiting_jobs", {})
+
+    def step(self) -> None:
+        """Let the controller look and decide, until there is nothing more to do."""
+        for _ in range(3):
+            self.reconciler.step()
+
+    def changes(self) -> list[str]:
+        """The requests that may change something."""
+        return [each for each in self.asked if not each.startswith("GET ")]

@@ -1,0 +1,456 @@
+"""Queues of a lab: submitted, listed, explained, changed. The controller is the real one, in process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.topology import LabSpec
+from tests.conftest import ROOT
+from tests.unit.cli.fakes import Labctl
+from tests.unit.cli.queues import GPU, SIMULATED, QueueWorld
+
+DATA = ROOT / "tests" / "unit" / "data" / "queue"
+SEEDS = DATA / "seeds"
+BAD = [part.split("\n", 1) for part in ("\n" + (DATA / "bad.txt").read_text()).split("\n==== ")[1:]]
+DETACHED = ("submit", "digits", "--detach", "--queue")
+
+
+@pytest.fixture
+def world(labctl: Labctl, tmp_path: Path) -> QueueWorld:
+    """A lab with a controller that has no queues yet."""
+    spec = LabSpec(gpu=SIMULATED)
+    labctl.runtime.down()
+    labctl.runtime.up(spec)
+    return QueueWorld(labctl, tmp_path / "queue")
+
+
+@pytest.fixture
+def classroom(world: QueueWorld) -> QueueWorld:
+    """Five students, two GPUs."""
+    world.labctl.ok("queue", "apply", "--example", "classroom")
+    return world
+
+
+@pytest.fixture
+def teams(world: QueueWorld) -> QueueWorld:
+    """Two teams with a GPU each, which lend to each other."""
+    world.labctl.ok("queue", "apply", "--example", "two-teams")
+    return world
+
+
+# Nothing there yet
+
+
+def test_without_queues_it_says_how_to_make_some(world: QueueWorld) -> None:
+    for line in (("queue",), ("queue", "get")):
+        result = world.labctl(*line)
+        assert (result.exit_code, result.stdout) == (0, "no queues yet\n")
+        assert "labctl queue apply --example classroom" in result.stderr
+
+
+def test_a_queue_that_is_not_there_is_refused_with_a_hint(world: QueueWorld) -> None:
+    result = world.labctl(*DETACHED, "team")
+    assert result.exit_code == 3
+    assert "there is no LocalQueue team" in result.stderr
+    assert "labctl queue apply --example classroom" in result.stderr
+    assert world.ray.orders == []
+
+
+def test_a_controller_that_is_away_is_told_so(world: QueueWorld) -> None:
+    world.away = True
+    for line in (
+        ("queue",),
+        ("queue", "why", "x"),
+        (*DETACHED, "team"),
+        ("queue", "apply", "--example", "mlbatch"),
+    ):
+        result = world.labctl(*line)
+        assert result.exit_code == 5, line
+        assert "the queues' controller at http://127.0.0.1:8266 does not answer" in result.stderr
+
+
+def test_a_lab_without_a_controller_is_told_so(labctl: Labctl) -> None:
+    labctl.runtime.down()
+    labctl.runtime.up(LabSpec(gpu=SIMULATED))
+    labctl.stub("endpoints", labctl.lab.endpoints()).return_value = _no_queue(labctl)
+    result = labctl("queue")
+    assert result.exit_code == 4
+    assert "this lab has no controller of queues" in result.stderr
+
+
+def _no_queue(labctl: Labctl) -> object:
+    from dataclasses import replace
+
+    return replace(labctl.runtime.endpoints(), queue="")
+
+
+# Submitting
+
+
+def test_a_job_in_a_queue_is_followed_to_its_end(classroom: QueueWorld) -> None:
+    result = classroom.labctl("submit", "digits", "--queue", "ann/default", "--name", "first")
+    assert (result.exit_code, result.stdout) == (0, "epoch 1/3\nepoch 2/3\n"), result.output
+    assert "submitted job ann/job-" in result.stderr
+    assert "succeeded" in result.stderr
+    (order,) = classroom.ray.orders
+    assert order.metadata["raylab_queue"] == "ann/default"
+    assert order.metadata["job_name"] == "first"
+
+
+def test_a_recipe_asks_for_what_it_takes(classroom: QueueWorld) -> None:
+    job = classroom.labctl.ok(*DETACHED, "ann/default", "-p", "workers=2", "-p", "cpus=3").strip()
+    found = classroom.labctl.json("queue", "describe", job)
+    assert found["pod_sets"] == [
+        {"name": "workers", "count": 2, "min_count": None, "requests": {"cpu": 3.0, GPU: 1}}
+    ]
+    assert "--gpus 1" in found["command"]
+
+
+def test_without_enough_gpus_a_recipe_that_decides_by_that_takes_none(classroom: QueueWorld) -> None:
+    job = classroom.labctl.ok(*DETACHED, "ann/default", "-p", "workers=3").strip()
+    found = classroom.labctl.json("queue", "describe", job)
+    assert found["pod_sets"][0]["requests"] == {"cpu": 1.0}
+    assert "--gpus 0" in found["command"]
+
+
+def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    given = (
+        "submit", "--detach", "--queue", "ben/default", "--workers", "2", "--min-workers", "1",
+        "--gpus-per-worker", "1", "--cpus-per-worker", "2", "--num-cpus", "1", "--max-time", "30m",
+        "--preemption-grace", "5s", "--enforce", "--working-dir", str(tmp_path), "--", "python", "train.py",
+    )  # fmt: skip
+    job = classroom.labctl.ok(*given).strip()
+    found = classroom.labctl.json("queue", "describe", job)
+    assert found["pod_sets"] == [
+        {"name": "driver", "count": 1, "min_count": None, "requests": {"cpu": 1.0}},
+        {"name": "workers", "count": 2, "min_count": 1, "requests": {"cpu": 2.0, GPU: 1}},
+    ]
+    assert (found["max_time"], found["preemption_grace"], found["enforce"]) == (1800.0, 5.0, True)
+    assert classroom.ray.orders[0].package
+
+
+def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWorld, tmp_path: Path) -> None:
+    result = classroom.labctl(
+        "submit", "--queue", "ben/default", "--working-dir", str(tmp_path), "--", "python", "-c", "1"
+    )
+    assert result.exit_code == 2
+    assert "does not say what it takes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["--priority", "high"], 2, "--priority: only with --queue"),
+        (["--dry-run"], 2, "--dry-run: only with --queue"),
+        (["--queue", "ann/default", "--workers", "2"], 2, "--workers 2: the recipe digits has its own"),
+        (["--queue", "ann/default", "--max-time", "never"], 2, "--max-time never: not a duration"),
+        (["--queue", "ann/default", "--memory-per-worker", "much"], 2, "--memory-per-worker much"),
+        (["--queue", "ann/default", "--priority", "higher"], 3, "there is no WorkloadPriorityClass higher"),
+        (["--queue", "default"], 2, "several namespaces: ann/default, ben/default"),
+        (["--queue", "ann/defualt"], 3, "did you mean ann/default?"),
+        (["--queue", "/"], 2, "names no queue"),
+        (["--queue", "ann/default", "--min-workers", "9"], 2, "min_workers 9: more than workers, 1"),
+    ],
+)
+def test_wrong_wishes_are_refused_and_nothing_is_submitted(
+    classroom: QueueWorld, arguments: list[str], code: int, complaint: str
+) -> None:
+    result = classroom.labctl("submit", "digits", *arguments)
+    assert result.exit_code == code, result.output
+    assert complaint in result.stderr
+    assert "Traceback" not in result.output
+    assert classroom.labctl.json("queue", "list", "--status", "all")["total"] == 0
+
+
+def test_a_dry_run_submits_nothing(classroom: QueueWorld) -> None:
+    line = ("submit", "digits", "--queue", "ann/default", "-p", "workers=2", "--dry-run")
+    assert "it would start at once\n" in classroom.labctl.ok(*line)
+    for _ in range(2):
+        classroom.labctl.ok(*DETACHED, "ben/default", "--max-time", "10m")
+    told = classroom.labctl.ok(*line)
+    assert "it would wait\n" in told
+    assert "2 more needed" in told
+    assert "in 10 min" in told
+    document = classroom.labctl.json(*line)
+    assert (document["status"], document["reason"]) == ("Pending", "WaitingForQuota")
+    assert len(document["holders"]) == 2
+    assert len(classroom.ray.orders) == 2
+    assert not any(each.startswith("PUT") for each in classroom.changes()[5:])
+
+
+def test_a_job_that_waits_says_why_and_then_runs(classroom: QueueWorld) -> None:
+    labctl = classroom.labctl
+    first, second = (labctl.ok(*DETACHED, "ann/default", "--name", name).strip() for name in ("one", "two"))
+    labctl.runtime.clock.after(5.0, lambda: classroom.jobs.end(first))
+    result = labctl("submit", "digits", "--queue", "ben/default")
+    assert result.exit_code == 0, result.output
+    assert "waits: 1st of 1 in ClusterQueue classroom" in result.stderr
+    assert f"held by ann/{first} (one" in result.stderr
+    assert "is admitted by ClusterQueue classroom" in result.stderr
+    assert second in labctl.ok("queue", "list", "--status", "admitted")
+
+
+def test_a_preempted_job_is_followed_into_its_next_attempt(teams: QueueWorld) -> None:
+    labctl = teams.labctl
+    labctl.ok(*DETACHED, "blue", "--name", "own")
+
+    def reclaim(_: str) -> None:
+        other = labctl.ok(*DETACHED, "red", "--name", "reclaimer").strip()
+        labctl.runtime.clock.after(30.0, lambda: teams.jobs.end(other))
+
+    teams.jobs.hooks.append(reclaim)
+    result = labctl("submit", "digits", "--queue", "blue", "--preemption-grace", "0s", "--name", "borrower")
+    assert result.exit_code == 0, result.output
+    assert "was stopped: InCohortReclamation: Preempted to accommodate a workload" in result.stderr
+    assert "attempt 2 of job alice/job-" in result.stderr
+    assert result.stdout == "epoch 1/3\nepoch 2/3\n" * 2
+    job = next(each for each in teams.ray.orders if each.submission_id.endswith("-2")).submission_id
+    shown = labctl.ok("job", "show", job.removesuffix("-2"))
+    assert "attempt 1" in shown
+    assert "attempt 2" in shown
+    assert "(Preempted)" in shown
+
+
+def test_ctrl_c_stops_following_and_leaves_the_job(classroom: QueueWorld) -> None:
+    classroom.jobs.interrupt = KeyboardInterrupt()
+    result = classroom.labctl("submit", "digits", "--queue", "ann/default")
+    assert "no longer following; job job-" in result.stderr
+    assert classroom.labctl.json("queue", "list")["workloads"][0]["status"] == "Admitted"
+
+
+def test_a_job_that_fails_exits_with_9(classroom: QueueWorld) -> None:
+    classroom.jobs.endings = ["FAILED"]
+    result = classroom.labctl("submit", "digits", "--queue", "ann/default")
+    assert result.exit_code == 9
+    assert "failed: it broke" in result.stderr
+
+
+def test_as_json_a_finished_job_has_its_workload(classroom: QueueWorld) -> None:
+    result = classroom.labctl("submit", "digits", "--queue", "ann/default", "--json")
+    found = json.loads(result.stdout)
+    assert found["workload"] == f"ann/{found['submission_id']}"
+    assert found["job"]["status"] == "SUCCEEDED"
+    assert found["queue"]["reason"] == "Succeeded"
+
+
+# Jobs
+
+
+def waiting(world: QueueWorld) -> str:
+    """The id of a job that waits."""
+    labctl = world.labctl
+    for name in ("one", "two"):
+        labctl.ok(*DETACHED, "ann/default", "--name", name)
+    return labctl.ok(*DETACHED, "ben/default", "--name", "third").strip()
+
+
+def test_a_job_that_waits_is_known_to_jobs_and_job_show(classroom: QueueWorld) -> None:
+    job, labctl = waiting(classroom), classroom.labctl
+    assert f"job {job} waits: 1st in ClusterQueue classroom" in labctl.ok("jobs")
+    assert [each["name"] for each in labctl.json("jobs")["queued"]] == [job]
+    shown = labctl.ok("job", "show", job)
+    assert "WaitingForQuota" in shown
+    assert "held by" in shown
+    document = labctl.json("job", "show", job)
+    assert (document["submission_id"], document["status"]) == (job, "QUEUED")
+    assert document["why"]["forecast"]["why_not"] == "unknown"
+
+
+def test_a_job_that_waits_has_no_log_yet(classroom: QueueWorld) -> None:
+    job = waiting(classroom)
+    result = classroom.labctl("job", "logs", job)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "has not run yet" in result.stderr
+
+
+def test_job_logs_of_a_queued_job_that_runs(classroom: QueueWorld) -> None:
+    job = classroom.labctl.ok(*DETACHED, "ann/default").strip()
+    assert classroom.labctl.ok("job", "logs", job) == "epoch 1/3\nepoch 2/3\n"
+    assert classroom.labctl.ok("job", "logs", "-f", job) == "epoch 1/3\nepoch 2/3\n"
+
+
+def test_job_stop_takes_a_job_out_of_its_queue(classroom: QueueWorld) -> None:
+    job, labctl = waiting(classroom), classroom.labctl
+    assert labctl.ok("job", "stop", job) == f"job {job}: STOPPED\n"
+    assert labctl.json("queue", "describe", job)["status"] == "Finished"
+    assert labctl.ok("job", "stop", job) == f"job {job}: STOPPED\n"
+
+
+def test_job_stop_ends_a_queued_job_that_runs(classroom: QueueWorld) -> None:
+    job = classroom.labctl.ok(*DETACHED, "ann/default").strip()
+    assert classroom.labctl.ok("job", "stop", job) == f"job {job}: STOPPED\n"
+    assert classroom.jobs.known[job].status == "STOPPED"
+
+
+def test_while_the_controller_is_away_a_job_that_ray_does_not_know_is_not_simply_missing(
+    classroom: QueueWorld,
+) -> None:
+    job = waiting(classroom)
+    classroom.away = True
+    result = classroom.labctl("job", "show", job)
+    assert result.exit_code == 3
+    assert "it may be in a queue, but the queues' controller" in result.stderr
+    assert "jobs that wait in queues are not known" in classroom.labctl("jobs").stderr
+
+
+def test_why_names_holders_places_and_times(classroom: QueueWorld) -> None:
+    job = waiting(classroom)
+    told = classroom.labctl.ok("queue", "why", job)
+    assert "1st of 1 in ClusterQueue classroom" in told
+    assert "missing  1 nvidia.com/gpu of flavor lab" in told
+    assert "(one" in told
+    assert "have no --max-time, and no such job has finished yet" in told
+    assert classroom.labctl.json("queue", "why", job)["position_in_cluster_queue"] == 0
+
+
+def test_the_overview_has_the_columns_of_kueuectl(classroom: QueueWorld) -> None:
+    job = waiting(classroom)
+    told = classroom.labctl.ok("queue")
+    assert told.startswith("NAME       COHORT  PENDING WORKLOADS  ADMITTED WORKLOADS  ACTIVE  USED")
+    assert "2/2 nvidia.com/gpu" in told
+    assert "POSITION IN QUEUE" in told
+    assert job in told
+    document = classroom.labctl.json("queue")
+    assert document["total"] == 3
+    assert document["cluster_queues"][0]["name"] == "classroom"
+
+
+def test_list_is_cut_where_it_is_long(classroom: QueueWorld) -> None:
+    waiting(classroom)
+    told = classroom.labctl.ok("queue", "list", "--limit", "1")
+    assert "and 2 more; --limit shows them\n" in told
+    assert classroom.labctl.ok("queue", "list", "--status", "finished") == "no such job is in the queues\n"
+    assert classroom.labctl.json("queue", "list", "--queue", "ben/default")["total"] == 1
+
+
+def test_describe_knows_queues_too(classroom: QueueWorld) -> None:
+    assert "flavor lab    0/2 nvidia.com/gpu" in classroom.labctl.ok("queue", "describe", "classroom")
+    assert classroom.labctl.json("queue", "describe", "eva/default")["kind"] == "LocalQueue"
+    result = classroom.labctl("queue", "describe", "nothing")
+    assert (result.exit_code, "there is no job, queue or cohort 'nothing'" in result.stderr) == (3, True)
+
+
+def test_cancel_ends_a_job(classroom: QueueWorld) -> None:
+    job = waiting(classroom)
+    assert classroom.labctl.ok("queue", "cancel", job) == f"job ben/{job}: Finished (Failed)\n"
+    assert classroom.labctl("queue", "cancel", "nothing").exit_code == 3
+
+
+def test_events_tell_what_was_decided(classroom: QueueWorld) -> None:
+    job, labctl = waiting(classroom), classroom.labctl
+    told = labctl.ok("queue", "events")
+    assert f"Pending     ben/{job} in classroom (WaitingForQuota)  couldn't assign flavors" in told
+    found = labctl.json("queue", "events")["events"]
+    last = found[-1]["number"]
+    assert labctl.json("queue", "events", "--since", str(last)) == {"events": []}
+
+
+# Objects
+
+
+def test_the_seeds_apply_unchanged(world: QueueWorld) -> None:
+    first = [str(SEEDS / f"rhoai-{name}.yaml") for name in ("flavor", "cluster-queue", "local-queue")]
+    assert "ClusterQueue cluster-queue created\n" in world.labctl.ok("queue", "apply", *first)
+    for team in ("blue", "red"):
+        given = [str(SEEDS / f"{team}-{name}.yaml") for name in ("cluster-queue", "local-queue")]
+        assert f"LocalQueue {team}/default-queue created\n" in world.labctl.ok(
+            "queue", "apply", *given, "-n", team
+        )
+    result = world.labctl("queue", "apply", str(SEEDS / "slack-cluster-queue.yaml"))
+    assert result.exit_code == 0
+    assert "did you mean nvidia.com/gpu?" in result.stderr
+    assert "ClusterQueue slack-cluster-queue unchanged\n" in world.labctl.ok(
+        "queue", "apply", str(SEEDS / "slack-cluster-queue.yaml")
+    )
+
+
+@pytest.mark.parametrize("name", ["classroom", "mlbatch", "two-teams"])
+def test_every_example_applies_and_takes_a_job(world: QueueWorld, name: str) -> None:
+    result = world.labctl("queue", "apply", "--example", name)
+    assert result.exit_code == 0, result.output
+    assert "quotas are those of this lab: 2 GPUs and 16 CPUs" in result.stderr
+    door = result.stderr.split("--queue ")[1].split()[0]
+    job = world.labctl.ok(*DETACHED, door).strip()
+    assert [each.submission_id for each in world.ray.orders] == [job]
+
+
+def test_an_example_of_a_lab_without_gpus_shares_cpus(world: QueueWorld) -> None:
+    world.labctl.runtime.down()
+    world.labctl.runtime.up(LabSpec())
+    result = world.labctl("queue", "apply", "--example", "two-teams")
+    assert "this lab has no GPU, so its 16 CPUs are what is shared" in result.stderr
+    assert "flavor lab    0/8 cpu" in world.labctl.ok("queue", "describe", "blue")
+
+
+def test_a_dry_run_of_apply_changes_nothing(world: QueueWorld) -> None:
+    told = world.labctl.ok("queue", "apply", "--example", "classroom", "--dry-run")
+    assert "ClusterQueue classroom created (dry run)\n" in told
+    assert world.labctl.ok("queue", "get") == "no queues yet\n"
+
+
+def test_bad_files_are_refused_with_line_and_reason_and_nothing_changes(
+    classroom: QueueWorld, tmp_path: Path
+) -> None:
+    before = classroom.queues.objects()
+    assert len(BAD) >= 50
+    for name, text in BAD:
+        bad = tmp_path / f"{name.replace('/', ' ')}.yaml"
+        bad.write_text(text, encoding="utf-8")
+        result = classroom.labctl("queue", "apply", str(bad), "--json")
+        assert result.exit_code == 2, (name, result.output)
+        assert "Traceback" not in result.output
+        marked = {number for number, line in enumerate(text.splitlines(), 1) if "# !" in line}
+        told = [line.removeprefix("error: ") for line in result.stderr.splitlines()]
+        for number in marked:
+            assert any(line.startswith(f"{bad}:{number}: ") for line in told), (name, result.stderr)
+        assert {each["line"] for each in json.loads(result.stdout)["problems"]} >= marked
+    assert classroom.queues.objects() == before
+
+
+def test_what_a_person_writes_wrong_is_refused(classroom: QueueWorld, tmp_path: Path) -> None:
+    cases = {
+        ("apply",): (2, "name files, or an --example"),
+        ("apply", "x.yaml", "--example", "classroom"): (2, "name files, or an --example"),
+        ("apply", str(tmp_path / "none.yaml")): (3, "none.yaml"),
+        ("delete",): (2, "name an object or a --file"),
+        ("delete", "classroom"): (2, "'classroom' is no kind of objects"),
+        ("delete", "cq/"): (2, "not the name of an object"),
+        ("delete", "cq/other"): (3, "there is no ClusterQueue other"),
+        ("get", "cq/other"): (3, "there is no cq/other"),
+        ("get", "-o", "yaml", "--json"): (2, "exclude each other"),
+        ("apply", "--example", "classroom", "-n", "A B"): (2, "'A B'"),
+    }
+    before = classroom.labctl.json("queue", "get")
+    for line, (code, complaint) in cases.items():
+        result = classroom.labctl("queue", *line)
+        assert (result.exit_code, complaint in result.output) == (code, True), (line, result.output)
+    assert classroom.labctl.json("queue", "get") == before
+
+
+def test_delete_refuses_what_is_used_and_names_by_whom(classroom: QueueWorld) -> None:
+    result = classroom.labctl("queue", "delete", "clusterqueue/classroom")
+    assert result.exit_code == 11
+    assert "used by LocalQueue ann/default" in result.stderr
+    waiting(classroom)
+    assert classroom.labctl("queue", "delete", "lq/ann/default").exit_code == 11
+
+
+def test_what_was_got_can_be_deleted_and_applied_again(classroom: QueueWorld, tmp_path: Path) -> None:
+    labctl, kept = classroom.labctl, tmp_path / "kept.yaml"
+    kept.write_text(labctl.ok("queue", "get", "-o", "yaml"), encoding="utf-8")
+    assert "apiVersion: kueue.x-k8s.io/v1beta2\n" in kept.read_text(encoding="utf-8")
+    before = labctl.json("queue", "get")
+    assert "ClusterQueue classroom deleted\n" in labctl.ok("queue", "delete", "--file", str(kept))
+    assert labctl.json("queue", "get") == {"objects": []}
+    labctl.ok("queue", "apply", str(kept))
+    assert labctl.json("queue", "get") == before
+
+
+def test_get_shows_one_kind_or_one_object(classroom: QueueWorld) -> None:
+    assert len(classroom.labctl.json("queue", "get", "lq")["objects"]) == 5
+    assert len(classroom.labctl.json("queue", "get", "lq/ann/default")["objects"]) == 1
+    assert classroom.labctl.ok("queue", "get", "cohort") == "no cohort yet\n"
