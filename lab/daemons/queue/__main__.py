@@ -51,8 +51,15 @@ def make_app(controller: Controller, token: str) -> App:
     return named(bearing(routes, token, public=("/healthz",)), (*LOOPBACK_NAMES, NAME))
 
 
-def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
+def main(
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    patience: float = PATIENCE_SECONDS,
+) -> int:
+    """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting.
+
+    `patience` is the time in seconds for an earlier controller to let go of the folder.
+    """
     parser = argparse.ArgumentParser(prog="lab.daemons.queue", description="Runs the queues' controller.")
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
     parser.add_argument("--folder", required=True, type=Path, help="folder of its state")
@@ -62,7 +69,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         ray = Cluster(environment.ray(environ), environment.object_store(environ))
         folder = make_private(args.folder)
         try:
-            lock = take_lock(folder / LOCK, timeout=PATIENCE_SECONDS)
+            lock = take_lock(folder / LOCK, timeout=patience)
         except BlockingIOError as error:
             raise RefusedError(f"another controller works in {folder}", "end it first") from error
         controller = Controller(Store(folder), Packages(folder), resource=gpu_resource(environ))

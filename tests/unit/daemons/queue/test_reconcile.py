@@ -211,6 +211,7 @@ def test_a_job_is_preempted_on_request_and_only_while_it_runs(world: World) -> N
 
 def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
     world.apply(*queue("a", 1))
+    world.run(2)
     world.submit("one", work=3)
     store = world.controller._store
     commit = store.commit
@@ -262,8 +263,8 @@ def test_a_trace_begins_anew_with_each_process(world: World) -> None:
 def test_an_end_among_ten_thousand_that_wait_costs_little(world: World) -> None:
     """The step after a job's end admits the next one, and writes those two rows alone."""
     world.apply(*queue("a", 1))
-    first = world.submit("first", work=3)
-    world.step(0.25)
+    first = world.submit("first", work=30)
+    world.run(4)
     with world.controller.change() as draft:
         from lab.daemons.queue import requests
         from lab.daemons.queue.model import Record
@@ -277,7 +278,7 @@ def test_an_end_among_ten_thousand_that_wait_costs_little(world: World) -> None:
             )
             job = requests.job({**given, "metadata": {"job_name": f"many {number}"}})
             draft.add(Record(made.key, job, "queued", draft.now), workload_object(made))
-    world.step(0.25)
+    world.reconciler.step()
     written: list[int] = []
     store = world.controller._store
     commit = store.commit
@@ -287,7 +288,7 @@ def test_an_end_among_ten_thousand_that_wait_costs_little(world: World) -> None:
         commit(batch, begin=begin)
 
     store.commit = counted  # type: ignore[method-assign]
-    world.clock.now += 10
+    world.clock.now += 30
     began = time.process_time()
     world.reconciler.step()
     spent = time.process_time() - began
