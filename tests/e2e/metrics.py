@@ -73,7 +73,7 @@ class MetricsTests:
             return {pool: found for pool, found in prometheus.targets().items() if set(found) != {"up"}}
 
         eventually(lambda: not unhealthy(), PATIENCE, "every target is up")
-        assert set(prometheus.targets()) == {"ray", "minio", "raylab", "prometheus"}
+        assert set(prometheus.targets()) == {"ray", "minio", "raylab", "queue", "prometheus"}
         assert len(prometheus.targets()["ray"]) >= 3
 
     def test_prometheus_shows_a_page_of_another_origin_nothing_and_nobody_the_labs_folder(

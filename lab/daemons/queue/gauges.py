@@ -88,7 +88,9 @@ def read(engine: Engine) -> Sheet:
     _doors(engine, sheet)
     for item in engine.items.values():
         if item.state == FINISHED:
-            sheet.add("finished_workloads", item.cluster_queue)
+            door = engine.setup.local_queues.get(item.queue)  # one that was read back is in no queue
+            queue = item.cluster_queue or (door.cluster_queue if door is not None else "")
+            sheet.add("finished_workloads", queue)
             sheet.add("local_queue_finished_workloads", *_door(item))
     return sheet
 

@@ -89,8 +89,7 @@ class Collector:
             known = attempt.submission_id in self._started
             if job is not None and attempt.started_at is not None and not known:
                 self._started.add(attempt.submission_id)
-                queue = self._reader.engine.items[record.key].cluster_queue
-                self._tally.started(queue, job, attempt.started_at - attempt.admitted_at)
+                self._tally.started(record.key, job, attempt.admitted_at, attempt.started_at)
 
     def _job(self, key: str) -> Job | None:
         """The labels of a workload; None for an event that is of none."""

@@ -100,6 +100,8 @@ class Progress:
     leaving: tuple[str, float] | None = None
     """Reason of the eviction that is under way, and its time."""
     evicted: set[tuple[str, str]] = field(default_factory=set)
+    admissions: dict[float, str] = field(default_factory=dict)
+    """Time of an admission -> ClusterQueue that admitted it."""
 
 
 class Tally:
@@ -116,6 +118,7 @@ class Tally:
         way = self._progress.setdefault(change.workload, Progress(job.created))
         if change.event == "Admitted":
             way.cluster_queue, way.admitted_at, way.leaving = change.cluster_queue, change.at, None
+            way.admissions[change.at] = change.cluster_queue
             for name in ("quota_reserved", "admitted"):
                 self._count(f"{name}_workloads", way, job, job.priority_class)
             for name in ("quota_reserved", "admission"):
@@ -139,10 +142,12 @@ class Tally:
             self._count("finished_workloads", way, job, job.priority_class)
             way.admitted_at = way.leaving = None
 
-    def started(self, cluster_queue: str, job: Job, seconds: float) -> None:
-        """Count an attempt that ran `seconds` after its admission."""
-        way = Progress(job.created, cluster_queue)
-        self._observe("admitted_until_ready_wait_time_seconds", way, job, seconds)
+    def started(self, workload: str, job: Job, admitted_at: float, at: float) -> None:
+        """Count an attempt that was admitted then, and that Ray ran from `at` on."""
+        way = self._progress.get(workload)
+        if way is not None and admitted_at in way.admissions:
+            found = Progress(job.created, way.admissions[admitted_at])
+            self._observe("admitted_until_ready_wait_time_seconds", found, job, at - admitted_at)
 
     def _evicted(self, way: Progress, job: Job, reason: str, cause: str, at: float) -> None:
         """Count an eviction; who holds no quota, or is on its way out already, is not evicted."""

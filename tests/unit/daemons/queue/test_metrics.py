@@ -1,0 +1,179 @@
+"""Metrics of the queues: Kueue's names, values of the state as it is, counts that survive a restart."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.daemons.queue.gauges import GAUGES
+from lab.daemons.queue.metrics import exposition, meaning
+from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Histogram, Job, Tally, bounds
+from lab.queue.places import Change
+from tests.conftest import ROOT
+from tests.unit.daemons.queue.world import World, priority, queue, unflavored
+
+ONE = {"replica_role": "standalone"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two queues of a cohort, the second of which takes its quota back."""
+    found = World(tmp_path)
+    reclaims = {"preemption": {"reclaimWithinCohort": "Any"}}
+    found.apply(*queue("a", 2, "all"))
+    found.apply(*unflavored(queue("b", 2, "all", **reclaims)), priority("high", 10))
+    return found
+
+
+def samples(world: World) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    text = exposition(world.controller)().decode()
+    return {
+        (each.name, tuple(sorted(each.labels.items()))): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def value(world: World, metric: str, /, **labels: str) -> float | None:
+    return samples(world).get((f"kueue_{metric}", tuple(sorted({**labels, **ONE}.items()))))
+
+
+def test_quota_usage_and_share_are_told_in_whole_units(world: World) -> None:
+    world.submit("one", "a", gpus=3, work=60.0)
+    world.run(3)
+    place = {"cohort": "all", "cluster_queue": "a", "flavor": "h100", "resource": "nvidia.com/gpu"}
+    assert value(world, "cluster_queue_nominal_quota", **place) == 2
+    assert value(world, "cluster_queue_resource_usage", **place) == 3
+    assert value(world, "cluster_queue_borrowing_limit", **place) == math.inf
+    assert value(world, "cluster_queue_weighted_share", cluster_queue="a", cohort="all") == 250
+    assert value(world, "cohort_subtree_quota", cohort="all", flavor="h100", resource="nvidia.com/gpu") == 4
+    assert value(world, "cluster_queue_status", cluster_queue="a", status="active") == 1
+    assert value(world, "admitted_active_workloads", cluster_queue="a") == 1
+    assert value(world, "local_queue_resource_usage", name="a", namespace="ns", flavor="h100",
+                 resource="nvidia.com/gpu") == 3  # fmt: skip
+
+
+def test_who_waits_is_told_with_the_reason(world: World) -> None:
+    world.submit("one", "a", gpus=4, work=60.0)
+    world.submit("two", "a", gpus=1, work=60.0)
+    world.run(3)
+    told = samples(world)
+    waiting = {labels: n for (name, labels), n in told.items() if name == "kueue_pending_workloads" and n}
+    assert waiting == {
+        (("cluster_queue", "a"), ("replica_role", "standalone"), ("status", "inadmissible")): 1
+    }
+    reasons = {
+        dict(labels)["reason"] for (name, labels), _ in told.items() if name == "kueue_unadmitted_workloads"
+    }
+    assert reasons == {"WaitingForQuota"}
+    asked = value(world, "cluster_queue_resource_pending", cluster_queue="a", resource="nvidia.com/gpu")
+    assert asked == 1
+
+
+def test_counts_are_the_same_after_a_restart_and_go_on(world: World) -> None:
+    world.submit("one", "a", gpus=3, work=30.0)
+    world.run(3)
+    world.submit("two", "b", gpus=2, work=5.0, priority_class="high")
+    world.settle()
+    kept = ("_total", "_count", "_sum", "finished_workloads")
+    before = {key: n for key, n in samples(world).items() if key[0].endswith(kept)}
+    by = {"preempting_cluster_queue": "b", "reason": "InCohortReclamation"}
+    assert value(world, "preempted_workloads_total", **by) == 1
+    evicted = {"cluster_queue": "a", "reason": "Preempted", "underlying_cause": "", "priority_class": ""}
+    assert value(world, "evicted_workloads_total", **evicted) == 1
+    assert value(world, "admitted_workloads_total", cluster_queue="a", priority_class="") == 2
+    assert value(world, "admitted_workloads_total", cluster_queue="b", priority_class="high") == 1
+    assert value(world, "finished_workloads_total", cluster_queue="a", priority_class="") == 1
+    assert value(world, "workload_eviction_latency_seconds_count", cluster_queue="a", reason="Preempted") == 1
+    started = "admitted_until_ready_wait_time_seconds_count"
+    assert value(world, started, cluster_queue="b", priority_class="high") == 1
+
+    world.start()
+
+    after = {key: n for key, n in samples(world).items() if key in before}
+    assert after == before
+    world.submit("three", "a", work=2.0)
+    world.settle()
+    assert value(world, "finished_workloads_total", cluster_queue="a", priority_class="") == 2
+
+
+JOB = Job("ns", "a", "", 100.0)
+
+
+def change(at: float, event: str, reason: str = "", message: str = "") -> Change:
+    return Change(at, event, "ns/w", reason, message, "a")
+
+
+def test_one_that_waits_is_deactivated_but_not_evicted() -> None:
+    tally = Tally()
+    tally.note(change(101.0, "Deactivated", "Deactivated"), JOB)
+    assert not tally.counters["evicted_workloads"]
+
+
+def test_an_eviction_is_counted_once_however_often_it_is_ordered() -> None:
+    tally = Tally()
+    tally.note(change(101.0, "Admitted"), JOB)
+    tally.note(change(102.0, "Evicted", "ClusterQueueStopped"), JOB)
+    tally.note(change(103.0, "Deactivated", "MaximumExecutionTimeExceeded"), JOB)
+    assert dict(tally.counters["evicted_workloads"]) == {("a", "ClusterQueueStopped", "", ""): 1}
+
+
+def test_the_wait_begins_anew_with_every_return_to_the_queue() -> None:
+    tally = Tally()
+    for event in (
+        change(104.0, "Admitted"),
+        change(110.0, "Evicted", "NodeFailures"),
+        change(112.0, "Requeued", "NodeFailures"),
+        change(113.0, "Admitted"),
+    ):
+        tally.note(event, JOB)
+    assert tally.histograms["admission_wait_time_seconds"]["a", ""].sum == 4.0 + 1.0
+    assert tally.histograms["workload_eviction_latency_seconds"]["a", "NodeFailures"].sum == 2.0
+
+
+def test_a_histogram_has_kueues_bounds_and_cumulative_counts() -> None:
+    assert bounds(4) == (1.0, 2.5, 5.0, 10.0)
+    found = Histogram(bounds(2))
+    for seconds in (-1.0, 1.0, 2.0, 99.0):
+        found.observe(seconds)
+    assert (found.buckets(), found.sum) == ([("1.0", 2.0), ("2.5", 3.0), ("+Inf", 4.0)], 102.0)
+
+
+def names() -> set[str]:
+    """Every metric, as Prometheus has it; of histograms without the suffix."""
+    found = {*GAUGES, *(f"{name}_total" for name in COUNTERS), *HISTOGRAMS}
+    return {f"kueue_{name}" for name in found}
+
+
+def test_every_metric_has_a_meaning_and_stands_in_the_document() -> None:
+    assert all(map(meaning, (*COUNTERS, *HISTOGRAMS)))
+    rows = re.findall(r"^\| `(kueue_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
+    listed = {row for row in rows if not row.startswith("kueue_local_queue_")}
+    assert listed == {name for name in names() if not name.startswith("kueue_local_queue_")}
+
+
+def test_the_dashboard_asks_only_for_metrics_of_the_queues_that_are_served() -> None:
+    document: Any = json.loads((ROOT / "compose/grafana/dashboards/queues.json").read_text())
+    asked = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        for panel in document["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"kueue_\w+", target["expr"])
+    }
+    assert asked <= names()
+    assert len(asked) > 8
+    cells = [
+        (x, y)
+        for p in (panel["gridPos"] for panel in document["panels"])
+        for x in range(p["x"], p["x"] + p["w"])
+        for y in range(p["y"], p["y"] + p["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert {panel["datasource"]["uid"] for panel in document["panels"]} == {"raylab-prometheus"}
