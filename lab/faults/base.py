@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from lab.cluster.queues import Queues
 from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.clock import MONOTONIC, Clock, settle
@@ -167,6 +168,7 @@ class Scene:
     """The submission id."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     store: Store | None = None
+    queues: Queues | None = None
     ranks: tuple[RankProcess, ...] = ()
     """Ranks of the attempt that trains now; for a fault of a node or rank only those on `target`."""
     checkpoints: tuple[str, ...] = ()

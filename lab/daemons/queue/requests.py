@@ -59,7 +59,11 @@ def queue_of(name: str, setup: Setup) -> tuple[str, str]:
         raise UsageError(f"{name} is a LocalQueue in several namespaces: {names}", "give NAMESPACE/NAME")
     known = ["/".join(door) for door in setup.local_queues]
     hint = meant(name, [*known, *(door[1] for door in setup.local_queues)])
-    there = f"there are: {', '.join(sorted(known)[:20])}" if known else "make some: labctl queue apply --example classroom"
+    there = (
+        f"there are: {', '.join(sorted(known)[:20])}"
+        if known
+        else "make some: labctl queue apply --example classroom"
+    )
     raise NotFoundError(f"there is no LocalQueue {name}", hint or there)
 
 

@@ -16,6 +16,9 @@ from lab.host.clock import settle
 WAIT_SECONDS = 300.0
 """Deadline for the other job to begin: the preempted one is given time for a checkpoint, and stopped."""
 
+MORE = 8
+"""Workers that the other job may have beyond those of this one: what is free has to be taken first."""
+
 HINT = "`reclaimWithinCohort` and `withinClusterQueue` of the ClusterQueues say who may: labctl queue get"
 
 ENDED = ("Finished", "Deactivated")
@@ -78,6 +81,8 @@ class Preempt(Fault):
 
 
 def _queues(scene: Scene) -> Queues:
+    if scene.queues is not None:
+        return scene.queues
     endpoints = scene.runtime.endpoints()
     return Queues(endpoints.queue, endpoints.ray_token)
 
@@ -114,7 +119,7 @@ def _rival(queues: Queues, victim: Document) -> QueueRequest:
 
 
 def _requests(queues: Document, victim: Document) -> Iterator[QueueRequest]:
-    """Requests that might do: other queues first, then higher priorities, as large as the job or smaller."""
+    """Requests that might do: other queues first, then higher priorities; as large as the job, then others."""
     doors: Sequence[Document] = queues["local_queues"]
     order = sorted(doors, key=lambda door: door["cluster_queue"] == victim["cluster_queue"])
     above = [each["name"] for each in queues["priority_classes"] if each["value"] > victim["priority"]]
@@ -133,5 +138,6 @@ def _sizes(victim: Document) -> Iterator[tuple[int, float, float, int]]:
     pods = max(victim["pod_sets"], key=lambda each: each["count"] * (1 + len(each["requests"])))
     requests = pods["requests"]
     gpus = next((amount for name, amount in requests.items() if name.endswith("/gpu")), 0)
-    for count in range(pods["count"], 0, -1):
+    own = pods["count"]
+    for count in (*range(own, 0, -1), *range(own + 1, own + 1 + MORE)):
         yield count, float(gpus), float(requests.get("cpu", 0)), int(requests.get("memory", 0))

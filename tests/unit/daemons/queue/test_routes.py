@@ -49,7 +49,9 @@ class Site:
 
     def state(self) -> Any:
         """Everything that a refused request must leave as it is."""
-        return [self.ask("GET", path)[1] for path in ("/workloads?status=all", "/objects", "/events", "/trace")]
+        return [
+            self.ask("GET", path)[1] for path in ("/workloads?status=all", "/objects", "/events", "/trace")
+        ]
 
 
 @pytest.fixture
@@ -68,7 +70,9 @@ def test_health_says_who_is_away(site: Site) -> None:
 
 
 def test_a_job_is_taken_in_and_can_be_looked_at(site: Site) -> None:
-    status, told = site.ask("POST", "/jobs", {**JOB, "priority_class": "high", "max_time": 89.5, "owner": "me"})
+    status, told = site.ask(
+        "POST", "/jobs", {**JOB, "priority_class": "high", "max_time": 89.5, "owner": "me"}
+    )
     assert status == 201
     assert told["workload"] == f"ns/{told['submission_id']}"
     workload = site.world.controller.engine.items[told["workload"]].workload
