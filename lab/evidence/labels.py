@@ -16,6 +16,7 @@ MOMENTS: Mapping[str, str] = {
     "restored": "checkpoint loaded",
     "first_report": "first new report",
     "reverted": "fault reverted",
+    "admitted": "admitted again",
     "node_rejoined": "node is back",
     "progress": "training",
     "job_finished": "job finished",

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from lab.cluster.queues import Queues
 from lab.errors import RefusedError, UnsupportedError, UsageError
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.clock import MONOTONIC, Clock, settle
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
-from lab.services import HEAD, STORE
+from lab.services import HEAD, QUEUE, STORE
 from lab.store.base import Store
 from lab.topology import State
 
@@ -30,13 +31,15 @@ class Scope(str, Enum):
     """Objects in the store; afterwards a rank is ended, so that training has to load one."""
     CLUSTER = "cluster"
     """The head."""
+    QUEUE = "queue"
+    """The quota of a job that was submitted to a queue."""
 
     @property
     def target(self) -> str:
         """The one service that such a fault hits; empty: any worker that runs a rank of the job."""
         if self in (Scope.NODE, Scope.RANK):
             return ""
-        return HEAD if self is Scope.CLUSTER else STORE
+        return {Scope.CLUSTER: HEAD, Scope.QUEUE: QUEUE}.get(self, STORE)
 
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -165,6 +168,7 @@ class Scene:
     """The submission id."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     store: Store | None = None
+    queues: Queues | None = None
     ranks: tuple[RankProcess, ...] = ()
     """Ranks of the attempt that trains now; for a fault of a node or rank only those on `target`."""
     checkpoints: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from lab.evidence.receipt.compare import Comparison, Curves, compare_curves, compare_runs
 from lab.evidence.receipt.headline import headline
 from lab.evidence.receipt.judge import judge
-from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Receipt, Verdict
+from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Preemption, Receipt, Verdict
 
 __all__ = [
     "Comparison",
@@ -11,6 +11,7 @@ __all__ = [
     "Evidence",
     "FaultRecord",
     "NodeRecord",
+    "Preemption",
     "Receipt",
     "Verdict",
     "compare_curves",

@@ -15,6 +15,7 @@ class Expected(str, Enum):
     STORE_AWAY = "store-away"
     SLOWED = "slowed"
     HEAD_LOST = "head-lost"
+    PREEMPTED = "preempted"
 
     @property
     def text(self) -> str:
@@ -24,7 +25,9 @@ class Expected(str, Enum):
     @property
     def resumes(self) -> bool:
         """True if a new attempt has to take over."""
-        return self in (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED)
+        return self in (
+            Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED, Expected.PREEMPTED
+        )  # fmt: skip
 
 
 TEXTS = {
@@ -38,6 +41,9 @@ TEXTS = {
     Expected.HEAD_LOST: (
         "the cluster comes back; the job goes on, or is submitted again and resumes, or fails and says why; "
         "nothing saved is lost"
+    ),
+    Expected.PREEMPTED: (
+        "the job gives way to another one, waits for its turn, and resumes from its newest checkpoint"
     ),
 }
 

@@ -53,6 +53,7 @@ def _receipt(case: Case) -> Receipt:
         patches=case.run.patches if case.run else None,
         problems=case.evidence.problems,
         resubmitted_as=case.evidence.resubmitted_as,
+        preemption=case.evidence.preemption,
         breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
         if case.run and case.hit and case.new
         else None,

@@ -59,6 +59,41 @@ class FaultRecord:
 
 
 @dataclass(frozen=True)
+class Preemption:
+    """A preemption as the queues recorded it; the fault's record has its time and its victim.
+
+    Times are in seconds since the epoch; None for what has not happened, or is not known.
+    """
+
+    by: str
+    """The workload that it was for, `namespace/name`; empty if unknown."""
+    by_queue: str
+    """ClusterQueue of that workload."""
+    queue: str
+    """ClusterQueue of the one that was preempted."""
+    reason: str
+    """One of Kueue's, such as `InCohortReclamation`."""
+    message: str = ""
+    gave_way_at: float | None = None
+    """Time at which it held no quota any more."""
+    by_admitted_at: float | None = None
+    admitted_again_at: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, times in milliseconds' precision."""
+        return {
+            "by": self.by or None,
+            "by_queue": self.by_queue or None,
+            "queue": self.queue,
+            "reason": self.reason,
+            "message": self.message,
+            "gave_way_at": _ms(self.gave_way_at),
+            "by_admitted_at": _ms(self.by_admitted_at),
+            "admitted_again_at": _ms(self.admitted_again_at),
+        }
+
+
+@dataclass(frozen=True)
 class NodeRecord:
     """A node as Ray lists it. A service that is started again is a new node under the same name."""
 
@@ -87,8 +122,10 @@ class Evidence:
     services: tuple[ServiceStatus, ...] = ()
     """State of the lab at the end."""
     resubmitted_as: str = ""
-    """The job that took the place of this one, whose head was lost. Its events are among `events`, as further
-    attempts, and `job_status` is its status."""
+    """The job that took the place of this one, whose head was lost or which was preempted. Its events are
+    among `events`, as further attempts, and `job_status` is its status."""
+    preemption: Preemption | None = None
+    """What the queues recorded, where the fault is a preemption."""
     others: tuple[FaultRecord, ...] = ()
     """Further faults that the job went through, as in a chaos run."""
     control: History | None = None
@@ -168,7 +205,8 @@ class Receipt:
     world_size: tuple[tuple[float, int], ...] = ()
     """Seconds since the epoch, and the number of ranks that trained from then on."""
     resubmitted_as: str = ""
-    """The job that took the place of this one, whose head was lost."""
+    """The job that took the place of this one, whose head was lost or which was preempted."""
+    preemption: Preemption | None = None
     breakdown: Breakdown | None = None
     """Parts of the time until the first new report; None where nothing had to resume."""
     patches: tuple[str, ...] | None = None
@@ -212,6 +250,7 @@ class Receipt:
                 "status": self.job_status,
                 "resubmitted_as": self.resubmitted_as or None,
             },
+            "preemption": None if self.preemption is None else self.preemption.to_json(),
             "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
             "run": self.run,
             "epoch_key": self.epoch_key,

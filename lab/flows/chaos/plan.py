@@ -99,6 +99,11 @@ def check_step(step: Step) -> None:
             f"{step.kind} ends the job in most labs, so nothing could follow it",
             "labctl fault-inject ray-head",
         )
+    if kind.scope is Scope.QUEUE:
+        raise RefusedError(
+            f"{step.kind} takes the job away from the lab for a time, so other faults would miss it",
+            f"labctl fault-inject --fault {step.kind}",
+        )
     kind.settle(with_epoch(kind, step.parameters))
 
 

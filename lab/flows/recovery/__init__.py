@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lab.errors import LabError, UsageError
+from lab.evidence.ledger import History
 from lab.evidence.receipt.expected import Expected
 from lab.faults import Scene, Scope, find_fault
 from lab.flows.recovery.collect_evidence import gather, keep, keep_samples
 from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
+from lab.flows.recovery.preempted import preempted
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.flows.recovery.resubmit import died, resubmit
 from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
@@ -89,7 +91,8 @@ def inject(
     problems.append(keep_samples(lab, receipt, samples))
     if control:
         try:
-            compared = run_control(lab, job.submission_id, on_moment, clock=clock)
+            history = History.of(evidence.events)
+            compared = run_control(lab, job.submission_id, on_moment, history=history, clock=clock)
         except LabError as error:
             problems.append(f"no control run: {error.message}")
         else:
@@ -123,15 +126,20 @@ def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException
 
 
 def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Evidence:
-    """All that is known once the job has ended; one that died with its head is submitted again before."""
-    second, found = None, list(injection.problems)
-    head_lost = injection.record().expected is Expected.HEAD_LOST
-    if head_lost and not found and died(watch) and watch.lab.runtime.spec().gcs_ft:
+    """All that is known once the job has ended.
+
+    One that died with its head is submitted again before, one that was preempted followed through its turns.
+    """
+    found, expected = list(injection.problems), injection.record().expected
+    if expected is Expected.PREEMPTED:
+        return preempted(watch, injection.record(), on_moment, found)
+    later: tuple[Watch, ...] = ()
+    if expected is Expected.HEAD_LOST and not found and died(watch) and watch.lab.runtime.spec().gcs_ft:
         try:
-            second = resubmit(watch, on_moment)
+            later = (resubmit(watch, on_moment),)
         except LabError as error:
             found.append(f"the job could not be submitted again: {error.message}")
-    return gather(watch, injection.record(), found, second=second)
+    return gather(watch, injection.record(), found, later=later)
 
 
 __all__ = [

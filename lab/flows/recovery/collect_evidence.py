@@ -16,7 +16,7 @@ from lab.store.base import Store
 from lab.topology import ServiceStatus
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, FaultRecord, Receipt
+    from lab.evidence.receipt import Evidence, FaultRecord, Preemption, Receipt
 
 RECEIPTS_PREFIX = ".raylab/receipts"
 """Folder of the receipts in the bucket."""
@@ -34,19 +34,21 @@ def gather(
     *,
     others: Sequence[FaultRecord] = (),
     read: dict[str, Files] | None = None,
-    second: Watch | None = None,
+    later: Sequence[Watch] = (),
+    preemption: Preemption | None = None,
     control: History | None = None,
 ) -> Evidence:
     """The evidence on a fault that a watched job went through; what cannot be learned is a problem of it.
 
     `others` are further faults of that job. `read` holds the checkpoints that were just read, and takes up
-    what is read now; see `_stored`. `second` is the watch on the job that went on in place of the watched
-    one, if there is such, `control` the history of the same job undisturbed.
+    what is read now; see `_stored`. `later` are the watches on the jobs that went on in place of the watched
+    one, one after the other, `preemption` is what the queues recorded, and `control` the history of the same
+    job undisturbed.
     """
     from lab.evidence.receipt import Evidence, NodeRecord
 
-    lab, last = watch.lab, second or watch
-    events = joined(watch, second) if second else tuple(watch.events)
+    lab, last = watch.lab, later[-1] if later else watch
+    events = joined(watch, later)
     found = [*last.problems, *problems]
     stored = _stored(lab.store, History.of(events), record, found, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
@@ -67,7 +69,8 @@ def gather(
         stored=stored,
         services=services,
         problems=tuple(found),
-        resubmitted_as=second.submission_id if second else "",
+        resubmitted_as=last.submission_id if later else "",
+        preemption=preemption,
         others=tuple(others),
         control=control,
     )

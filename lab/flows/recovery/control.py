@@ -13,6 +13,7 @@ from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment
+from lab.flows.recovery.resubmit import RESUME_VARIABLE
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
@@ -54,20 +55,28 @@ class Control:
         }
 
 
-def run_control(lab: Lab, job_id: str, on_moment: OnMoment, *, clock: Clock = WALL) -> Control:
+def run_control(
+    lab: Lab, job_id: str, on_moment: OnMoment, *, history: History | None = None, clock: Clock = WALL
+) -> Control:
     """Submit an ended job again, as it was, wait for its end, and compare both runs.
 
+    `history` is the job's, where other jobs went on in its place; else that of its own ledger.
     The control run is stopped when this is interrupted. Raises NotFoundError; RefusedError where the job
     still runs, its files are gone, or its run has a fixed name: it would resume what has ended instead
     of training; JobError when the control run fails; WaitTimeoutError when it makes no progress; StoreError.
     """
-    job, history = lab.jobs.get(job_id), lab.history(job_id)
+    job, history = lab.jobs.get(job_id), history or lab.history(job_id)
     if not job.final:
         raise RefusedError(f"job {job_id} is still {job.status}", "a control run needs the machine to itself")
     refuse_fixed_names(job_id, history)
     begin = clock()
     name = {"job_name": f"{job.metadata['job_name'][:56]}-control"} if "job_name" in job.metadata else {}
-    control = lab.jobs.submit_again(job_id, {CONTROL_OF: job_id, **name}, recipe_folder(job.recipe))
+    control = lab.jobs.submit_again(
+        job_id,
+        {CONTROL_OF: job_id, **name},
+        recipe_folder(job.recipe),
+        environment=_another_run(job, begin),
+    )
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
         ended = _follow(Watch(lab, control, clock), job_id, history, on_moment)
@@ -87,6 +96,12 @@ def run_control(lab: Lab, job_id: str, on_moment: OnMoment, *, clock: Clock = WA
     result = Control(job_id, control, comparison, curves, clock() - begin, repeated)
     on_moment(Moment("compared", None, f"{comparison.weights} weights; {curves.detail}"))
     return result
+
+
+def _another_run(job: Job, now: float) -> dict[str, str]:
+    """Environment in which a job that a queue submitted begins a run of its own, and resumes none."""
+    queued = "raylab_workload" in job.metadata
+    return {RESUME_VARIABLE: f"{job.submission_id}-control-{int(now)}"} if queued else {}
 
 
 def control_of(jobs: tuple[Job, ...], job_id: str) -> Job | None:

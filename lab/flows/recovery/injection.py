@@ -82,6 +82,7 @@ class Injection:
             job=watch.submission_id,
             parameters=parameters,
             store=self._store,
+            queues=watch.lab.queues if fault.kind.scope is Scope.QUEUE else None,
             ranks=aim.ranks,
             checkpoints=aim.checkpoints,
             remember=self._remember,

@@ -9,6 +9,7 @@ that one's checkpoints.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.cluster.recipes import recipe_folder
@@ -53,16 +54,19 @@ def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
     return second
 
 
-def joined(first: Watch, second: Watch) -> tuple[Event, ...]:
-    """The events of both jobs as those of the first: its run goes on with the attempts of the second."""
-    attempts = max((e.attempt for e in first.events), default=0)
+def joined(first: Watch, later: Sequence[Watch]) -> tuple[Event, ...]:
+    """The events of all jobs as those of the first: its run goes on with the attempts of the later ones."""
+    found = list(first.events)
     names = {run.name for run in first.history.runs}
-    later = [
-        replace(e, job=first.submission_id, attempt=e.attempt + attempts if e.attempt else 0)
-        for e in second.events
-        if e.run in names and e.event != "run_started"
-    ]
-    return (*first.events, *later)
+    for watch in later:
+        attempts = max((e.attempt for e in found), default=0)
+        found = [e for e in found if e.event != "run_finished" or e.run not in names]
+        found += [
+            replace(e, job=first.submission_id, attempt=e.attempt + attempts if e.attempt else 0)
+            for e in watch.events
+            if e.run in names and e.event != "run_started"
+        ]
+    return tuple(found)
 
 
 def died(watch: Watch) -> bool:

@@ -20,7 +20,7 @@ from lab.faults import (
     rank_on_target,
 )
 from lab.runtime.base import Feature
-from lab.services import HEAD, STORE
+from lab.services import HEAD, QUEUE, STORE
 from tests.conftest import ROOT
 from tests.fakes import FakeRuntime
 
@@ -123,4 +123,4 @@ def test_faults_are_in_the_order_of_their_scopes() -> None:
 @pytest.mark.parametrize("scope", Scope)
 def test_a_scope_has_one_target_or_a_worker(scope: Scope) -> None:
     assert (scope.target == "") is (scope in (Scope.NODE, Scope.RANK))
-    assert scope.target in ("", HEAD, STORE)
+    assert scope.target in ("", HEAD, STORE, QUEUE)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from lab.evidence.receipt.case import Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
-from lab.evidence.receipt.questions import ending, hit, resume, whole
+from lab.evidence.receipt.questions import ending, hit, queues, resume, whole
 
 RESUMED = "resumed, not restarted"
 WENT_ON = "went on"
@@ -67,6 +67,15 @@ QUESTIONS: Mapping[Expected, Questions] = {
     },
     Expected.STORE_AWAY: STORE_QUESTIONS,
     Expected.SLOWED: STORE_QUESTIONS,
+    Expected.PREEMPTED: {
+        "job finished": ending.job_finished,
+        "a real fault": queues.preempted,
+        "gave way": queues.gave_way,
+        "right checkpoint": resume.right_checkpoint,
+        RESUMED: resume.resumed,
+        "little lost": resume.little_lost,
+        WHOLE: whole.services_whole,
+    },
     Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
 }
 """Outcome -> its questions, in the order of the receipt."""

@@ -16,7 +16,7 @@ SLOW_SHARE = 0.5
 def node_fault(case: Case) -> Answer:
     """A node that ran the attempt died, froze or was cut off after at least one checkpoint."""
     fault, node = case.fault, case.node(case.fault.node_id)
-    hit, why = _hit(case)
+    hit, why = hit_attempt(case)
     if hit is None:
         return None, why
     dead = node is not None and not node.alive
@@ -39,7 +39,7 @@ def node_fault(case: Case) -> Answer:
 
 def rank_fault(case: Case) -> Answer:
     """The attempt ended because of the fault, after at least one checkpoint."""
-    hit, why = _hit(case)
+    hit, why = hit_attempt(case)
     if hit is None:
         return None, why
     if hit.failure_detected_at is None:
@@ -69,7 +69,7 @@ def checkpoint_fault(case: Case) -> Answer:
 def store_fault(case: Case) -> Answer:
     """The store was away, or slow, while the job trained."""
     fault = case.fault
-    hit, why = _hit(case)
+    hit, why = hit_attempt(case)
     if hit is None:
         return None, why
     lasted = "" if fault.reverted_at is None else f" for {fault.reverted_at - fault.at:.1f} s"
@@ -89,7 +89,7 @@ def store_fault(case: Case) -> Answer:
 
 def head_fault(case: Case) -> Answer:
     """The head was lost while the job trained, and another took its place."""
-    hit, why = _hit(case)
+    hit, why = hit_attempt(case)
     if hit is None:
         return None, why
     fresh = [
@@ -101,7 +101,7 @@ def head_fault(case: Case) -> Answer:
     return True, f"{HEAD} {case.fault.traits.effect} in attempt {hit.number}; a new one took its place"
 
 
-def _hit(case: Case) -> tuple[RunAttempt | None, str]:
+def hit_attempt(case: Case) -> tuple[RunAttempt | None, str]:
     """Return the attempt that the fault hit after at least one checkpoint; None and why, if there is none."""
     if case.run is None:
         return None, NO_LEDGER

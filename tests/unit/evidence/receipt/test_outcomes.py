@@ -13,8 +13,8 @@ import pytest
 import lab.evidence.receipt
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
-from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.model import CheckResult
+from lab.evidence.receipt.expected import Expected, Traits
+from lab.evidence.receipt.model import CheckResult, Preemption
 from lab.evidence.receipt.questions import QUESTIONS
 from lab.faults import find_fault
 from tests.unit.data.stories import (
@@ -380,3 +380,67 @@ def test_events_that_are_missing_never_make_a_success(given: Evidence) -> None:
     for name in {e.event for e in given.events}:
         events = tuple(e for e in given.events if e.event != name)
         assert not judge(replace(given, events=events)).survived, name
+
+
+# A preemption
+
+PREEMPTION = Preemption("red/paper", "red", "blue", "InCohortReclamation", "", 7.9, 8.0, 8.1)
+
+
+def preempted(told: Preemption | None = PREEMPTION, story: Story | None = None) -> Evidence:
+    """A job whose first attempt was stopped for another one, so that Ray Train detected no failure."""
+    whole = (story or Story()).events()
+    events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended", "run_finished"))
+    ended = tuple(e for e in whole if e.event == "run_finished")
+    record = FaultRecord(
+        "preemption", "ann/night-run", "", AT, reverted_at=8.1, expected=Expected.PREEMPTED,
+        traits=Traits("was preempted"),
+    )  # fmt: skip
+    return evidence(
+        events=(*events, *ended), fault=record, nodes=UNHURT, stored=STORED, preemption=told,
+        resubmitted_as="job-2",
+    )  # fmt: skip
+
+
+def test_a_preempted_job_that_resumed_from_its_newest_checkpoint_is_recovered() -> None:
+    receipt = judge(preempted())
+    assert outcome(receipt) == ("recovered", ())
+    assert check(receipt, "a real fault").detail.startswith(
+        "preempted by red/paper of red (InCohortReclamation) in attempt 1, after 3 checkpoints"
+    )
+    assert "after 0.9 s; red/paper was admitted after 1.0 s" in check(receipt, "gave way").detail
+    document = receipt.to_json()
+    assert document["preemption"]["by"] == "red/paper"
+    assert document["expected"]["outcome"] == "preempted"
+    schema = Path(lab.evidence.receipt.__file__).with_name("schema.json")
+    jsonschema.validate(document, json.loads(schema.read_text()))
+
+
+def test_a_preempted_job_that_began_again_from_the_start_is_told_so() -> None:
+    story = Story(second=(1, 2, 3, 4, 5), asks=None, loads=())
+    assert judge(preempted(story=story)).verdict is Verdict.RESTARTED
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict", "name", "says"),
+    [
+        (None, "not-verified", "gave way", "not known"),
+        (replace(PREEMPTION, by_admitted_at=7.5), "failed", "gave way", "had been admitted before"),
+        (replace(PREEMPTION, by_admitted_at=None), "not-verified", "gave way", "has not been admitted"),
+        (replace(PREEMPTION, gave_way_at=None), "not-verified", "gave way", "has not given its quota"),
+        (replace(PREEMPTION, admitted_again_at=None), "not-verified", "gave way", "waits for its turn"),
+    ],
+)  # fmt: skip
+def test_what_the_queues_recorded_decides(
+    told: Preemption | None, verdict: str, name: str, says: str
+) -> None:
+    receipt = judge(preempted(told))
+    assert receipt.verdict.value == verdict
+    assert not check(receipt, name).passed
+    assert says in check(receipt, name).detail
+
+
+def test_a_preemption_on_demand_names_no_other_job() -> None:
+    receipt = judge(preempted(replace(PREEMPTION, by="", by_queue="", by_admitted_at=None)))
+    assert receipt.verdict is Verdict.RECOVERED
+    assert "preempted on demand" in check(receipt, "a real fault").detail

@@ -33,7 +33,9 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> Submitted:
     """What was submitted again; it trains by itself."""
     calls: Submitted = []
 
-    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+    def again(
+        self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None, **_: object
+    ) -> str:
         calls.append((job, metadata, folder))
         Training(world, epochs=4, job="control-1")
         return "control-1"
@@ -117,7 +119,9 @@ def test_a_control_run_that_fails_is_an_error(world: World, original: Training, 
 
 
 def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+    def refuse(
+        self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None, **_: object
+    ) -> str:
         raise JobError("its files are gone")
 
     monkeypatch.setattr(FakeJobs, "submit_again", refuse)
@@ -135,7 +139,9 @@ def test_a_control_run_that_fails_costs_no_receipt(world: World, monkeypatch: py
 def test_the_control_run_decides_whether_a_job_that_ended_before_its_plan_lost_epochs(
     world: World, monkeypatch: pytest.MonkeyPatch, undisturbed: int | None, verdict: Verdict
 ) -> None:
-    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+    def again(
+        self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None, **_: object
+    ) -> str:
         Training(world, epochs=undisturbed or 1, planned=20, job="control-1")
         return "control-1"
 

@@ -1,0 +1,36 @@
+"""queue receipt: proof of what preemptions did to a job."""
+
+from __future__ import annotations
+
+import click
+
+from lab.cli import receipt_panel
+from lab.cli.commands.faults import control_option, judge
+from lab.cli.commands.queue.live import JOB
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.live import Story
+
+
+@click.command(cls=LabCommand)
+@JOB
+@control_option
+@pass_app
+def receipt(app: App, name: str, control: bool) -> None:
+    """Prove that a job which was preempted resumed from its checkpoint: a receipt for each preemption.
+
+    The job must have ended. Exits with 0 only when every verdict is `recovered`, else with 10.
+    """
+    from lab.flows.recovery.preempted import receipts
+
+    lab = app.open()
+    with Story(app.out) as story:
+        found = receipts(lab, name, story.moment, control=control)
+    documents = [each.to_json() for each in found]
+    if not app.out.as_json({"receipts": documents}):
+        for each in documents:
+            receipt_panel.show(app.out, each)
+    for made in found:
+        judge(app, made)
+
+
+COMMANDS = (receipt,)

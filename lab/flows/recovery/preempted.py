@@ -1,0 +1,192 @@
+"""A job that was preempted: followed from turn to turn, and what the queues recorded of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError, RefusedError, WaitTimeoutError
+from lab.evidence.ledger import History
+from lab.evidence.receipt.model import FaultRecord
+from lab.faults import find_fault
+from lab.flows.recovery.collect_evidence import gather, keep
+from lab.flows.recovery.control import Control, run_control
+from lab.flows.recovery.patience import Patience
+from lab.flows.recovery.request import Moment, OnMoment
+from lab.flows.recovery.watch import Watch
+from lab.host.clock import WALL, Clock, settle
+from lab.lab import Lab
+
+if TYPE_CHECKING:
+    from lab.evidence.receipt import Evidence, Preemption, Receipt
+
+PREEMPTION = "preemption"
+"""The fault."""
+
+TURN_SECONDS = 3600.0
+"""Deadline for the job to be admitted again."""
+
+PREEMPTOR = re.compile(r"\(UID: ([^,)]+)")
+"""UID of the workload that another one was preempted for, in Kueue's message."""
+
+ENDED = ("Finished", "Deactivated")
+
+SLACK_SECONDS = 1.0
+"""The controller's clock and labctl's differ by less, as both run on one machine."""
+
+Document = Mapping[str, Any]
+
+
+def preempted(
+    watch: Watch, record: FaultRecord, on_moment: OnMoment, problems: Sequence[str] = ()
+) -> Evidence:
+    """Follow the job until it has ended for good, and gather the evidence on its preemption."""
+    found, later = list(problems), []
+    told: Preemption | None = None
+    try:
+        for turn in _turns(watch, on_moment, record.at):
+            later.append(turn)
+        record, told = recorded(watch, record)
+    except LabError as error:
+        found.append(f"the job could not be followed in its queue: {error.message}")
+    return gather(watch, record, found, later=later, preemption=told)
+
+
+def receipts(
+    lab: Lab, job: str, on_moment: OnMoment, *, control: bool = False, clock: Clock = WALL
+) -> tuple[Receipt, ...]:
+    """Judge every preemption of a queued job that has ended, the oldest first, and keep the receipts.
+
+    `job` is its workload, its name or the id of an attempt. With `control` it is repeated undisturbed and
+    compared. Raises NotFoundError; RefusedError for a job that has not ended or was never preempted; what
+    run_control raises.
+    """
+    from lab.evidence.receipt import judge
+
+    found = lab.queues.describe(job)
+    if found["status"] not in ENDED:
+        raise RefusedError(
+            f"job {found['workload']} has not ended: it is {found['status']}",
+            f"labctl job logs -f {found['name']}",
+        )
+    told = list(of_events(found["events"]))
+    if not told:
+        raise RefusedError(f"job {found['workload']} was never preempted", "labctl queue describe shows it")
+    seen = (each["submission_id"] for each in found["attempts_made"] if each["seen_at"] is not None)
+    first, *later = [Watch(lab, each, clock) for each in seen]
+    for watch in (first, *later):
+        watch.poll()
+    kind = find_fault(PREEMPTION).kind
+    records = [
+        FaultRecord(
+            PREEMPTION, kind.scope.target, "", at, reverted_at=each.admitted_again_at,
+            expected=kind.expected, traits=kind.traits,
+        )
+        for at, each in told
+    ]  # fmt: skip
+    evidence = [
+        gather(
+            first, record, later=later, preemption=named(lab, record.at, each),
+            others=[other for other in records if other is not record],
+        )
+        for record, (_, each) in zip(records, told, strict=True)
+    ]  # fmt: skip
+    compared: Control | None = None
+    if control:
+        history = History.of(evidence[0].events)
+        compared = run_control(lab, first.submission_id, on_moment, history=history, clock=clock)
+        evidence = [replace(each, control=compared.history) for each in evidence]
+    made = [judge(each) for each in evidence]
+    if compared is not None:
+        made = [replace(each, control=compared.to_json()) for each in made]
+    for receipt in made:
+        if problem := keep(lab, receipt):
+            on_moment(Moment("problem", None, problem))
+    return tuple(made)
+
+
+def _turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
+    """Watches on the later attempts of a job, each once it has ended. Raises WaitTimeoutError."""
+    queues, job, number = first.lab.queues, first.submission_id, 1
+
+    def moved() -> Document:
+        found: Document = queues.describe(job)
+        return found
+
+    def has_moved(found: Document) -> bool:
+        return found["status"] in ENDED or _next(found, number) is not None
+
+    while True:
+        found = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
+        attempt = _next(found, number)
+        if attempt is None:
+            if found["status"] in ENDED:
+                return
+            why = f"{found['reason']}: {found['message']}"
+            raise WaitTimeoutError(
+                f"job {job} was not admitted again within {TURN_SECONDS:.0f} s: {why}",
+                f"labctl queue why {job}",
+            )
+        number, again = int(attempt["number"]), str(attempt["submission_id"])
+        on_moment(Moment("admitted", attempt["admitted_at"] - at, f"admitted again, as job {again}"))
+        watch = Watch(first.lab, again, first.clock)
+        patience = Patience(watch)
+        if patience.wait_for_end() is None:
+            raise WaitTimeoutError(
+                f"job {again} has not ended after {patience.waited:.0f} s; {patience.describe()}",
+                f"labctl job logs {again}",
+            )
+        yield watch
+
+
+def _next(found: Document, number: int) -> Document | None:
+    """The attempt after this one, once Ray knows it."""
+    made: Sequence[Document] = found["attempts_made"]
+    return next((a for a in made if a["number"] > number and a["seen_at"] is not None), None)
+
+
+def recorded(watch: Watch, record: FaultRecord) -> tuple[FaultRecord, Preemption | None]:
+    """The fault with the time that the queues have for it, and what they recorded of it."""
+    job = watch.lab.queues.describe(watch.submission_id)
+    found = (each for each in of_events(job["events"]) if each[0] >= record.at - SLACK_SECONDS)
+    at, told = next(found, (record.at, None))
+    return replace(record, at=at), None if told is None else named(watch.lab, at, told)
+
+
+def named(lab: Lab, at: float, told: Preemption) -> Preemption:
+    """The preemption with the workload that it was for, which Kueue's message names by its UID."""
+    if not told.by:
+        return told
+    rival = lab.queues.describe(told.by)
+    admitted = (e["at"] for e in rival["events"] if e["event"] == "Admitted" and e["at"] >= at)
+    return replace(
+        told,
+        by=rival["workload"],
+        by_queue=rival["cluster_queue"],
+        by_admitted_at=next(admitted, None),
+    )
+
+
+def of_events(events: Sequence[Document]) -> Iterator[tuple[float, Preemption]]:
+    """Times of a workload's preemptions, and what its events say of each; `by` is a UID still."""
+    from lab.evidence.receipt import Preemption
+
+    for index, event in enumerate(events):
+        if event["event"] != "Preempted":
+            continue
+        later = events[index + 1 :]
+        uid = PREEMPTOR.search(event["message"])
+        yield (
+            event["at"],
+            Preemption(
+                by=uid.group(1) if uid else "",
+                by_queue="",
+                queue=event["cluster_queue"],
+                reason=event["reason"],
+                message=event["message"],
+                gave_way_at=next((e["at"] for e in later if e["event"] == "Requeued"), None),
+                admitted_again_at=next((e["at"] for e in later if e["event"] == "Admitted"), None),
+            ),
+        )
