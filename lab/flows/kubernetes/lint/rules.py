@@ -1,0 +1,360 @@
+"""Rules of KubeRay that no schema holds, and mistakes that are reported again and again: names, nodes, images."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from lab.flows.kubernetes.clusters import (
+    GPU_KEYS,
+    OBJECT_STORE,
+    RAY,
+    SHARED_MEMORY,
+    Group,
+    RayCluster,
+    python_of,
+    quantity,
+    ray_version_of,
+    whole,
+)
+from lab.flows.kubernetes.manifests import ERROR, NOTE, WARNING, Finding, Manifest, items, mapping, text
+from lab.queue.reading.nodes import INT32
+
+DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+LONGEST = {"RayCluster": 53, "RayJob": 47, "RayService": 47, "RayCronJob": 36}
+"""Kind -> most characters of a name: what KubeRay makes of it must be a name too."""
+GENERATED = 5
+"""Characters that generateName gets."""
+TOKEN_SINCE, HTTP_PROBES_SINCE, AUTOSCALER_V2_SINCE = (2, 52, 0), (2, 53, 0), (2, 47, 0)
+GPU_WORDS = {key.lower(): key for key in GPU_KEYS}
+
+
+def names(manifest: Manifest) -> Iterator[Finding]:
+    """Names that KubeRay refuses."""
+    most = LONGEST.get(manifest.kind)
+    if manifest.group != RAY or most is None or not manifest.name:
+        return
+    name = manifest.name
+    generated = not manifest.metadata.get("name")
+    length = len(name) + (GENERATED if generated else 0)
+    path = ("metadata", "generateName" if generated else "name")
+    if length > most:
+        told = f"a {manifest.kind}'s name has at most {most} characters, this one {length}"
+        yield manifest.finding("name-length", ERROR, path, told)
+    if not DNS_LABEL.fullmatch(f"{name}x" if generated else name):
+        told = f"{name!r} is no name: lower-case letters, digits and '-', beginning with a letter"
+        yield manifest.finding("name", ERROR, path, told)
+
+
+# Groups of nodes
+
+
+def replicas(cluster: RayCluster) -> Iterator[Finding]:
+    """Numbers of workers that exclude each other, and groups that share a name."""
+    seen: set[str] = set()
+    for group in cluster.groups[1:]:
+        value, at = group.value, group.path
+        if group.name in seen:
+            yield cluster.manifest.finding(
+                "groups", ERROR, (*at, "groupName"), f"a second group {group.name}"
+            )
+        seen.add(group.name)
+        for name, usual in (("minReplicas", 0), ("maxReplicas", INT32)):
+            if value.get(name) is None:
+                told = f"{name} is not set: the API server takes {usual}"
+                yield cluster.manifest.finding("min-max", WARNING, at, told)
+        least, most = whole(value.get("minReplicas"), 0), whole(value.get("maxReplicas"), INT32)
+        now = whole(value.get("replicas"), least)
+        if least < 0 or most < 0:
+            yield cluster.manifest.finding(
+                "min-max", ERROR, at, "minReplicas and maxReplicas must be 0 or more"
+            )
+        elif least > most:
+            told = f"minReplicas {least} is more than maxReplicas {most}"
+            yield cluster.manifest.finding("min-max", ERROR, (*at, "minReplicas"), told)
+        elif not least <= now <= most:
+            told = f"replicas {now} is not from {least} to {most}"
+            hint = (
+                "the autoscaler fails on it" if cluster.autoscaled else "KubeRay sets it to the nearer limit"
+            )
+            level = ERROR if cluster.autoscaled else WARNING
+            yield cluster.manifest.finding("min-max", level, (*at, "replicas"), told, hint)
+        if value.get("maxReplicas") == INT32 and cluster.autoscaled:
+            told = "maxReplicas is KubeRay's default: the autoscaler may ask for any number of nodes"
+            yield cluster.manifest.finding("min-max", WARNING, (*at, "maxReplicas"), told)
+
+
+def start_params(cluster: RayCluster) -> Iterator[Finding]:
+    """Parameters of `ray start` that KubeRay or Ray cannot use."""
+    for group in cluster.groups:
+        at = (*group.path, "rayStartParams")
+        manifest = cluster.manifest
+        if "labels" in group.params:
+            told = "labels are not taken here"
+            yield manifest.finding(
+                "start-params", ERROR, (*at, "labels"), told, "write them as the group's labels"
+            )
+        given = [name for name in ("num-cpus", "num-gpus", "memory", "resources") if group.params.get(name)]
+        if given and mapping(group.value.get("resources")):
+            told = f"{', '.join(given)} and the group's resources exclude each other"
+            yield manifest.finding("start-params", ERROR, at, told)
+        if text(group.params.get("resources")) and not _quoted_json(text(group.params.get("resources"))):
+            told = "is not JSON in quotes of its own: the shell of the node takes the others away"
+            hint = """write resources: '"{\\"name\\": 1}"'"""
+            yield manifest.finding("start-params-resources", ERROR, (*at, "resources"), told, hint)
+
+
+def _quoted_json(words: str) -> bool:
+    if len(words) < 2 or words[0] != words[-1] or words[0] not in "'\"":
+        return False
+    try:
+        found = json.loads(words[1:-1].replace("\\", ""))
+    except ValueError:
+        return False
+    return isinstance(found, dict) and all(isinstance(each, int) for each in found.values())
+
+
+def resources(cluster: RayCluster) -> Iterator[Finding]:
+    """Requests and limits from which Ray takes something else than was meant."""
+    manifest = cluster.manifest
+    for group in cluster.groups:
+        if not group.container:
+            yield manifest.finding("containers", ERROR, group.path, f"group {group.name} has no container")
+            continue
+        at = (*group.container_path, "resources")
+        limits, requests = group.resources("limits"), group.resources("requests")
+        for kind, amounts in (("limits", limits), ("requests", requests)):
+            for key in amounts:
+                right = GPU_WORDS.get(str(key).lower())
+                if right not in (None, key):
+                    told = f"{key}: names of resources are case-sensitive; no node has this one"
+                    yield manifest.finding(
+                        "gpu-name", ERROR, (*at, kind, key), told, f"did you mean {right}?"
+                    )
+        for key in GPU_KEYS:
+            asked, limit = quantity(requests.get(key)), quantity(limits.get(key))
+            if asked and not limit:
+                told = f"{key} is requested, but has no limit: Kubernetes refuses it, and Ray sees no GPU"
+                yield manifest.finding(
+                    "gpu-limits", ERROR, (*at, "requests", key), told, f"set limits.{key} too"
+                )
+            elif limit and asked is not None and asked != limit:
+                told = f"{key}: request and limit must be equal"
+                yield manifest.finding("gpu-limits", ERROR, (*at, "requests", key), told)
+            if group.head and (limit or asked):
+                told = (
+                    f"the head asks for {key}: it is then no worker's, and jobs may run beside the scheduler"
+                )
+                yield manifest.finding("head-gpu", WARNING, (*at, "limits", key), told)
+        known = {*group.params, *(key.lower() for key in mapping(group.value.get("resources")))}
+        if group.amount("cpu") is None and not {"num-cpus", "cpu"} & known:
+            level = ERROR if cluster.autoscaled else WARNING
+            told = "no limit and no request of cpu: Ray counts those of the whole machine"
+            hint = "the autoscaler fails on it" if cluster.autoscaled else "set resources.limits.cpu"
+            yield manifest.finding("cpu-limits", level, at, told, hint)
+        if group.amount("memory") is None and "memory" not in known:
+            told = "no limit of memory: Ray counts that of the whole machine"
+            yield manifest.finding("memory-limits", NOTE, at, told)
+        yield from _memory(manifest, group)
+        yield from _runtime_class(manifest, group)
+
+
+def _memory(manifest: Manifest, group: Group) -> Iterator[Finding]:
+    store, limit = quantity(group.params.get(OBJECT_STORE)), group.amount("memory")
+    path = (*group.path, "rayStartParams", OBJECT_STORE)
+    if store and limit and store >= limit:
+        told = f"{OBJECT_STORE} {int(store)} is not less than the memory of the pod, {int(limit)}"
+        yield manifest.finding("object-store", ERROR, path, told, "30 % of the memory is Ray's own choice")
+    mounts = {
+        text(mapping(m).get("mountPath")): text(mapping(m).get("name"))
+        for m in items(group.container.get("volumeMounts"))
+    }
+    if SHARED_MEMORY not in mounts:
+        if "plasma-directory" in group.params and store is None:
+            told = "plasma-directory without object-store-memory, and KubeRay then mounts no /dev/shm"
+            yield manifest.finding("shared-memory", WARNING, (*group.path, "rayStartParams"), told)
+        return
+    volumes = {text(mapping(v).get("name")): mapping(v) for v in items(group.pod.get("volumes"))}
+    volume = mapping(volumes.get(mounts[SHARED_MEMORY]))
+    folder = mapping(volume.get("emptyDir"))
+    at = (*group.path, "template", "spec", "volumes")
+    if text(folder.get("medium")) != "Memory":
+        told = "/dev/shm is mounted, but not from memory: Ray's object store would be on a disk"
+        yield manifest.finding("shared-memory", ERROR, at, told, "emptyDir: {medium: Memory}")
+    size = quantity(folder.get("sizeLimit"))
+    if size and store and size < store:
+        told = f"/dev/shm holds {int(size)} bytes, Ray's object store wants {int(store)}"
+        yield manifest.finding("shared-memory", ERROR, at, told)
+    if size and limit and size > limit:
+        told = "/dev/shm counts as memory of the pod, and may grow beyond its limit"
+        yield manifest.finding("shared-memory", WARNING, at, told)
+
+
+def _runtime_class(manifest: Manifest, group: Group) -> Iterator[Finding]:
+    if group.amount("nvidia.com/gpu") and not group.pod.get("runtimeClassName"):
+        told = "no runtimeClassName: the GPU is seen only where NVIDIA's is the default runtime of the nodes"
+        at = (*group.path, "template", "spec")
+        yield manifest.finding("runtime-class", NOTE, at, told, "where it is not: runtimeClassName: nvidia")
+
+
+# Versions
+
+
+def images(cluster: RayCluster) -> Iterator[Finding]:
+    """Images with another Ray or Python than the rest of the cluster."""
+    manifest = cluster.manifest
+    said = text(cluster.value.get("rayVersion"))
+    if not said:
+        told = "rayVersion is missing: KubeRay takes decisions by it"
+        yield manifest.finding("ray-version", WARNING, cluster.path, told)
+    pythons: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    for where, path, image in _images(cluster):
+        found = ray_version_of(image)
+        if found:
+            versions.setdefault(found, where)
+        if found and said and found != said:
+            told = f"the image has Ray {found}, rayVersion says {said}"
+            yield manifest.finding(
+                "ray-version", ERROR, path, told, "head, workers and clients need the same Ray"
+            )
+        elif found and len(versions) > 1:
+            other = next(each for each in versions if each != found)
+            told = f"the image has Ray {found}, that of {versions[other]} {other}"
+            yield manifest.finding("ray-version", ERROR, path, told)
+        if python := python_of(image):
+            pythons.setdefault(python, where)
+            if len(pythons) > 1 and pythons.get(python) == where:
+                first, where_first = next(iter(pythons.items()))
+                told = f"the image has Python {python}, that of {where_first} {first}"
+                yield manifest.finding(
+                    "python-version", ERROR, path, told, "Ray needs the same on every node"
+                )
+
+
+def _images(cluster: RayCluster) -> Iterator[tuple[str, tuple[str | int, ...], str]]:
+    for group in cluster.groups:
+        yield group.name, (*group.container_path, "image"), text(group.container.get("image"))
+    job = cluster.job or {}
+    submitter: Any = mapping(mapping(job.get("submitterPodTemplate")).get("spec"))
+    for place, each in enumerate(items(submitter.get("containers"))):
+        at = ("spec", "submitterPodTemplate", "spec", "containers", place, "image")
+        yield "the submitter", at, text(mapping(each).get("image"))
+
+
+def probes(cluster: RayCluster) -> Iterator[Finding]:
+    """Health checks that need `wget` in the image."""
+    version = cluster.version
+    if version is None or version >= HTTP_PROBES_SINCE:
+        return
+    for group in cluster.groups:
+        image = text(group.container.get("image"))
+        own = "livenessProbe" in group.container and "readinessProbe" in group.container
+        if image and not own and ray_version_of(image) is None:
+            told = "before Ray 2.53 KubeRay's health checks call wget: the image must have it"
+            yield cluster.manifest.finding("probes", NOTE, (*group.container_path, "image"), told)
+
+
+def ray_first(cluster: RayCluster) -> Iterator[Finding]:
+    """A container before Ray's: KubeRay takes the first one for Ray's."""
+    for group in cluster.groups:
+        listed = [mapping(each) for each in items(group.pod.get("containers"))]
+        known = [ray_version_of(text(each.get("image"))) is not None for each in listed]
+        if True in known[1:] and not known[0]:
+            told = f"the first container, {text(listed[0].get('name'))}, does not look like Ray's"
+            hint = f"put {text(listed[known.index(True)].get('name'))} first"
+            yield cluster.manifest.finding("ray-first", ERROR, group.container_path, told, hint)
+
+
+# Settings of the cluster
+
+
+def autoscaler(cluster: RayCluster) -> Iterator[Finding]:
+    """The autoscaler's settings that do nothing, or that KubeRay refuses."""
+    manifest, at = cluster.manifest, (*cluster.path, "autoscalerOptions")
+    options = mapping(cluster.value.get("autoscalerOptions"))
+    if options and not cluster.autoscaled:
+        told = "autoscalerOptions without enableInTreeAutoscaling: they do nothing"
+        yield manifest.finding("autoscaler", WARNING, at, told)
+    limits = mapping(mapping(options.get("resources")).get("limits"))
+    requests = mapping(mapping(options.get("resources")).get("requests"))
+    if any(key in GPU_KEYS for key in (*limits, *requests)):
+        told = "these are of the autoscaler's own container beside the head, not of the workers"
+        yield manifest.finding("autoscaler-resources", ERROR, (*at, "resources"), told)
+    variables = cluster.groups[0].env()
+    if not cluster.autoscaled and variables.get("RAY_enable_autoscaler_v2") in ("1", "true"):
+        told = "RAY_enable_autoscaler_v2 is set, and enableInTreeAutoscaling is not: KubeRay refuses it"
+        yield manifest.finding("autoscaler", ERROR, cluster.groups[0].container_path, told)
+    if not cluster.autoscaled:
+        return
+    version = text(options.get("version"))
+    second = version == "v2" or (not version and (cluster.version or (0, 0, 0)) >= AUTOSCALER_V2_SINCE)
+    for group in cluster.groups:
+        policy = text(group.pod.get("restartPolicy"))
+        if second and policy not in ("", "Never"):
+            told = f"restartPolicy {policy}: the autoscaler v2 needs Never, or none"
+            path = (*group.path, "template", "spec", "restartPolicy")
+            yield manifest.finding("autoscaler", ERROR, path, told)
+        if group.value.get("suspend") is True:
+            yield manifest.finding(
+                "autoscaler", ERROR, group.path, "a group cannot be suspended with the autoscaler on"
+            )
+
+
+def authentication(cluster: RayCluster) -> Iterator[Finding]:
+    """Token authentication that KubeRay refuses."""
+    options = mapping(cluster.value.get("authOptions"))
+    at = (*cluster.path, "authOptions")
+    if options.get("mode") != "token":
+        return
+    version = cluster.version
+    if version is None or version < TOKEN_SINCE:
+        said = text(cluster.value.get("rayVersion")) or "nothing"
+        told = f"a token needs rayVersion 2.52.0 or newer; it says {said}"
+        yield cluster.manifest.finding("token", ERROR, at, told)
+    if options.get("enableK8sTokenAuth") is True:
+        if options.get("secretName"):
+            told = "enableK8sTokenAuth and secretName exclude each other"
+            yield cluster.manifest.finding("token", ERROR, at, told)
+        if cluster.manifest.kind != "RayCluster":
+            told = f"enableK8sTokenAuth is not for a {cluster.manifest.kind}"
+            yield cluster.manifest.finding("token", ERROR, at, told)
+
+
+def fault_tolerance(cluster: RayCluster) -> Iterator[Finding]:
+    """Settings of Redis at two places, of which KubeRay takes one."""
+    manifest, head = cluster.manifest, cluster.groups[0]
+    options = cluster.value.get("gcsFaultToleranceOptions")
+    annotation = mapping(manifest.metadata.get("annotations")).get("ray.io/ft-enabled")
+    variables = head.env()
+    rule, instead = "gcs-fault-tolerance", "write it into gcsFaultToleranceOptions"
+    if options is None:
+        if "RAY_REDIS_ADDRESS" in variables and annotation != "true":
+            told = "RAY_REDIS_ADDRESS without gcsFaultToleranceOptions: KubeRay refuses it"
+            yield manifest.finding(rule, ERROR, head.container_path, told, instead)
+    else:
+        if annotation:
+            told = "the annotation ray.io/ft-enabled and gcsFaultToleranceOptions exclude each other"
+            yield manifest.finding(rule, ERROR, ("metadata", "annotations"), told)
+        for name in ("RAY_REDIS_ADDRESS", "REDIS_PASSWORD"):
+            if name in variables:
+                told = f"{name} beside gcsFaultToleranceOptions: KubeRay refuses it"
+                yield manifest.finding(rule, ERROR, head.container_path, told, instead)
+        if "redis-password" in head.params:
+            told = "redis-password beside gcsFaultToleranceOptions: KubeRay refuses it"
+            yield manifest.finding(rule, ERROR, (*head.path, "rayStartParams"), told, instead)
+        given = mapping(options)
+        if not given.get("redisAddress") and given.get("backend") != "rocksdb":
+            told = "redisAddress is missing"
+            yield manifest.finding(rule, ERROR, (*cluster.path, "gcsFaultToleranceOptions"), told)
+    if "redis-username" in head.params or "REDIS_USERNAME" in variables:
+        told = "a user name of Redis is taken only from gcsFaultToleranceOptions.redisUsername"
+        yield manifest.finding(rule, ERROR, head.path, told)
+
+
+CLUSTER_RULES = (
+    replicas, start_params, resources, images, probes, ray_first, autoscaler, authentication, fault_tolerance,
+)  # fmt: skip
+"""Checks of a cluster of Ray, wherever it stands."""
