@@ -198,7 +198,9 @@ def read_manifests(
     texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE
 ) -> tuple[list[Manifest], list[Finding]]:
     """Every object of these texts, those inside of lists and AppWrappers too, and what cannot be read."""
-    problems, found, wrong = Problems(), [], []
+    problems = Problems()
+    found: list[Manifest] = []
+    wrong: list[Finding] = []
     for file, content in texts:
         for root in documents(content, file, problems):
             value = plain(root)
@@ -232,5 +234,5 @@ def _objects(manifest: Manifest) -> Iterator[Manifest]:
     if manifest.kind == APP_WRAPPER:
         for place, each in enumerate(items(manifest.spec.get("components"))):
             path = (*manifest.path, "spec", "components", place, "template")
-            inner = mapping(mapping(each).get("template"))
-            yield from _objects(Manifest(manifest.root, inner, path, APP_WRAPPER, manifest.namespace))
+            part = mapping(mapping(each).get("template"))
+            yield from _objects(Manifest(manifest.root, part, path, APP_WRAPPER, manifest.namespace))

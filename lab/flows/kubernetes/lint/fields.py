@@ -328,18 +328,14 @@ def _leaf(value: Any, shape: Leaf) -> tuple[str, str] | None:
     """Words about a value that does not fit, and a hint."""
     told = f"expected {shape.what}, found {_told(value)}"
     if not isinstance(value, shape.types) or (isinstance(value, bool) and bool not in shape.types):
-        hint = (
-            f'write it in quotes: "{_told(value)}"'
-            if shape is TEXT and not isinstance(value, (dict, list))
-            else ""
-        )
-        return told, hint
+        scalar = shape is TEXT and not isinstance(value, (dict, list))
+        return told, f'write it in quotes: "{_told(value)}"' if scalar else ""
     if shape is QUANTITY and quantity(value) is None:
         return told, "such as 4, 500m or 3Gi"
-    if int in shape.types and float not in shape.types and not shape.least <= value <= INT32:
+    if shape.types == (int,) and not shape.least <= int(str(value)) <= INT32:
         return told, ""
     if shape.words and value not in shape.words:
-        return told, meant(value, shape.words)
+        return told, meant(str(value), shape.words)
     return None
 
 

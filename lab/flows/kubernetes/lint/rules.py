@@ -1,4 +1,4 @@
-"""Rules of KubeRay that no schema holds, and mistakes that are reported again and again: names, nodes, images."""
+"""Rules of KubeRay that no schema holds, and mistakes that users repeat: names, nodes, images, settings."""
 
 from __future__ import annotations
 
