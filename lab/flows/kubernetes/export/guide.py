@@ -36,20 +36,23 @@ def readme(wanted: Wanted, paths: Sequence[str]) -> str:
     there = {path.partition("/")[0] for path in paths}
     files = "\n".join(f"| `{name}` | {words} |" for name, words in WHAT.items() if name in there)
     gpu = f" and one `{wanted.gpu}`" if wanted.gpu else ""
-    kueue = f" and Kueue {KUEUE}" if wanted.queue else ""
+    kueue = f"Kueue {KUEUE}, " if wanted.queue else ""
+    versions = f"KubeRay {KUBERAY}, {kueue}Ray {RAY_VERSION}"
+    worker = f"{spec.cpus_per_worker} CPUs, {shown('memory', wanted.worker_memory)}"
     submitter = "; the pod that submits the job has 500m CPU and 200Mi" if wanted.code else ""
     store = f"{wanted.storage} at {wanted.endpoint}" if wanted.endpoint else wanted.storage
     listed = _steps(wanted, monitoring="monitoring" in there)
-    commands = "\n\n".join(f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1))
+    commands = "\n\n".join(
+        f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1)
+    )
     return f"""# {spec.name} on Kubernetes
 
-Written by `labctl export kubernetes` of raylab {__version__}, for KubeRay {KUBERAY}{kueue} and Ray {RAY_VERSION}.
-The operators have to be in the cluster already.
+Written by `labctl export kubernetes` of raylab {__version__}, for {versions}. The operators have to be in the cluster already.
 
 ## Size
 
 - A head with {HEAD_CPU} CPUs and {shown("memory", HEAD_MEMORY)}{submitter}.
-- {plural(spec.workers, "worker")} with {spec.cpus_per_worker} CPUs, {shown("memory", wanted.worker_memory)}{gpu} each.
+- {plural(spec.workers, "worker")} with {worker}{gpu} each.
 - Image of every node: `{wanted.nodes_image}`.
 - Checkpoints and ledgers: `{store}`. The bucket has to be there.
 
@@ -63,8 +66,8 @@ The operators have to be in the cluster already.
 
 {commands}
 
-`--server-side`, because the API server otherwise keeps what was sent in an annotation, which is too small for the
-ConfigMaps. `kubectl delete -k .` takes everything away again, the namespace with it.
+`--server-side`, because the API server otherwise keeps what was sent in an annotation, which is too small for
+the ConfigMaps. `kubectl delete -k .` takes everything away again, the namespace with it.
 """
 
 
@@ -100,7 +103,10 @@ def _steps(wanted: Wanted, *, monitoring: bool) -> list[tuple[str, str]]:
                 f"export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$({kubectl} get secret "
                 f"{secret_name(wanted, 'token')} -o go-template='{{{{.data.auth_token | base64decode}}}}')",
             ),
-            ("Submit a job", "ray job submit --address http://127.0.0.1:8265 --working-dir . -- python train.py"),
+            (
+                "Submit a job",
+                "ray job submit --address http://127.0.0.1:8265 --working-dir . -- python job.py",
+            ),
         ]
     if monitoring:
         told = "Let the operator of Prometheus scrape it, where there is one"
@@ -108,32 +114,30 @@ def _steps(wanted: Wanted, *, monitoring: bool) -> list[tuple[str, str]]:
     return steps
 
 
+SECRETS = """#!/bin/sh
+# Makes the Secrets that the manifests refer to. Repeating it keeps the tokens that are there.
+set -eu
+: "${AWS_ACCESS_KEY_ID:?set it to the key of the object store}"
+: "${AWS_SECRET_ACCESS_KEY:?set it to the secret of that key}"
+
+new() { # name key: a Secret with a random text, unless it is there
+    KUBECTL get secret "$1" >/dev/null 2>&1 || openssl rand -hex 32 | tr -d '\\n' |
+        KUBECTL create secret generic "$1" --from-file="$2"=/dev/stdin
+}
+NEW
+printf 'AWS_ACCESS_KEY_ID=%s\\nAWS_SECRET_ACCESS_KEY=%s\\n' "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" |
+    KUBECTL create secret generic STORE --from-env-file=/dev/stdin --dry-run=client -o yaml |
+    KUBECTL apply --server-side -f -
+"""
+
+
 def secrets_script(wanted: Wanted) -> str:
     """A shell script that makes the Secrets: keys come from the environment or are new, and touch no file."""
-    kubectl = f"kubectl -n {wanted.space}"
-    lines = [
-        "#!/bin/sh",
-        "# Makes the Secrets that the manifests refer to. Repeating it keeps the tokens that are there.",
-        "set -eu",
-        ': "${AWS_ACCESS_KEY_ID:?set it to the key of the object store}"',
-        ': "${AWS_SECRET_ACCESS_KEY:?set it to the secret of that key}"',
-        "",
-        "new() { # name key: a Secret with a random text, unless it is there",
-        f'    {kubectl} get secret "$1" >/dev/null 2>&1 || openssl rand -hex 32 | tr -d "\\n" |',
-        f'        {kubectl} create secret generic "$1" --from-file="$2"=/dev/stdin',
-        "}",
-        f"new {secret_name(wanted, 'token')} auth_token",
-    ]
+    new = [f"new {secret_name(wanted, 'token')} auth_token"]
     if wanted.spec.gcs_ft:
-        lines.append(f"new {secret_name(wanted, 'redis')} password")
-    name = secret_name(wanted, "s3")
-    lines += [
-        'printf "AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\n" \',
-        '    "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" |',
-        f"    {kubectl} create secret generic {name} --from-env-file=/dev/stdin --dry-run=client -o yaml |",
-        "    kubectl apply --server-side -f -",
-    ]
-    return "\n".join(lines) + "\n"
+        new.append(f"new {secret_name(wanted, 'redis')} password")
+    text = SECRETS.replace("NEW", "\n".join(new)).replace("STORE", secret_name(wanted, "s3"))
+    return text.replace("KUBECTL", f"kubectl -n {wanted.space}")
 
 
 def image_files(wanted: Wanted, probe: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -39,7 +39,7 @@ def readers() -> Readers:
 
 
 def node_types(cluster: RayCluster, ray: Readers) -> Mapping[str, Mapping[str, Any]]:
-    """Group -> a node of it as Ray takes it: `resources`, `min_workers`, `max_workers`. Raises Ray's errors."""
+    """Group -> a node of it as Ray takes it: `resources`, `min_workers`, `max_workers`. Raises anything."""
     value = copy.deepcopy(dict(cluster.value))
     workers = items(value.get("workerGroupSpecs"))
     value["workerGroupSpecs"] = [DEFAULTS | dict(each) for each in workers]
