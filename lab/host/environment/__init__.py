@@ -27,7 +27,8 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "cli": ("cli",),
     "local": ("cli", "local"),
     "report": ("cli", "report"),
-    "test": ("cli", "local", "report", "test"),
+    "kubernetes": ("cli", "kubernetes"),
+    "test": ("cli", "local", "report", "kubernetes", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -59,6 +60,9 @@ MODULES: dict[str, dict[str, str]] = {
     "report": {
         "jinja2": "jinja2",
         "matplotlib": "matplotlib",
+    },
+    "kubernetes": {
+        "kubernetes_validate": "kubernetes-validate",
     },
     "test": {
         "hypothesis": "hypothesis",

@@ -47,7 +47,8 @@ def readme(wanted: Wanted, paths: Sequence[str]) -> str:
     )
     return f"""# {spec.name} on Kubernetes
 
-Written by `labctl export kubernetes` of raylab {__version__}, for {versions}. The operators have to be in the cluster already.
+Written by `labctl export kubernetes` of raylab {__version__}, for {versions}.
+The operators have to be in the cluster already.
 
 ## Size
 

@@ -101,6 +101,8 @@ class Wanted:
         if self.memory and self.memory < LEAST_MEMORY:
             raise UsageError("--memory: a node of Ray needs at least 1Gi")
         check_image(self.image)
+        if self.in_image and not self.image:
+            raise UsageError("--code image without --image", "name the image that is to be built and pushed")
 
     @property
     def space(self) -> str:

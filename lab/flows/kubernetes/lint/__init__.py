@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.flows.kubernetes.clusters import clusters
-from lab.flows.kubernetes.lint import fields, jobs, quotas, ray, rules, schemas
+from lab.flows.kubernetes.lint import fields, jobs, quotas, ray, rules, schemas, settings
 from lab.flows.kubernetes.manifests import (
     DEFAULT_NAMESPACE,
     ERROR,
@@ -86,7 +86,7 @@ def _each(manifests: Sequence[Manifest], asked: Asked) -> Iterator[Finding]:
         yield from jobs.jobs(manifest)
         yield from jobs.queued(manifest)
         for cluster in clusters(manifest):
-            for rule in rules.CLUSTER_RULES:
+            for rule in (*rules.NODE_RULES, *settings.SETTINGS_RULES):
                 yield from rule(cluster)
         if asked.schemas is not None:
             yield from schemas.check(manifest, asked.schemas)

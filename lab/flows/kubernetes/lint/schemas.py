@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
-from lab.flows.kubernetes.lint.fields import APP_WRAPPERS
+from lab.flows.kubernetes.lint.tables import APP_WRAPPERS
 from lab.flows.kubernetes.manifests import ERROR, NOTE, Finding, Manifest, Path_, mapping
 
 RULE = "schema"
