@@ -29,7 +29,7 @@ from lab.host.quantities import plural
 from lab.queue.model import Config, Setup, Workload
 from lab.queue.reading.nodes import SUBDOMAIN, meant
 from lab.queue.writing import as_yaml, objects
-from lab.topology import MAX_CPUS_PER_WORKER, MAX_WORKERS, LabSpec, Vendor, check_lab_name
+from lab.topology import MAX_CPUS_PER_WORKER, MAX_WORKERS, TAKEN_NAMES, LabSpec, Vendor, check_lab_name
 
 LAB_LABEL = "raylab.io/lab"
 JOB_FOLDER = "job"
@@ -176,6 +176,8 @@ def _lab_name(manifest: Manifest, differs: list[str]) -> str:
         check_lab_name(name)
     except UsageError:
         short = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_NAME].strip("-0123456789") or "imported"
+        if short in TAKEN_NAMES:
+            short = f"{short}-lab"
         differs.append(f"the lab is called {short}: {name!r} is too long for a lab, or no name of one")
         return short
     return name
@@ -207,9 +209,7 @@ def _vendor(workers: Sequence[Group], differs: list[str]) -> Vendor:
             differs.append(f"workers of {group.name} have {amount} GPUs each, the lab's have one")
         found.append(vendor)
     if len({*found}) > 1:
-        differs.append(
-            "only some of its workers have a GPU, or those of another maker: in the lab all are alike"
-        )
+        differs.append("only some of its workers have such a GPU: in the lab all have")
     return next((each for each in found if each is not Vendor.NONE), Vendor.NONE)
 
 

@@ -62,9 +62,9 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Asked) -> Export:
     texts["kustomization.yaml"] = kustomization(tuple(applied))
     beside: dict[str, list[dict[str, Any]]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
     notes = []
-    try:
-        beside["dashboards.yaml"] = around.dashboards(wanted)
-    except ImportError:
+    if asked.ray is not None:
+        beside["dashboards.yaml"] = around.dashboards(wanted, asked.ray.dashboards)
+    else:
         notes.append(NO_DASHBOARDS)
     texts |= {f"monitoring/{path}": as_yaml(objects) for path, objects in beside.items()}
     texts["monitoring/kustomization.yaml"] = kustomization(tuple(beside))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.flows.kubernetes.export.configmaps import config_map
@@ -122,19 +123,13 @@ def pod_monitors(wanted: Wanted) -> list[Object]:
     return found
 
 
-def dashboards(wanted: Wanted) -> list[Object]:
-    """Ray's own dashboards for Grafana, as the installed Ray makes them. Raises ImportError."""
-    from ray.dashboard.modules.metrics import grafana_dashboard_factory as factory
-
-    made = {
-        "cluster": factory.generate_default_grafana_dashboard,
-        "train": factory.generate_train_grafana_dashboard,
-    }
+def dashboards(wanted: Wanted, made: Mapping[str, Callable[[], str]]) -> list[Object]:
+    """Ray's own dashboards for Grafana, where its sidecar looks for them."""
     return [
         config_map(
             f"{wanted.spec.name}-dashboard-{name}",
             wanted.space,
-            {f"ray-{name}.json": make()[0].encode()},
+            {f"ray-{name}.json": make().encode()},
             {**labels(wanted), "grafana_dashboard": "1"},
             f"the dashboard {name}",
         )

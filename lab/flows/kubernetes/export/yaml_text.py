@@ -23,7 +23,9 @@ def as_yaml(objects: Iterable[Any]) -> str:
 def _dumper() -> Any:
     import yaml
 
-    class Dumper(yaml.SafeDumper):
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc]
         """PyYAML's, with another look."""
 
         def ignore_aliases(self, data: Any) -> bool:

@@ -17,14 +17,16 @@ NODE_TYPES = "available_node_types"
 
 
 class Readers:
-    """Ray's two readers, as functions that raise what Ray raises."""
+    """Ray itself: its two readers, which raise what Ray raises, and its dashboards."""
 
     def __init__(
         self,
         cluster: Callable[[dict[str, Any]], Mapping[str, Any]],
         environment: Callable[[dict[str, Any]], object],
+        dashboards: Mapping[str, Callable[[], str]],
     ) -> None:
-        self.cluster, self.environment = cluster, environment
+        """`dashboards` makes those of Ray for Grafana: name -> JSON."""
+        self.cluster, self.environment, self.dashboards = cluster, environment, dashboards
 
 
 def readers() -> Readers:
@@ -32,10 +34,18 @@ def readers() -> Readers:
     from ray.autoscaler._private.kuberay.autoscaling_config import (
         _derive_autoscaling_config_from_ray_cr as derive,
     )
+    from ray.dashboard.modules.metrics import grafana_dashboard_factory as factory
     from ray.runtime_env import RuntimeEnv
 
     logging.getLogger("ray.autoscaler").setLevel(logging.CRITICAL)  # what it logs is in the error
-    return Readers(derive, lambda given: RuntimeEnv(**given))
+    return Readers(
+        derive,
+        lambda given: RuntimeEnv(**given),
+        {
+            "cluster": lambda: str(factory.generate_default_grafana_dashboard()[0]),
+            "train": lambda: str(factory.generate_train_grafana_dashboard()[0]),
+        },
+    )
 
 
 def node_types(cluster: RayCluster, ray: Readers) -> Mapping[str, Mapping[str, Any]]:

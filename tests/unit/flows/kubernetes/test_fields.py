@@ -86,7 +86,7 @@ def test_good_manifests_have_no_finding() -> None:
             "did you mean token?",
         ),
         (
-            lambda m: m["spec"].update(gcsFaultToleranceOptions={"redisAddress": "r", "storage": {"size": "5GB"}}),
+            lambda m: m["spec"].update(gcsFaultToleranceOptions={"storage": {"size": "5GB"}}),
             "expected a quantity, found 5GB",
             "3Gi",
         ),

@@ -41,14 +41,16 @@ def amounts(group: Object) -> Object:
     return found
 
 
-def mount(group: Object, **folder: Any) -> None:
+def mount(group: Object, **folder: Any) -> Object:
     """Mount an emptyDir at /dev/shm."""
     container(group)["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
     group["template"]["spec"]["volumes"] = [{"name": "shm", "emptyDir": folder}]
+    return group
 
 
-def env(group: Object, **variables: str) -> None:
+def env(group: Object, **variables: str) -> Object:
     container(group)["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    return group
 
 
 def head(found: Object) -> Object:
