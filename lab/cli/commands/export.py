@@ -9,65 +9,36 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, values
-from lab.cli.complete import parameter_names, recipe_names
-from lab.cli.context import AFTER_DASHES, App, DashCommand, LabGroup, pass_app
+from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, LabGroup, pass_app
+from lab.cli.exporting import (
+    HERE,
+    cpus_option,
+    endpoint_option,
+    folder_option,
+    gcs_ft_option,
+    gpu_option,
+    memory_option,
+    parameter_option,
+    recipe_argument,
+    region_option,
+    runtime_env_option,
+    stock_ray_option,
+    storage_option,
+    workers_option,
+    working_dir_option,
+)
 from lab.cli.findings import others, tell
 from lab.errors import LabDownError, UsageError
+from lab.host.quantities import plural
 from lab.runtime.spec import Asked
-from lab.topology import MAX_WORKERS, REGION, GpuPlan, LabSpec, Vendor
+from lab.topology import GpuPlan, LabSpec, Vendor
 
 if TYPE_CHECKING:
     from lab.flows.kubernetes.export.wanted import Code
 
-GPUS = ("nvidia", "amd", "none")
 STDOUT = "-"
+SCHEMA = "export/1"
 CODE = ("configmap", "image")
-JOB_METAVAR = "[RECIPE | -- COMMAND...]"
-
-recipe_argument = click.argument(
-    "recipe", type=values.Text(), required=False, metavar=JOB_METAVAR, shell_complete=recipe_names,
-    help="A job that goes along: a recipe of workspace/, or a command after --.",
-)  # fmt: skip
-parameter_option = click.option(
-    "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
-    shell_complete=parameter_names,
-    help="A parameter of the recipe, repeatable; see `labctl recipes`.",
-)  # fmt: skip
-working_dir_option = click.option(
-    "--working-dir", type=values.Place(), metavar="DIR",
-    help="Folder of a command, whose files go along. [default: the current one]",
-)  # fmt: skip
-runtime_env_option = click.option(
-    "--runtime-env", type=values.Place(), metavar="FILE",
-    help="Ray runtime environment of a command, a JSON file.",
-)  # fmt: skip
-gpu_option = click.option(
-    "--gpu", type=click.Choice(GPUS), help="GPUs of the workers. [default: those of the lab when it is up]"
-)
-workers_option = click.option(
-    "--workers", type=values.WholeNumber(1, MAX_WORKERS), metavar="N",
-    help=f"Nodes that train. [default: those of the lab when it is up, else {LabSpec.workers}]",
-)  # fmt: skip
-cpus_option = click.option(
-    "--cpus-per-worker", type=values.WholeNumber(1, 1024), metavar="N",
-    help=f"CPUs of each worker. [default: those of the lab when it is up, else {LabSpec.cpus_per_worker}]",
-)  # fmt: skip
-memory_option = click.option(
-    "--memory", type=values.Text(), metavar="QUANTITY",
-    help="Memory of each worker, such as 8Gi. [default: 4Gi, with a GPU 16Gi]",
-)  # fmt: skip
-storage_option = click.option(
-    "--storage", type=values.Text(), default="s3://ray", show_default=True, metavar="s3://BUCKET[/FOLDER]",
-    help="Where checkpoints and ledgers go.",
-)  # fmt: skip
-endpoint_option = click.option(
-    "--endpoint", type=values.Text(), metavar="URL",
-    help="Address of the object store, as the nodes reach it. [default: AWS' own]",
-)  # fmt: skip
-region_option = click.option(
-    "--region", type=values.Text(), default=REGION, show_default=True, metavar="REGION",
-    help="Region of the object store.",
-)  # fmt: skip
 
 
 @click.group(cls=LabGroup)
@@ -84,14 +55,8 @@ def export() -> None:
 @workers_option
 @cpus_option
 @memory_option
-@click.option(
-    "--gcs-ft", is_flag=True,
-    help="Keep the state of Ray's head in Redis. [default: as the lab when it is up]",
-)  # fmt: skip
-@click.option(
-    "--stock-ray", is_flag=True,
-    help="Stock Ray: without the lab's changes to how it trains. [default: as the lab when it is up]",
-)  # fmt: skip
+@gcs_ft_option
+@stock_ray_option
 @click.option(
     "--namespace", type=values.Text(), metavar="NS", help="The namespace. [default: the lab's name]"
 )
@@ -199,19 +164,111 @@ def export_kubernetes(
     app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
 
 
-def _spec(app: App, settings: Asked, gpu: str | None) -> LabSpec:
-    """The lab that is written: as it is up, or the usual one, with these settings."""
-    from lab.flows.kubernetes.export.wanted import portable
+@export.command("skypilot", cls=DashCommand)
+@recipe_argument
+@parameter_option
+@working_dir_option
+@workers_option
+@cpus_option
+@memory_option
+@click.option(
+    "--accelerator", type=values.Text(), metavar="NAME[:N]",
+    help="GPUs of each node, as SkyPilot names them, such as H100:1. [default: none]",
+)  # fmt: skip
+@click.option(
+    "--infra", type=values.Text(), metavar="PLACE",
+    help="Such as k8s/CONTEXT, ssh/POOL or aws/REGION. [default: SkyPilot chooses]",
+)  # fmt: skip
+@storage_option
+@endpoint_option
+@region_option
+@folder_option
+@pass_app
+def export_skypilot(
+    app: App,
+    recipe: str | None,
+    parameters: tuple[str, ...],
+    working_dir: Path | None,
+    workers: int | None,
+    cpus_per_worker: int | None,
+    memory: str | None,
+    accelerator: str | None,
+    infra: str | None,
+    storage: str,
+    endpoint: str | None,
+    region: str,
+    output: Path,
+) -> None:
+    """Write the lab as a task of SkyPilot: a folder for `sky launch task.yaml`.
 
+    The first node has Ray's head and trains too. The recorder goes along.
+    """
+    from lab.flows.kubernetes.export import Wanted
+    from lab.flows.kubernetes.export.wanted import memory_bytes
+    from lab.flows.skypilot import Sky, skypilot
+
+    spec = _spec(app, Asked(workers=workers, cpus_per_worker=cpus_per_worker), "none")
+    sky = Sky(accelerator or "", infra or "")
+    store = storage.rstrip("/")
+    size = memory_bytes(memory) if memory else 0
+    job = _job(spec, recipe, parameters, working_dir, None, store)
+    wanted = Wanted(spec, storage=store, endpoint=endpoint or "", region=region, memory=size, code=job)
+    _write(app, output, skypilot(wanted, sky))
+
+
+@export.command("compose", cls=LabCommand)
+@click.option(
+    "--gpu", type=click.Choice(HERE), help="GPUs of the workers. [default: those of the lab when it is up]"
+)
+@workers_option
+@cpus_option
+@gcs_ft_option
+@stock_ray_option
+@folder_option
+@pass_app
+def export_compose(
+    app: App,
+    gpu: str | None,
+    workers: int | None,
+    cpus_per_worker: int | None,
+    gcs_ft: bool,
+    stock_ray: bool,
+    output: Path,
+) -> None:
+    """Write the lab as a folder for plain `docker compose`, on a machine without labctl."""
+    from lab.flows.compose_folder import compose_folder
+
+    asked = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
+    _write(app, output, compose_folder(_current(app, asked, gpu)))
+
+
+def _write(app: App, folder: Path, files: dict[str, bytes]) -> None:
+    from lab.flows.kubernetes.folder import write_folder
+
+    write_folder(folder, files)
+    if not app.out.as_json({"schema": SCHEMA, "folder": str(folder), "files": sorted(files)}):
+        app.out.line(f"{folder}: {plural(len(files), 'file')}")
+        app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
+
+
+def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
+    """The lab as it is up, or the usual one, with these settings; of its GPUs only the vendor."""
     try:
         current = app.open().runtime.spec()
     except LabDownError:
         current = LabSpec(app.name)
     spec = settings.over(current)
-    vendor = Vendor(gpu) if gpu else spec.gpu.vendor
-    if vendor is Vendor.SIMULATED:
+    return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
+
+
+def _spec(app: App, settings: Asked, gpu: str | None) -> LabSpec:
+    """The lab that is written, without what belongs to this machine."""
+    from lab.flows.kubernetes.export.wanted import portable
+
+    spec = _current(app, settings, gpu)
+    if spec.gpu.vendor is Vendor.SIMULATED:
         app.out.note("the lab's GPUs are simulated: its workers have none there; --gpu says which")
-    return portable(replace(spec, gpu=GpuPlan(vendor)))
+    return portable(spec)
 
 
 def _job(

@@ -9,11 +9,11 @@ import click
 
 from lab.cli import documents, values
 from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.exporting import HERE
 from lab.cli.findings import counted, others, tell
 from lab.errors import ManifestError
 from lab.topology import Vendor
 
-HERE = ("simulated", "nvidia", "amd", "none")
 DEFAULT_NAMESPACE = "default"
 
 
