@@ -130,7 +130,7 @@ def readme(spec: LabSpec) -> str:
     kind = variant(spec.gpu.vendor)
     index = "" if kind == "cpu" else f" --build-arg TORCH_INDEX={TORCH_INDEXES[kind]}"
     gpu = {
-        Vendor.NVIDIA: "GPUs are given by number or UUID: `LAB_WORKER_0_GPU` and so on in `compose/.env`.\n\n",
+        Vendor.NVIDIA: "`compose/.env` gives GPUs by number or UUID: `LAB_WORKER_0_GPU` and so on.\n\n",
         Vendor.AMD: "GPUs are given by their files in `compose/.env`, which needs `LAB_RENDER_GID` too.\n\n",
     }.get(spec.gpu.vendor, "")
     train = f"python train.py --workers {spec.workers}"

@@ -161,8 +161,8 @@ def readme(wanted: Wanted, sky: Sky) -> str:
     gpu = f", {sky.accelerator}" if sky.accelerator else ""
     return f"""# {spec.name} with SkyPilot
 
-{spec.workers} nodes with {spec.cpus_per_worker} CPUs{gpu} and Ray {RAY_VERSION}. The first one has Ray's head and
-trains too: the nodes of SkyPilot are all alike. Checkpoints and ledgers: `{wanted.storage}`.
+{spec.workers} nodes with {spec.cpus_per_worker} CPUs{gpu} and Ray {RAY_VERSION}. The first one has the head
+and trains too: the nodes of SkyPilot are all alike. Checkpoints and ledgers: `{wanted.storage}`.
 
     export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... RAY_AUTH_TOKEN=$(openssl rand -hex 32)
     sky launch -c {spec.name} {secrets} task.yaml

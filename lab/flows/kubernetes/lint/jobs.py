@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
 from lab.flows.kubernetes.clusters import RAY, RayCluster, clusters, inside
@@ -18,6 +17,7 @@ from lab.flows.kubernetes.manifests import (
     mapping,
     text,
 )
+from lab.host.reading import parse_json
 
 SELECTOR_KEY = "ray.io/cluster"
 ELASTIC = "kueue.x-k8s.io/elastic-job"
@@ -83,7 +83,7 @@ def jobs(manifest: Manifest) -> Iterator[Finding]:
 
 def _json_object(words: str) -> bool:
     try:
-        return isinstance(json.loads(words), dict)
+        return isinstance(parse_json(words), dict)
     except ValueError:
         return False
 

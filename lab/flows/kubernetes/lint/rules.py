@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 
@@ -17,6 +16,7 @@ from lab.flows.kubernetes.clusters import (
     whole,
 )
 from lab.flows.kubernetes.manifests import ERROR, NOTE, WARNING, Finding, Manifest, items, mapping, text
+from lab.host.reading import parse_json
 from lab.queue.reading.nodes import INT32
 
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -106,7 +106,7 @@ def _quoted_json(words: str) -> bool:
     if len(words) < 2 or words[0] != words[-1] or words[0] not in "'\"":
         return False
     try:
-        found = json.loads(words[1:-1].replace("\\", ""))
+        found = parse_json(words[1:-1].replace("\\", ""))
     except ValueError:
         return False
     return isinstance(found, dict) and all(isinstance(each, int) for each in found.values())
