@@ -83,6 +83,7 @@ def _each(manifests: Sequence[Manifest], asked: Asked) -> Iterator[Finding]:
         known = list(fields.check(manifest))
         yield from known
         yield from rules.names(manifest)
+        yield from rules.accelerators(manifest)
         yield from jobs.jobs(manifest)
         yield from jobs.queued(manifest)
         for cluster in clusters(manifest):

@@ -20,6 +20,7 @@ from lab.flows.kubernetes.manifests import (
 from lab.host.reading import parse_json
 
 SELECTOR_KEY = "ray.io/cluster"
+KUEUE = "kueue.x-k8s.io"
 ELASTIC = "kueue.x-k8s.io/elastic-job"
 ORIGIN = "ray.io/originated-from-crd"
 MOST_POD_SETS = 18
@@ -157,6 +158,8 @@ def together(manifests: Sequence[Manifest]) -> Iterator[Finding]:
     """What has to fit between objects: names, secrets, quotas of a namespace that want limits."""
     seen: set[tuple[str, str, str, str]] = set()
     for each in manifests:
+        if each.group.endswith(KUEUE):
+            continue  # lab.queue.reading says it
         key = (each.group, each.kind, each.namespace, each.name)
         if each.name and each.metadata.get("name") and key in seen and each.inside != APP_WRAPPER:
             told = f"a second {each.kind} {each.name}: the last one counts"

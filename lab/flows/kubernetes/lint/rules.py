@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from lab.flows.kubernetes.clusters import (
     GPU_KEYS,
@@ -12,10 +13,21 @@ from lab.flows.kubernetes.clusters import (
     SHARED_MEMORY,
     Group,
     RayCluster,
+    inside,
     quantity,
     whole,
 )
-from lab.flows.kubernetes.manifests import ERROR, NOTE, WARNING, Finding, Manifest, items, mapping, text
+from lab.flows.kubernetes.manifests import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Manifest,
+    Path_,
+    items,
+    mapping,
+    text,
+)
 from lab.host.reading import parse_json
 from lab.queue.reading.nodes import INT32
 
@@ -121,24 +133,9 @@ def resources(cluster: RayCluster) -> Iterator[Finding]:
             continue
         at = (*group.container_path, "resources")
         limits, requests = group.resources("limits"), group.resources("requests")
-        for kind, amounts in (("limits", limits), ("requests", requests)):
-            for key in amounts:
-                right = GPU_WORDS.get(str(key).lower())
-                if right not in (None, key):
-                    told = f"{key}: names of resources are case-sensitive; no node has this one"
-                    yield manifest.finding(
-                        "gpu-name", ERROR, (*at, kind, key), told, f"did you mean {right}?"
-                    )
+        yield from _gpus(manifest, group.container, group.container_path)
         for key in GPU_KEYS:
-            asked, limit = quantity(requests.get(key)), quantity(limits.get(key))
-            if asked and not limit:
-                told = f"{key} is requested, but has no limit: Kubernetes refuses it, and Ray sees no GPU"
-                yield manifest.finding(
-                    "gpu-limits", ERROR, (*at, "requests", key), told, f"set limits.{key} too"
-                )
-            elif limit and asked is not None and asked != limit:
-                told = f"{key}: request and limit must be equal"
-                yield manifest.finding("gpu-limits", ERROR, (*at, "requests", key), told)
+            limit, asked = quantity(limits.get(key)), quantity(requests.get(key))
             if group.head and (limit or asked):
                 told = (
                     f"the head asks for {key}: it is then no worker's, and jobs may run beside the scheduler"
@@ -155,6 +152,34 @@ def resources(cluster: RayCluster) -> Iterator[Finding]:
             yield manifest.finding("memory-limits", NOTE, at, told)
         yield from _memory(manifest, group)
         yield from _runtime_class(manifest, group)
+
+
+def accelerators(manifest: Manifest) -> Iterator[Finding]:
+    """GPUs of pods that are none of Ray's, such as those of a Job."""
+    at: Path_ = ("spec",) if manifest.kind == "Pod" else ("spec", "template", "spec")
+    for place, each in enumerate(items(inside(manifest.value, at).get("containers"))):
+        yield from _gpus(manifest, mapping(each), (*at, "containers", place))
+
+
+def _gpus(manifest: Manifest, container: Mapping[str, Any], path: Path_) -> Iterator[Finding]:
+    """Requests and limits of GPUs that Kubernetes refuses, or that no node has."""
+    given = mapping(container.get("resources"))
+    limits, requests = mapping(given.get("limits")), mapping(given.get("requests"))
+    at = (*path, "resources")
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for key in amounts:
+            right = GPU_WORDS.get(str(key).lower())
+            if right not in (None, key):
+                told = f"{key}: names of resources are case-sensitive; no node has this one"
+                yield manifest.finding("gpu-name", ERROR, (*at, kind, key), told, f"did you mean {right}?")
+    for key in GPU_KEYS:
+        asked, limit = quantity(requests.get(key)), quantity(limits.get(key))
+        if asked and not limit:
+            told = f"{key} is requested, but has no limit: Kubernetes refuses it, and Ray sees no GPU"
+            yield manifest.finding("gpu-limits", ERROR, (*at, "requests", key), told, f"set limits.{key} too")
+        elif limit and asked is not None and asked != limit:
+            told = f"{key}: request and limit must be equal"
+            yield manifest.finding("gpu-limits", ERROR, (*at, "requests", key), told)
 
 
 def _memory(manifest: Manifest, group: Group) -> Iterator[Finding]:

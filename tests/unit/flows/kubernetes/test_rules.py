@@ -73,6 +73,13 @@ def scaled_and(change: Callable[[Object], Any]) -> Callable[[Object], Any]:
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "main"}
 
+
+def batch() -> Object:
+    """A Job of Kubernetes."""
+    metadata = {"name": "b", "namespace": "team"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": pod()}}
+
+
 BROKEN: list[tuple[str, str, Object, Callable[[Object], Any]]] = [
     # rule, level, what is good, what breaks it
     ("name-length", "error", cluster(), lambda m: m["metadata"].update(name="a" * 54)),
@@ -111,6 +118,8 @@ BROKEN: list[tuple[str, str, Object, Callable[[Object], Any]]] = [
         cluster(),
         lambda m: amounts(workers(m)).update(limits=GPU, requests={"nvidia.com/gpu": "2"}),
     ),
+    ("gpu-name", "error", batch(), lambda m: amounts(m["spec"])["limits"].update({"NVIDIA.com/gpu": 1})),
+    ("gpu-limits", "error", wrapper(batch()), lambda m: amounts(inner(m)["spec"])["requests"].update(GPU)),
     ("head-gpu", "warning", cluster(), lambda m: amounts(head(m))["limits"].update(GPU)),
     ("cpu-limits", "warning", cluster(), lambda m: container(workers(m)).update(resources={})),
     ("cpu-limits", "error", cluster(), scaled_and(lambda m: container(workers(m)).update(resources={}))),
