@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.manifests import ERROR, WARNING, Finding, Manifest, items, mapping, text
+from lab.queue.reading.nodes import meant
 
-CLUSTER_RULE, ENVIRONMENT_RULE = "ray-reads-cluster", "runtime-env"
+CLUSTER_RULE, ENVIRONMENT_RULE, OPTION_RULE = "ray-reads-cluster", "runtime-env", "ray-start"
 DEFAULTS = {"replicas": 0, "minReplicas": 0, "maxReplicas": 2**31 - 1, "numOfHosts": 1}
 """Fields of a group of workers that the API server fills in."""
 NODE_TYPES = "available_node_types"
@@ -24,9 +25,11 @@ class Readers:
         cluster: Callable[[dict[str, Any]], Mapping[str, Any]],
         environment: Callable[[dict[str, Any]], object],
         dashboards: Mapping[str, Callable[[], str]],
+        options: Sequence[str] = (),
     ) -> None:
-        """`dashboards` makes those of Ray for Grafana: name -> JSON."""
+        """`dashboards` makes those of Ray for Grafana: name -> JSON. `options` are those of `ray start`."""
         self.cluster, self.environment, self.dashboards = cluster, environment, dashboards
+        self.options = options
 
 
 def readers() -> Readers:
@@ -36,6 +39,7 @@ def readers() -> Readers:
     )
     from ray.dashboard.modules.metrics import grafana_dashboard_factory as factory
     from ray.runtime_env import RuntimeEnv
+    from ray.scripts.scripts import start
 
     logging.getLogger("ray.autoscaler").setLevel(logging.CRITICAL)  # what it logs is in the error
     return Readers(
@@ -45,6 +49,9 @@ def readers() -> Readers:
             "cluster": lambda: str(factory.generate_default_grafana_dashboard()[0]),
             "train": lambda: str(factory.generate_train_grafana_dashboard()[0]),
         },
+        sorted(
+            {flag.removeprefix("--") for each in start.params for flag in (*each.opts, *each.secondary_opts)}
+        ),
     )
 
 
@@ -63,6 +70,7 @@ def check(manifest: Manifest, ray: Readers) -> Iterator[Finding]:
     if manifest.group != RAY:
         return
     for cluster in clusters(manifest):
+        yield from _options(cluster, ray)
         try:
             node_types(cluster, ray)
         except Exception as error:
@@ -72,6 +80,16 @@ def check(manifest: Manifest, ray: Readers) -> Iterator[Finding]:
     at = JOB_AT.get(manifest.kind)
     if at is not None:
         yield from _environment(manifest, inside(manifest.value, at), at, ray)
+
+
+def _options(cluster: RayCluster, ray: Readers) -> Iterator[Finding]:
+    """Parameters that `ray start` of the installed Ray does not know: the node would not start."""
+    for group in cluster.groups:
+        for name in group.params if ray.options else ():
+            if name not in ray.options:
+                told = f"`ray start` has no option --{name}"
+                path = (*group.path, "rayStartParams", name)
+                yield cluster.manifest.finding(OPTION_RULE, WARNING, path, told, meant(name, ray.options))
 
 
 def _environment(

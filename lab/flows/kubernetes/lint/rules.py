@@ -29,13 +29,15 @@ from lab.flows.kubernetes.manifests import (
     text,
 )
 from lab.host.reading import parse_json
-from lab.queue.reading.nodes import INT32
+from lab.queue.reading.nodes import INT32, meant
 
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 LONGEST = {"RayCluster": 53, "RayJob": 47, "RayService": 47, "RayCronJob": 36}
 """Kind -> most characters of a name: what KubeRay makes of it must be a name too."""
 GENERATED = 5
 """Characters that generateName gets."""
+OWN = ("cpu", "memory", "ephemeral-storage")
+"""Resources of Kubernetes itself."""
 GPU_WORDS = {key.lower(): key for key in GPU_KEYS}
 
 
@@ -133,7 +135,7 @@ def resources(cluster: RayCluster) -> Iterator[Finding]:
             continue
         at = (*group.container_path, "resources")
         limits, requests = group.resources("limits"), group.resources("requests")
-        yield from _gpus(manifest, group.container, group.container_path)
+        yield from _amounts(manifest, group.container, group.container_path)
         for key in GPU_KEYS:
             limit, asked = quantity(limits.get(key)), quantity(requests.get(key))
             if group.head and (limit or asked):
@@ -158,17 +160,21 @@ def accelerators(manifest: Manifest) -> Iterator[Finding]:
     """GPUs of pods that are none of Ray's, such as those of a Job."""
     at: Path_ = ("spec",) if manifest.kind == "Pod" else ("spec", "template", "spec")
     for place, each in enumerate(items(inside(manifest.value, at).get("containers"))):
-        yield from _gpus(manifest, mapping(each), (*at, "containers", place))
+        yield from _amounts(manifest, mapping(each), (*at, "containers", place))
 
 
-def _gpus(manifest: Manifest, container: Mapping[str, Any], path: Path_) -> Iterator[Finding]:
-    """Requests and limits of GPUs that Kubernetes refuses, or that no node has."""
+def _amounts(manifest: Manifest, container: Mapping[str, Any], path: Path_) -> Iterator[Finding]:
+    """Requests and limits that Kubernetes refuses, or that no node has; most are about GPUs."""
     given = mapping(container.get("resources"))
     limits, requests = mapping(given.get("limits")), mapping(given.get("requests"))
     at = (*path, "resources")
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for key in amounts:
             right = GPU_WORDS.get(str(key).lower())
+            if "/" not in key and key not in OWN and not key.startswith("hugepages-"):
+                told = f"{key}: Kubernetes has no resource of this name, and refuses the pod"
+                hint = meant(key, OWN) or f"those of devices have a prefix: {GPU_KEYS[0]}"
+                yield manifest.finding("resource-name", ERROR, (*at, kind, key), told, hint)
             if right not in (None, key):
                 told = f"{key}: names of resources are case-sensitive; no node has this one"
                 yield manifest.finding("gpu-name", ERROR, (*at, kind, key), told, f"did you mean {right}?")

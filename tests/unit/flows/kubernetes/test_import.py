@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_the_queues_come_back_with_what_was_asked_for() -> None:
     ]
     assert [each.event for each in simulate(again.setup, again.workloads, cycles=1).changes][-1] == "Admitted"
     assert files["job/train.py"] == b"print()\n"
+    assert LabSpec.from_json(json.loads(files["lab.json"])) == found.spec
 
 
 def test_a_cluster_of_others_trains_with_stock_ray() -> None:

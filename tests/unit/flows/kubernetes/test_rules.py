@@ -118,6 +118,8 @@ BROKEN: list[tuple[str, str, Object, Callable[[Object], Any]]] = [
         cluster(),
         lambda m: amounts(workers(m)).update(limits=GPU, requests={"nvidia.com/gpu": "2"}),
     ),
+    ("resource-name", "error", cluster(), lambda m: amounts(workers(m))["limits"].update(memry="1Gi")),
+    ("resource-name", "error", batch(), lambda m: amounts(m["spec"])["requests"].update(gpu="1")),
     ("gpu-name", "error", batch(), lambda m: amounts(m["spec"])["limits"].update({"NVIDIA.com/gpu": 1})),
     ("gpu-limits", "error", wrapper(batch()), lambda m: amounts(inner(m)["spec"])["requests"].update(GPU)),
     ("head-gpu", "warning", cluster(), lambda m: amounts(head(m))["limits"].update(GPU)),
@@ -373,19 +375,32 @@ def test_a_mistake_is_found_by_its_rule(
     assert rule in rules(checked([*beside, changed(good, change)]), level)
 
 
-ELSEWHERE = {"yaml", "schema", "no-schema", "ray-reads-cluster", "runtime-env"} | {
+ELSEWHERE = {"yaml", "schema", "no-schema", "ray-reads-cluster", "runtime-env", "ray-start"} | {
     *("queues", "queues-left-out", "quota", "submitter-quota", "priority", "twice", "namespace-limits"),
 }
 """Rules with tests of their own, below and in the other files."""
 
 
-def test_every_rule_has_a_test_that_breaks_it() -> None:
+def named() -> set[str]:
+    """Names of all rules, as the code has them."""
     folder = ROOT / "lab" / "flows" / "kubernetes" / "lint"
-    text = "\n".join(path.read_text() for path in folder.glob("*.py"))
-    named = set(re.findall(r'(?:finding|wrong)\(\s*"([a-z-]+)"', text))
-    named |= set(re.findall(r'\b(?:RULE|rule\b.*|CLUSTER_RULE, ENVIRONMENT_RULE) = "([a-z-]+)"', text))
-    assert len(named) > 30
-    assert named - {rule for rule, *_ in BROKEN} - ELSEWHERE == set()
+    text = "\n".join(path.read_text() for path in (*folder.glob("*.py"), folder.parent / "manifests.py"))
+    found = set(re.findall(r'(?:finding|wrong|Finding)\(\s*"([a-z-]+)"', text))
+    lines = re.findall(r"^ *(?:[A-Z_]*RULE\b.*|rule, .*|rule) = (.+)$", text, re.MULTILINE)
+    return found | {name for line in lines for name in re.findall(r'"([a-z-]+)"', line)}
+
+
+def test_every_rule_has_a_test_that_breaks_it() -> None:
+    assert named() - {rule for rule, *_ in BROKEN} - ELSEWHERE == set()
+    assert ELSEWHERE | {rule for rule, *_ in BROKEN} == named()
+
+
+def test_every_rule_is_in_the_documents_table() -> None:
+    text = (ROOT / "docs" / "kubernetes.md").read_text().partition("## The checks")[2]
+    assert (
+        set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
+        == named()
+    )
 
 
 @pytest.mark.parametrize(

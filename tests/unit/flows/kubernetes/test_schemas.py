@@ -167,6 +167,16 @@ def test_a_runtime_environment_that_is_none_is_told(given: str, told: str) -> No
     assert told in report.errors[0].message
 
 
+def test_options_that_ray_start_does_not_have_are_told_with_the_right_one() -> None:
+    ray = Ray()
+    readers = Readers(ray.cluster, ray.environment, {}, ["num-cpus", "dashboard-host"])
+    found = changed(
+        cluster(), lambda m: m["spec"]["headGroupSpec"]["rayStartParams"].update({"dashbord-host": "0.0.0.0"})
+    )
+    (told,) = checked([found], Asked(None, readers)).findings
+    assert (told.rule, told.level, told.hint) == ("ray-start", "warning", "did you mean dashboard-host?")
+
+
 # The real ones
 
 
@@ -198,5 +208,8 @@ def test_the_ray_that_is_installed_reads_a_cluster_and_an_environment() -> None:
 
     report = checked([changed(cluster(), without_cpus)], asked)
     assert {"cpu-limits", "ray-reads-cluster"} == rules(report, "error")
+    params = {"num-cpus": "1", "object-store-memory": "1", "block": "true", "no-such": "1"}
+    odd = changed(cluster(), lambda m: m["spec"]["headGroupSpec"].update(rayStartParams=params))
+    assert [each.path.rpartition(".")[2] for each in checked([odd], asked).findings] == ["no-such"]
     wrong = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="pip: 3\n"))
     assert rules(checked([wrong], asked), "error") == {"runtime-env"}
