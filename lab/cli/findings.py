@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from lab.cli.context import App
 
 if TYPE_CHECKING:
-    from lab.flows.kubernetes.lint import Asked, Report
+    from lab.flows.kubernetes.lint import Authorities, Report
 
 
-def others(app: App) -> Asked:
+def others(app: App) -> Authorities:
     """Whoever can be asked; kubernetes-validate is installed when it is first needed."""
-    from lab.flows.kubernetes.lint import asked_here
+    from lab.flows.kubernetes.lint import authorities_here
     from lab.host import environment
 
     environment.ensure("kubernetes", app.out.note)
-    return asked_here()
+    return authorities_here()
 
 
 def tell(app: App, report: Report, *, whole: bool) -> None:

@@ -43,7 +43,7 @@ CODE = ("configmap", "image")
 
 @click.group(cls=LabGroup)
 def export() -> None:
-    """Write the lab for other places: Kubernetes, SkyPilot, plain Compose. No lab has to run."""
+    """Write the lab for Kubernetes, SkyPilot or plain Compose. No lab has to run."""
 
 
 @export.command("kubernetes", cls=DashCommand)

@@ -28,10 +28,11 @@ DEFAULT_NAMESPACE = "default"
 )  # fmt: skip
 @pass_app
 def lint(app: App, files: tuple[Path, ...], namespace: str) -> None:
-    """Check manifests of KubeRay and Kueue without a cluster, and say what would wait for ever and why.
+    """Check manifests of KubeRay and Kueue without a cluster.
 
-    Fields, Kubernetes' own schemas, Ray's own readers, mistakes that users repeat, quotas against what jobs
-    ask for. Exits with 22 when something could not work; warnings and notes do not change that.
+    Says what would wait for ever and why: by fields, Kubernetes' own schemas, Ray's own readers, mistakes
+    that users repeat, and quotas against what jobs ask for. Exits with 22 when something could not work;
+    warnings and notes do not change that.
     """
     from lab.flows.kubernetes.lint import lint as check
     from lab.flows.kubernetes.manifests import texts_of
@@ -75,9 +76,9 @@ def import_(
     gpu: str | None,
     output: Path | None,
 ) -> None:
-    """Turn a RayCluster or RayJob with its queues into a lab of the same shape, and say how to start it.
+    """Turn manifests of a cluster into a lab of the same shape.
 
-    A cluster's trouble can then be replayed here. Nothing is started.
+    Reads a RayCluster, RayJob or RayService with its queues, and says how to start the lab. A cluster's trouble can then be replayed here. Nothing is started.
     """
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
     from lab.flows.kubernetes.imported import import_lab

@@ -17,7 +17,7 @@ from tests.unit.flows.kubernetes.made import NOBODY, changed, cluster, job, queu
 def offline(labctl: Labctl) -> Labctl:
     """labctl whose lab is down, and which can ask neither Kubernetes' schemas nor Ray."""
     labctl.stub("lab.host.environment.ensure", False)
-    labctl.stub("lab.flows.kubernetes.lint.asked_here", NOBODY)
+    labctl.stub("lab.flows.kubernetes.lint.authorities_here", NOBODY)
     return labctl.down()
 
 
@@ -60,7 +60,7 @@ def test_a_dash_prints_what_is_applied(offline: Labctl) -> None:
 
 def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl, tmp_path: Path) -> None:
     labctl.stub("lab.host.environment.ensure", False)
-    labctl.stub("lab.flows.kubernetes.lint.asked_here", NOBODY)
+    labctl.stub("lab.flows.kubernetes.lint.authorities_here", NOBODY)
     labctl.runtime.down()
     gpus = tuple(GpuAssignment(f"ray-worker-{n}", f"GPU-{n}") for n in range(3))
     labctl.runtime.up(LabSpec(gpu=GpuPlan(Vendor.NVIDIA, gpus), workers=3, cpus_per_worker=4, gcs_ft=True))

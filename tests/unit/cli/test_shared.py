@@ -24,6 +24,7 @@ EXPECTED = {
     "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
     "report", "queue", "queue check", "queue simulate",
+    "export", "export kubernetes", "export skypilot", "export compose", "lint", "import",
 }  # fmt: skip
 
 

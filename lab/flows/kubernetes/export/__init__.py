@@ -15,7 +15,7 @@ from lab.flows.kubernetes.export.queues import queue_objects, queues_of
 from lab.flows.kubernetes.export.ray import workload
 from lab.flows.kubernetes.export.wanted import Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
-from lab.flows.kubernetes.lint import Asked, Report, lint
+from lab.flows.kubernetes.lint import Authorities, Report, lint
 
 __all__ = ["Export", "Wanted", "export"]
 
@@ -38,7 +38,7 @@ class Export:
         return "---\n".join(self.files[path].decode() for path in self.applied)
 
 
-def export(wanted: Wanted, queues: tuple[Path, ...], asked: Asked) -> Export:
+def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Export:
     """Make the manifests of a lab and check them.
 
     Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.

@@ -17,14 +17,14 @@ from lab.flows.kubernetes.manifests import (
     read_manifests,
 )
 
-__all__ = ["Asked", "Report", "asked_here", "lint"]
+__all__ = ["Authorities", "Report", "authorities_here", "lint"]
 
 NO_SCHEMAS = "Kubernetes' schemas: the package kubernetes-validate is not installed"
 NO_RAY = "Ray's own readers: Ray is not installed here; `labctl up --runtime local` installs it"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Authorities:
     """What others decide: Kubernetes' schemas and Ray's readers; None where they are not installed."""
 
     schemas: schemas.Validate | None
@@ -47,7 +47,7 @@ class Report:
         return tuple(each for each in self.findings if each.level == ERROR)
 
 
-def asked_here() -> Asked:
+def authorities_here() -> Authorities:
     """Whoever can be asked on this machine."""
     try:
         found: schemas.Validate | None = schemas.validator()
@@ -57,10 +57,10 @@ def asked_here() -> Asked:
         readers: ray.Readers | None = ray.readers()
     except ImportError:
         readers = None
-    return Asked(found, readers)
+    return Authorities(found, readers)
 
 
-def lint(texts: Iterable[tuple[str, str]], asked: Asked, namespace: str = DEFAULT_NAMESPACE) -> Report:
+def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = DEFAULT_NAMESPACE) -> Report:
     """Check these texts, each with the name of its file, as one set.
 
     `namespace` is for objects that name none.
@@ -78,7 +78,7 @@ def lint(texts: Iterable[tuple[str, str]], asked: Asked, namespace: str = DEFAUL
     )
 
 
-def _each(manifests: Sequence[Manifest], asked: Asked) -> Iterator[Finding]:
+def _each(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding]:
     for manifest in manifests:
         known = list(fields.check(manifest))
         yield from known

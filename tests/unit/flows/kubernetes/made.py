@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from lab.flows.kubernetes.lint import Asked, Report, lint
+from lab.flows.kubernetes.lint import Authorities, Report, lint
 
-NOBODY = Asked(None, None)
+NOBODY = Authorities(None, None)
 """Neither Kubernetes' schemas nor Ray are asked."""
 
 Object = dict[str, Any]
@@ -106,7 +106,7 @@ def changed(given: Object, change: Callable[[Object], Any]) -> Object:
     return found
 
 
-def checked(objects: Sequence[Object], asked: Asked = NOBODY) -> Report:
+def checked(objects: Sequence[Object], asked: Authorities = NOBODY) -> Report:
     """What the checks say of these objects, in one file."""
     return lint([("m.yaml", yaml.safe_dump_all(objects, sort_keys=False))], asked)
 

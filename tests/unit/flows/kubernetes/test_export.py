@@ -23,7 +23,7 @@ from lab.flows.kubernetes.export.wanted import (
     recipe_code,
     script_code,
 )
-from lab.flows.kubernetes.lint import asked_here
+from lab.flows.kubernetes.lint import authorities_here
 from lab.flows.kubernetes.lint.ray import node_types
 from lab.flows.kubernetes.manifests import read_manifests
 from lab.host import environment
@@ -117,7 +117,7 @@ def test_every_size_passes_the_checks_with_the_resources_of_the_lab(
 def test_kubernetes_and_ray_take_what_is_written(vendor: Vendor, code: Code | None) -> None:
     pytest.importorskip("kubernetes_validate", reason="the group kubernetes is not installed")
     pytest.importorskip("ray", reason="the group local is not installed")
-    asked = asked_here()
+    asked = authorities_here()
     wanted = Wanted(lab(vendor, workers=3, gcs_ft=True), queue="team", code=code, runtime_class="nvidia")
     found = export(wanted, (), asked)
     assert found.report.not_asked == ()

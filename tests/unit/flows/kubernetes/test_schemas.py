@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.flows.kubernetes.lint import Asked, asked_here
+from lab.flows.kubernetes.lint import Authorities, authorities_here
 from lab.flows.kubernetes.lint.ray import Readers
 from lab.flows.kubernetes.lint.schemas import NoSchemaError
 from tests.unit.flows.kubernetes.made import Object, changed, checked, cluster, job, pod, rules, wrapper
@@ -72,21 +72,21 @@ class Schemas:
 def test_the_parts_of_kubernetes_inside_of_rays_objects_are_checked(
     good: Object, change: Any, path: str
 ) -> None:
-    report = checked([changed(good, change)], Asked(Schemas(), None))
+    report = checked([changed(good, change)], Authorities(Schemas(), None))
     found = [each for each in report.errors if each.rule == "schema"]
     assert [(each.path, each.message) for each in found] == [(path, "unknown field ('bad')")]
 
 
 def test_an_object_without_a_schema_is_a_note() -> None:
     monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor", "metadata": {"name": "m"}}
-    report = checked([monitor], Asked(Schemas(), None))
+    report = checked([monitor], Authorities(Schemas(), None))
     assert (rules(report), report.errors) == ({"no-schema"}, ())
 
 
 def test_objects_of_kueue_are_not_asked_about() -> None:
     schemas = Schemas()
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "f"}}
-    checked([flavor], Asked(schemas, None))
+    checked([flavor], Authorities(schemas, None))
     assert schemas.asked == []
 
 
@@ -125,7 +125,7 @@ class Ray:
 def test_ray_reads_the_cluster_with_what_the_server_fills_in() -> None:
     ray = Ray()
     found = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].pop("minReplicas"))
-    checked([found], Asked(None, ray.readers()))
+    checked([found], Authorities(None, ray.readers()))
     assert ray.clusters[0]["metadata"] == {"name": "lab", "namespace": "team"}
     assert ray.clusters[0]["spec"]["workerGroupSpecs"][0]["minReplicas"] == 0
 
@@ -133,7 +133,7 @@ def test_ray_reads_the_cluster_with_what_the_server_fills_in() -> None:
 @pytest.mark.parametrize(("scaled", "level"), [(True, "error"), (False, "warning")])
 def test_what_ray_cannot_read_is_an_error_where_the_autoscaler_runs(scaled: bool, level: str) -> None:
     found = changed(cluster(), lambda m: m["spec"].update(enableInTreeAutoscaling=scaled))
-    report = checked([found], Asked(None, Ray(ValueError("no CPU\nand more")).readers()))
+    report = checked([found], Authorities(None, Ray(ValueError("no CPU\nand more")).readers()))
     assert [(each.rule, each.level, each.message) for each in report.findings] == [
         ("ray-reads-cluster", level, "Ray's autoscaler cannot read it: no CPU")
     ]
@@ -141,14 +141,14 @@ def test_what_ray_cannot_read_is_an_error_where_the_autoscaler_runs(scaled: bool
 
 def test_ray_is_not_asked_about_fields_that_are_wrong_already() -> None:
     ray = Ray()
-    checked([changed(cluster(), lambda m: m["spec"].update(nonsense=1))], Asked(None, ray.readers()))
+    checked([changed(cluster(), lambda m: m["spec"].update(nonsense=1))], Authorities(None, ray.readers()))
     assert ray.clusters == []
 
 
 def test_the_runtime_environment_of_a_job_is_read_by_ray() -> None:
     ray = Ray()
     found = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="pip: [emoji]\n"))
-    assert checked([found], Asked(None, ray.readers())).errors == ()
+    assert checked([found], Authorities(None, ray.readers())).errors == ()
     assert ray.environments == [{"pip": ["emoji"]}]
 
 
@@ -162,7 +162,7 @@ def test_a_runtime_environment_that_is_none_is_told(given: str, told: str) -> No
 
     readers = Readers(Ray().cluster, environment, {})
     found = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML=given))
-    report = checked([found], Asked(None, readers))
+    report = checked([found], Authorities(None, readers))
     assert [each.rule for each in report.errors] == ["runtime-env"]
     assert told in report.errors[0].message
 
@@ -173,7 +173,7 @@ def test_options_that_ray_start_does_not_have_are_told_with_the_right_one() -> N
     found = changed(
         cluster(), lambda m: m["spec"]["headGroupSpec"]["rayStartParams"].update({"dashbord-host": "0.0.0.0"})
     )
-    (told,) = checked([found], Asked(None, readers)).findings
+    (told,) = checked([found], Authorities(None, readers)).findings
     assert (told.rule, told.level, told.hint) == ("ray-start", "warning", "did you mean dashboard-host?")
 
 
@@ -182,7 +182,7 @@ def test_options_that_ray_start_does_not_have_are_told_with_the_right_one() -> N
 
 def test_the_schemas_that_are_installed_refuse_what_kubernetes_refuses() -> None:
     pytest.importorskip("kubernetes_validate", reason="the group kubernetes is not installed")
-    asked = Asked(asked_here().schemas, None)
+    asked = Authorities(authorities_here().schemas, None)
     assert checked([cluster(), job(), wrapper(cluster())], asked).errors == ()
     wrong = changed(
         cluster(),
@@ -199,7 +199,7 @@ def test_the_schemas_that_are_installed_refuse_what_kubernetes_refuses() -> None
 
 def test_the_ray_that_is_installed_reads_a_cluster_and_an_environment() -> None:
     pytest.importorskip("ray", reason="the group local is not installed")
-    asked = Asked(None, asked_here().ray)
+    asked = Authorities(None, authorities_here().ray)
     assert checked([cluster(), job()], asked).errors == ()
 
     def without_cpus(found: Object) -> None:
