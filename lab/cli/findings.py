@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lab.cli.context import App
+from lab.errors import SetupError
 
 if TYPE_CHECKING:
     from lab.flows.kubernetes.lint import Authorities, Report
 
 
 def others(app: App) -> Authorities:
-    """Whoever can be asked; kubernetes-validate is installed when it is first needed."""
+    """Whoever can be asked; kubernetes-validate is installed when it is first needed, if it can be."""
     from lab.flows.kubernetes.lint import authorities_here
     from lab.host import environment
 
-    environment.ensure("kubernetes", app.out.note)
+    try:
+        environment.ensure("kubernetes", app.out.note)
+    except SetupError as error:
+        app.out.warn(error.message, error.hint)
     return authorities_here()
 
 

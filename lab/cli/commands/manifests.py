@@ -78,7 +78,8 @@ def import_(
 ) -> None:
     """Turn manifests of a cluster into a lab of the same shape.
 
-    Reads a RayCluster, RayJob or RayService with its queues, and says how to start the lab. A cluster's trouble can then be replayed here. Nothing is started.
+    Reads a RayCluster, RayJob or RayService with its queues, and says how to start the lab, so that a
+    cluster's trouble can be replayed here. Nothing is started.
     """
     from lab.flows.kubernetes.folder import refuse_taken, write_folder
     from lab.flows.kubernetes.imported import import_lab

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.errors import SetupError
 from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
 from tests.unit.cli.fakes import Labctl
 from tests.unit.flows.kubernetes.made import NOBODY, changed, cluster, job, queues
@@ -207,6 +208,17 @@ def test_warnings_do_not_end_with_an_error(offline: Labctl, tmp_path: Path) -> N
     assert result.exit_code == 0
     assert "warning:" in result.stderr
     assert result.stdout == "1 RayCluster: 1 warning\n"
+
+
+def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
+    offline: Labctl, tmp_path: Path
+) -> None:
+    offline.stub("lab.host.environment.ensure", SetupError("no network", "repeat"))
+    wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
+    result = offline("lint", written(tmp_path, wrong))
+    assert result.exit_code == 22
+    assert "warning: no network" in result.stderr
+    assert "not asked: Kubernetes' schemas" in result.stderr
 
 
 def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:
