@@ -21,6 +21,7 @@ LabError
  |- LessonError          19   a lesson is not passed yet, or a report does not fit
  |- StateError           20   the lab's state file is damaged or gone
  |- OutputError          21   the result could not be written to stdout
+ |- ManifestError        22   manifests of Kubernetes that could not work
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -158,6 +159,12 @@ class OutputError(LabError):
     """The result could not be written: stdout is closed, or what it leads to is full."""
 
     exit_code = 21
+
+
+class ManifestError(LabError):
+    """Manifests of Kubernetes could not work: a check found why."""
+
+    exit_code = 22
 
 
 INTERRUPTED = 130

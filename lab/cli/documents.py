@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from lab.cli import format
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lab.cluster.allocation import Holding, TopView, Waiting
     from lab.cluster.api import Node
     from lab.cluster.explain import Explanation
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
+    from lab.flows.kubernetes.imported import Imported
+    from lab.flows.kubernetes.lint import Report
+    from lab.flows.kubernetes.manifests import Finding
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
@@ -210,4 +215,51 @@ def report(data: ReportData, written: Written) -> Document:
         **fields(written, "folder page pictures"),
         "control": data.control_job or None,
         "missing": list(written.missing),
+    }
+
+
+# Manifests
+
+
+def finding(found: Finding) -> Document:
+    """One thing found in a manifest."""
+    return dataclasses.asdict(found)
+
+
+def linted(report: Report) -> Document:
+    """Findings on a set of manifests."""
+    return {
+        "schema": "lint/1",
+        "good": not report.errors,
+        "objects": dict(report.objects),
+        "findings": [finding(each) for each in report.findings],
+        "not_asked": list(report.not_asked),
+    }
+
+
+def exported(folder: Path, files: tuple[str, ...], report: Report) -> Document:
+    """A folder of manifests, with what the checks said."""
+    return {
+        "schema": "export/1",
+        "folder": str(folder),
+        "files": sorted(files),
+        "objects": dict(report.objects),
+        "findings": [finding(each) for each in report.findings],
+        "not_asked": list(report.not_asked),
+    }
+
+
+def imported(
+    found: Imported, up: tuple[str, ...], steps: list[tuple[str, ...]], folder: Path | None
+) -> Document:
+    """A lab of the shape of a cluster, and the commands that start it."""
+    return {
+        "schema": "import/1",
+        "kind": found.kind,
+        "cluster": found.name,
+        "lab": dataclasses.asdict(found.spec),
+        "differs": list(found.differs),
+        "up": list(up),
+        "then": [list(each) for each in steps],
+        "folder": None if folder is None else str(folder),
     }

@@ -19,6 +19,7 @@ from lab.cli.commands import (
     chaos,
     data,
     demo,
+    export,
     faults,
     gpus,
     images,
@@ -26,6 +27,7 @@ from lab.cli.commands import (
     lab,
     lessons,
     machine,
+    manifests,
     queue,
     report,
     submit,
@@ -93,7 +95,7 @@ def cli(ctx: click.Context) -> None:
 def _assemble() -> None:
     shared_options(cli, root=True)
     first = (lab, submit, jobs, top, faults, demo, chaos, report)
-    for module in (*first, queue, lessons, data, gpus, images, machine):
+    for module in (*first, queue, export, manifests, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()

@@ -33,6 +33,7 @@ PAGES = (
     "commands",
     "compose",
     "gpus",
+    "kubernetes",
     "lessons",
     "metrics",
     "patches",

@@ -30,6 +30,8 @@ FLOWS = (
     ("recovery", "doctor", "images", "testing"),
     ("chaos", "demo", "lessons", "report"),
     ("queues",),
+    ("kubernetes", "compose_folder"),
+    ("skypilot",),
 )
 """The same among the flows."""
 
@@ -49,6 +51,10 @@ RUNTIMES = ("compose", "inside", "local")
 EXEMPT = {
     ("lab", "lab.lab"): "the package's own door: `from lab import Lab`, imported once it is asked for",
     ("lab.flows.images", "lab.runtime.compose"): "images are of Docker alone, and `up` gets them too",
+    (
+        "lab.flows.compose_folder",
+        "lab.runtime.compose",
+    ): "a folder for plain Compose has that runtime's files",
     ("raylab_forks.child", "sitecustomize"): "a fork does what Python does at the beginning of a process",
     (
         "lab.flows.doctor.facts",

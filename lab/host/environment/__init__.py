@@ -28,7 +28,8 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "local": ("cli", "local"),
     "jupyter": ("cli", "local", "jupyter"),
     "report": ("cli", "report"),
-    "test": ("cli", "local", "jupyter", "report", "test"),
+    "kubernetes": ("cli", "kubernetes"),
+    "test": ("cli", "local", "jupyter", "report", "kubernetes", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -62,6 +63,9 @@ MODULES: dict[str, dict[str, str]] = {
     "report": {
         "jinja2": "jinja2",
         "matplotlib": "matplotlib",
+    },
+    "kubernetes": {
+        "kubernetes_validate": "kubernetes-validate",
     },
     "test": {
         "hypothesis": "hypothesis",

@@ -50,6 +50,8 @@ class Problem:
     path: str
     message: str
     hint: str = ""
+    left_out: bool = False
+    """Kueue takes it, and only the lab does not."""
 
     def __str__(self) -> str:
         """File, line, path and message, in one line."""
@@ -83,6 +85,11 @@ class Spot:
     def wrong(self, message: str, hint: str = "") -> None:
         """Note an error here."""
         self.problems.errors.append(Problem(self.file, self.line, self.path, message, hint))
+
+    def refuse(self, message: str) -> None:
+        """Note an error here about what Kueue takes and the lab does not."""
+        problem = Problem(self.file, self.line, self.path, message, left_out=True)
+        self.problems.errors.append(problem)
 
     def warn(self, message: str, hint: str = "") -> None:
         """Note something that will probably surprise."""
@@ -157,7 +164,7 @@ class At(Spot):
                     found[name] = value
             elif refused is not None and name in refused:
                 if not value.empty():
-                    value.wrong(f"left out by the lab: {refused[name]}")
+                    value.refuse(f"left out by the lab: {refused[name]}")
             elif name not in passed:
                 value.wrong("unknown field", meant(name, [*known, *passed]))
         for name in required:

@@ -64,7 +64,7 @@ class Read:
 
 def read(texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE) -> Read:
     """Read YAML texts, each with the name of its file. `namespace` is for objects that name none."""
-    reader = _Reader(namespace)
+    reader = _Reader(namespace, Problems())
     for file, text in texts:
         errors, empty = len(reader.problems.errors), True
         for at in documents(text, file, reader.problems):
@@ -75,10 +75,19 @@ def read(texts: Iterable[tuple[str, str]], namespace: str = DEFAULT_NAMESPACE) -
     return reader.close()
 
 
+def read_objects(objects: Iterable[At], namespace: str = DEFAULT_NAMESPACE) -> Read:
+    """Read objects that were parsed already, such as those of Kueue among others; see `read`."""
+    problems = Problems()
+    reader = _Reader(namespace, problems)
+    for at in objects:
+        reader.document(At(at.node, at.file, at.path, problems))
+    return reader.close()
+
+
 class _Reader:
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, problems: Problems) -> None:
         self.namespace = namespace
-        self.problems = Problems()
+        self.problems = problems
         self.queues: dict[str, ClusterQueue] = {}
         self.cohorts: dict[str, Cohort] = {}
         self.doors: dict[tuple[str, str], LocalQueue] = {}
@@ -107,7 +116,7 @@ class _Reader:
             return
         group, _, number = version.rpartition("/")
         if kind in LEFT_OUT and group == KUEUE:
-            given["kind"].wrong(f"{kind} is left out by the lab: {LEFT_OUT[kind]}")
+            given["kind"].refuse(f"{kind} is left out by the lab: {LEFT_OUT[kind]}")
         elif kind not in KINDS:
             given["kind"].wrong(f"{kind} is no kind that the lab's queues know", meant(kind, list(KINDS)))
         elif group != KINDS[kind]:

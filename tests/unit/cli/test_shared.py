@@ -24,7 +24,8 @@ EXPECTED = {
     "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
     "report", "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
-    "queue apply", "queue delete", "queue get", "queue cancel", "queue events",
+    "queue apply", "queue delete", "queue get", "queue cancel", "queue events", "queue receipt",
+    "export", "export kubernetes", "export skypilot", "export compose", "lint", "import",
 }  # fmt: skip
 
 

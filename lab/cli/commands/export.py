@@ -1,0 +1,300 @@
+"""export: the lab written for Kubernetes, for SkyPilot, for plain Compose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import documents, values
+from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, LabGroup, pass_app
+from lab.cli.exporting import (
+    HERE,
+    cpus_option,
+    endpoint_option,
+    folder_option,
+    gcs_ft_option,
+    gpu_option,
+    memory_option,
+    parameter_option,
+    recipe_argument,
+    region_option,
+    runtime_env_option,
+    stock_ray_option,
+    storage_option,
+    workers_option,
+    working_dir_option,
+)
+from lab.cli.findings import others, tell
+from lab.errors import LabDownError, UsageError
+from lab.host.quantities import plural
+from lab.runtime.spec import Asked
+from lab.topology import GpuPlan, LabSpec, Vendor
+
+if TYPE_CHECKING:
+    from lab.flows.kubernetes.export.wanted import Code
+
+STDOUT = "-"
+SCHEMA = "export/1"
+CODE = ("configmap", "image")
+
+
+@click.group(cls=LabGroup)
+def export() -> None:
+    """Write the lab for Kubernetes, SkyPilot or plain Compose. No lab has to run."""
+
+
+@export.command("kubernetes", cls=DashCommand)
+@recipe_argument
+@parameter_option
+@working_dir_option
+@runtime_env_option
+@gpu_option
+@workers_option
+@cpus_option
+@memory_option
+@gcs_ft_option
+@stock_ray_option
+@click.option(
+    "--namespace", type=values.Text(), metavar="NS", help="The namespace. [default: the lab's name]"
+)
+@click.option(
+    "--image", type=values.Text(), metavar="REF",
+    help="Image of the nodes, with the lab's version of Ray. [default: the lab's own]",
+)  # fmt: skip
+@storage_option
+@endpoint_option
+@region_option
+@click.option(
+    "--queue", type=values.Text(), metavar="NAME",
+    help="LocalQueue of Kueue that it is submitted to. [default: without Kueue]",
+)  # fmt: skip
+@click.option(
+    "--queues", type=values.Place(dir_okay=False), multiple=True, metavar="FILE",
+    help="Queues and quotas that go along, objects of Kueue. [default: a queue that is just large enough]",
+)  # fmt: skip
+@click.option("--priority", type=values.Text(), metavar="NAME", help="A WorkloadPriorityClass of --queues.")
+@click.option(
+    "--runtime-class", type=values.Text(), metavar="NAME",
+    help="runtimeClassName of workers with a GPU, where NVIDIA's is not the default. Usually: nvidia.",
+)  # fmt: skip
+@click.option(
+    "--code", type=click.Choice(CODE), default=CODE[0], show_default=True,
+    help="Where code comes from: ConfigMaps, or an image that is built from the folder.",
+)  # fmt: skip
+@click.option("--appwrapper", is_flag=True, help="Put it into an AppWrapper, which starts it again.")
+@click.option(
+    "--output", type=values.Text(), required=True, metavar="DIR|-",
+    help="A new folder, or `-` to print the manifests.",
+)  # fmt: skip
+@pass_app
+def export_kubernetes(
+    app: App,
+    recipe: str | None,
+    parameters: tuple[str, ...],
+    working_dir: Path | None,
+    runtime_env: Path | None,
+    gpu: str | None,
+    workers: int | None,
+    cpus_per_worker: int | None,
+    memory: str | None,
+    gcs_ft: bool,
+    stock_ray: bool,
+    namespace: str | None,
+    image: str | None,
+    storage: str,
+    endpoint: str | None,
+    region: str,
+    queue: str | None,
+    queues: tuple[Path, ...],
+    priority: str | None,
+    runtime_class: str | None,
+    code: str,
+    appwrapper: bool,
+    output: str,
+) -> None:
+    """Write the lab as manifests of KubeRay and Kueue, checked before they are written.
+
+    Without a job a RayCluster, with one a RayJob that brings its own cluster. No cluster is asked.
+
+    Exits with 22, and writes nothing, when a check finds that it could not work.
+    """
+    from lab.flows.kubernetes.export import Wanted
+    from lab.flows.kubernetes.export import export as make
+    from lab.flows.kubernetes.export.wanted import memory_bytes
+    from lab.flows.kubernetes.folder import refuse_taken, write_folder
+
+    if output == STDOUT and app.out.json_wanted:
+        raise UsageError("--json and --output - exclude each other", "name a folder")
+    settings = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
+    spec = _spec(app, settings, gpu)
+    wanted = Wanted(
+        spec,
+        namespace or "",
+        image or "",
+        storage.rstrip("/"),
+        (endpoint or "").rstrip("/"),
+        region,
+        memory_bytes(memory) if memory else 0,
+        queue or "",
+        priority or "",
+        runtime_class or "",
+        appwrapper,
+        code == CODE[1],
+        _job(spec, recipe, parameters, working_dir, runtime_env, storage.rstrip("/")),
+    )
+    folder = Path(output)
+    if output != STDOUT:
+        refuse_taken(folder)
+    found = make(wanted, queues, others(app))
+    tell(app, found.report, whole=False)
+    for note in found.notes:
+        app.out.note(note)
+    if output == STDOUT:
+        app.out.raw_line(found.stream().rstrip("\n"))
+        return
+    write_folder(folder, found.files)
+    if app.out.as_json(documents.exported(folder, tuple(found.files), found.report)):
+        return
+    for path in sorted(found.files):
+        if not path.startswith("image/"):
+            app.out.line(str(folder / path))
+    app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
+
+
+@export.command("skypilot", cls=DashCommand)
+@recipe_argument
+@parameter_option
+@working_dir_option
+@workers_option
+@cpus_option
+@memory_option
+@click.option(
+    "--accelerator", type=values.Text(), metavar="NAME[:N]",
+    help="GPUs of each node, as SkyPilot names them, such as H100:1. [default: none]",
+)  # fmt: skip
+@click.option(
+    "--infra", type=values.Text(), metavar="PLACE",
+    help="Such as k8s/CONTEXT, ssh/POOL or aws/REGION. [default: SkyPilot chooses]",
+)  # fmt: skip
+@storage_option
+@endpoint_option
+@region_option
+@folder_option
+@pass_app
+def export_skypilot(
+    app: App,
+    recipe: str | None,
+    parameters: tuple[str, ...],
+    working_dir: Path | None,
+    workers: int | None,
+    cpus_per_worker: int | None,
+    memory: str | None,
+    accelerator: str | None,
+    infra: str | None,
+    storage: str,
+    endpoint: str | None,
+    region: str,
+    output: Path,
+) -> None:
+    """Write the lab as a task of SkyPilot: a folder for `sky launch task.yaml`.
+
+    The first node has Ray's head and trains too. The recorder goes along.
+    """
+    from lab.flows.kubernetes.export import Wanted
+    from lab.flows.kubernetes.export.wanted import memory_bytes
+    from lab.flows.skypilot import Sky, skypilot
+
+    spec = _spec(app, Asked(workers=workers, cpus_per_worker=cpus_per_worker), "none")
+    sky = Sky(accelerator or "", infra or "")
+    store = storage.rstrip("/")
+    size = memory_bytes(memory) if memory else 0
+    job = _job(spec, recipe, parameters, working_dir, None, store)
+    wanted = Wanted(spec, storage=store, endpoint=endpoint or "", region=region, memory=size, code=job)
+    _write(app, output, skypilot(wanted, sky))
+
+
+@export.command("compose", cls=LabCommand)
+@click.option(
+    "--gpu", type=click.Choice(HERE), help="GPUs of the workers. [default: those of the lab when it is up]"
+)
+@workers_option
+@cpus_option
+@gcs_ft_option
+@stock_ray_option
+@folder_option
+@pass_app
+def export_compose(
+    app: App,
+    gpu: str | None,
+    workers: int | None,
+    cpus_per_worker: int | None,
+    gcs_ft: bool,
+    stock_ray: bool,
+    output: Path,
+) -> None:
+    """Write the lab as a folder for plain `docker compose`, on a machine without labctl."""
+    from lab.flows.compose_folder import compose_folder
+
+    asked = Asked(workers=workers, cpus_per_worker=cpus_per_worker, gcs_ft=gcs_ft, stock_ray=stock_ray)
+    _write(app, output, compose_folder(_current(app, asked, gpu)))
+
+
+def _write(app: App, folder: Path, files: dict[str, bytes]) -> None:
+    from lab.flows.kubernetes.folder import write_folder
+
+    write_folder(folder, files)
+    if not app.out.as_json({"schema": SCHEMA, "folder": str(folder), "files": sorted(files)}):
+        app.out.line(f"{folder}: {plural(len(files), 'file')}")
+        app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
+
+
+def _current(app: App, settings: Asked, gpu: str | None) -> LabSpec:
+    """The lab as it is up, or the usual one, with these settings; of its GPUs only the vendor."""
+    try:
+        current = app.open().runtime.spec()
+    except LabDownError:
+        current = LabSpec(app.name)
+    spec = settings.over(current)
+    return replace(spec, gpu=GpuPlan(Vendor(gpu) if gpu else spec.gpu.vendor))
+
+
+def _spec(app: App, settings: Asked, gpu: str | None) -> LabSpec:
+    """The lab that is written, without what belongs to this machine."""
+    from lab.flows.kubernetes.export.wanted import portable
+
+    spec = _current(app, settings, gpu)
+    if spec.gpu.vendor is Vendor.SIMULATED:
+        app.out.note("the lab's GPUs are simulated: its workers have none there; --gpu says which")
+    return portable(spec)
+
+
+def _job(
+    spec: LabSpec,
+    recipe: str | None,
+    parameters: tuple[str, ...],
+    working_dir: Path | None,
+    runtime_env: Path | None,
+    storage: str,
+) -> Code | None:
+    """The job that goes along, if any. Raises UsageError, NotFoundError."""
+    from lab.flows.kubernetes.export.wanted import recipe_code, script_code
+
+    command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
+    if recipe is not None and command is not None:
+        raise UsageError(f"{recipe} --: either a recipe or a command", "RECIPE, or -- COMMAND")
+    for option, value in (("--runtime-env", runtime_env), ("--working-dir", working_dir)):
+        if value is not None and command is None:
+            raise UsageError(f"{option}: only for a command after --")
+    if parameters and recipe is None:
+        raise UsageError(f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --")
+    if recipe is not None:
+        return recipe_code(spec.name, recipe, values.settings(parameters), storage)
+    if command is not None:
+        return script_code(spec.name, command, working_dir, runtime_env)
+    return None
+
+
+COMMANDS = (export,)

@@ -1,0 +1,150 @@
+"""The lab as a folder for plain `docker compose`, on a machine without labctl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.host.files import ROOT
+from lab.runtime.compose import project
+from lab.runtime.compose.images.building import TORCH_INDEXES
+from lab.runtime.compose.images.model import variant
+from lab.runtime.compose.state import ComposeState
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from lab.version import __version__
+
+PARTS = ("compose", "docker", "lab", "workspace")
+"""Folders that go along."""
+FILES = ("requirements/image.txt", "requirements/standin.txt", "LICENSE")
+LEFT_OUT = ("__pycache__", "secrets", ".ipynb_checkpoints")
+OVERRIDE = "override.json"
+FIRST_RENDER = 128
+"""Number of the first GPU's file in /dev/dri."""
+
+SECRETS = """#!/bin/sh
+# Makes the secrets of the lab, each once, and notes in compose/.env whose they are. Needs openssl.
+set -eu
+umask 077
+cd "$(dirname "$0")/compose"
+mkdir -p secrets data
+grep -q ^LAB_UID= .env || printf 'LAB_UID=%s\\nLAB_GID=%s\\n' "$(id -u)" "$(id -g)" >>.env
+cd secrets
+random() { openssl rand -hex "$1" | tr -d '\\n'; }
+new() { [ -s "$2" ] || random "$1" >"$2"; } # bytes file
+new 32 ray.token
+new 32 jupyter.token
+new 16 grafana.password
+new 10 s3-root.user
+new 20 s3-root.password
+new 24 redis.password
+printf 'requirepass %s\\n' "$(cat redis.password)" >redis.conf
+if [ ! -s aws.ini ]; then
+    key=$(random 10) secret=$(random 20)
+    printf '{"access_key": "%s", "secret_key": "%s"}' "$key" "$secret" >s3.json
+    printf '[default]\\naws_access_key_id = %s\\naws_secret_access_key = %s\\n' "$key" "$secret" >aws.ini
+fi
+base64url() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
+head=$(printf '{"alg": "HS512", "typ": "JWT"}' | base64url)
+claims=$(printf '{"exp": 4891363200, "sub": "%s", "iss": "prometheus"}' "$(cat s3-root.user)" | base64url)
+signature=$(printf '%s.%s' "$head" "$claims" |
+    openssl dgst -sha512 -hmac "$(cat s3-root.password)" -binary | base64url)
+printf '%s.%s.%s' "$head" "$claims" "$signature" >s3-metrics.token
+"""
+
+
+def compose_folder(spec: LabSpec) -> dict[str, bytes]:
+    """Files of the folder: path -> content."""
+    spec = replace(spec, gpu=numbered(spec))
+    state = ComposeState(spec, {}, project.files(spec), {})
+    found = dict(_copied())
+    override = relative(project.override(state), spec)
+    names = (*state.files, OVERRIDE) if override else state.files
+    if override:
+        found[f"compose/{OVERRIDE}"] = json.dumps(override, indent=1).encode() + b"\n"
+    found["compose/.env"] = env_text(state, names).encode()
+    found["secrets.sh"] = SECRETS.encode()
+    found["README.md"] = readme(spec).encode()
+    return found
+
+
+def numbered(spec: LabSpec) -> GpuPlan:
+    """The plan for another machine: its GPUs in their order, one for each worker."""
+    vendor = spec.gpu.vendor
+    if vendor is Vendor.NONE:
+        return GpuPlan(vendor)
+    gpus = []
+    for index, name in enumerate(spec.worker_services):
+        nodes = ("/dev/kfd", f"/dev/dri/renderD{FIRST_RENDER + index}") if vendor is Vendor.AMD else ()
+        gpus.append(GpuAssignment(name, "" if vendor is Vendor.SIMULATED else str(index), "", nodes))
+    return GpuPlan(vendor, tuple(gpus))
+
+
+def relative(override: dict[str, Any], spec: LabSpec) -> dict[str, Any]:
+    """The override with files beside it, and with groups that the other machine names."""
+    for service in override.get("services", {}).values():
+        if "extends" in service:
+            service["extends"]["file"] = "lab.yaml"
+        if spec.gpu.vendor is Vendor.AMD and "devices" in service:
+            asked = "${LAB_RENDER_GID:?set it to the number of the group render: getent group render}"
+            service["group_add"] = ["${LAB_VIDEO_GID:-44}", asked]
+    return override
+
+
+def env_text(state: ComposeState, names: tuple[str, ...]) -> str:
+    """Settings for Compose, which finds them beside its files."""
+    spec = state.spec
+    values = {
+        "COMPOSE_FILE": ":".join(names),
+        "LAB_NAME": spec.name,
+        "LAB_PROJECT": project.project_name(spec.name),
+        "LAB_WORKERS": str(spec.workers),
+        "LAB_CPUS_PER_WORKER": str(spec.cpus_per_worker),
+        **{
+            name: value
+            for name, value in project.env(state, Path(), (0, 0), {}).items()
+            if name.startswith("LAB_WORKER_")
+        },
+    }
+    text = "".join(f"{name}={value}\n" for name, value in values.items())
+    return f"# Settings of the lab; .env.example has the others.\n{text}"
+
+
+def _copied() -> Iterator[tuple[str, bytes]]:
+    """Files of the checkout that Compose mounts or builds from."""
+    for part in PARTS:
+        for path in sorted((ROOT / part).rglob("*")):
+            inside = path.relative_to(ROOT)
+            if path.is_file() and not any(each in LEFT_OUT for each in inside.parts) and path.name != ".env":
+                if inside.parts[:2] == ("compose", "data") and path.name != ".gitignore":
+                    continue
+                yield inside.as_posix(), path.read_bytes()
+    for name in FILES:
+        yield name, (ROOT / name).read_bytes()
+
+
+def readme(spec: LabSpec) -> str:
+    """The commands in their order."""
+    kind = variant(spec.gpu.vendor)
+    index = "" if kind == "cpu" else f" --build-arg TORCH_INDEX={TORCH_INDEXES[kind]}"
+    gpu = {
+        Vendor.NVIDIA: "`compose/.env` gives GPUs by number or UUID: `LAB_WORKER_0_GPU` and so on.\n\n",
+        Vendor.AMD: "GPUs are given by their files in `compose/.env`, which needs `LAB_RENDER_GID` too.\n\n",
+    }.get(spec.gpu.vendor, "")
+    train = f"python train.py --workers {spec.workers}"
+    return f"""# {spec.name} with plain Compose
+
+Needs Docker with Compose 2.20 or newer, and openssl. {spec.settings}.
+
+    sh secrets.sh
+    docker buildx build -f docker/Dockerfile --target lab{index} -t raylab/ray:{__version__}-{kind} .
+    cd compose
+    docker compose up --wait
+    docker compose exec jupyter ray job submit --working-dir digits -- {train}
+    docker compose down
+
+{gpu}Ray's dashboard is http://127.0.0.1:8265 and asks for `compose/secrets/ray.token`; JupyterLab is
+http://127.0.0.1:8888 and asks for `compose/secrets/jupyter.token`. `compose/.env.example` has all settings.
+"""

@@ -1,0 +1,1 @@
+"""The lab as objects of Kubernetes: written, checked without a cluster, and read back."""

@@ -1,0 +1,88 @@
+"""The lab as a folder of manifests: made, checked, and only then written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import ManifestError
+from lab.flows.kubernetes.export import around, guide
+from lab.flows.kubernetes.export.configmaps import config_map, probe_files
+from lab.flows.kubernetes.export.pods import code_name, labels, probe_name
+from lab.flows.kubernetes.export.queues import queue_objects, queues_of
+from lab.flows.kubernetes.export.ray import workload
+from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.yaml_text import as_yaml
+from lab.flows.kubernetes.lint import Authorities, Report, lint
+
+__all__ = ["Export", "Wanted", "export"]
+
+NO_DASHBOARDS = "Ray's dashboards are left out: Ray is not installed here"
+
+
+@dataclass(frozen=True)
+class Export:
+    """Everything that is to be written, checked already."""
+
+    files: Mapping[str, bytes]
+    """Path in the folder -> content."""
+    applied: tuple[str, ...]
+    """Those of them that `kubectl apply -k` sends, in this order."""
+    report: Report
+    notes: tuple[str, ...] = ()
+
+    def stream(self) -> str:
+        """What is applied, as one text."""
+        return "---\n".join(self.files[path].decode() for path in self.applied)
+
+
+def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Export:
+    """Make the manifests of a lab and check them.
+
+    Raises UsageError and NotFoundError for what cannot be written, ManifestError for what would not work.
+    """
+    setup = queues_of(wanted, queues)
+    applied: dict[str, list[dict[str, Any]]] = {"namespaces.yaml": around.namespaces(wanted, setup)}
+    own = labels(wanted)
+    if not wanted.in_image:
+        probe = config_map(probe_name(wanted), wanted.space, probe_files(), own, "the recorder")
+        applied["probe.yaml"] = [probe]
+        if wanted.code is not None and wanted.code.files:
+            code = config_map(code_name(wanted), wanted.space, wanted.code.files, own, "the job's code")
+            applied["code.yaml"] = [code]
+    if wanted.queue:
+        applied["queues.yaml"] = queue_objects(setup)
+    if wanted.spec.gcs_ft:
+        applied["redis.yaml"] = around.redis(wanted)
+    found = workload(wanted)
+    applied[f"{found['kind'].lower()}.yaml"] = [found]
+    texts = {path: as_yaml(objects) for path, objects in applied.items()}
+    texts["kustomization.yaml"] = kustomization(tuple(applied))
+    beside: dict[str, list[dict[str, Any]]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
+    notes = []
+    if asked.ray is not None:
+        beside["dashboards.yaml"] = around.dashboards(wanted, asked.ray.dashboards)
+    else:
+        notes.append(NO_DASHBOARDS)
+    texts |= {f"monitoring/{path}": as_yaml(objects) for path, objects in beside.items()}
+    texts["monitoring/kustomization.yaml"] = kustomization(tuple(beside))
+    report = lint(texts.items(), asked, wanted.space)
+    if report.errors:
+        first = report.errors[0]
+        more = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
+        raise ManifestError(f"not written: {first}{more}", first.hint)
+    files = {path: content.encode() for path, content in texts.items()}
+    if wanted.in_image:
+        files |= guide.image_files(wanted, probe_files())
+    files["secrets.sh"] = guide.secrets_script(wanted).encode()
+    files["README.md"] = guide.readme(wanted, tuple(files)).encode()
+    return Export(files, tuple(applied), report, tuple(notes))
+
+
+def kustomization(files: tuple[str, ...]) -> str:
+    """The list of files for `kubectl apply -k`."""
+    return as_yaml(
+        [{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}]
+    )

@@ -1,0 +1,152 @@
+"""Files for people: the README with the order of commands, the script for the secrets, the Dockerfile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lab.flows.kubernetes.clusters import RAY_VERSION
+from lab.flows.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
+from lab.flows.kubernetes.export.wanted import JOB_FOLDER, VARIANTS, Wanted
+from lab.host.quantities import plural
+from lab.queue.quantity import shown
+from lab.version import __version__
+
+KUBERAY, KUEUE = "1.7", "0.19"
+
+WHAT = {
+    "namespaces.yaml": "the namespace of the lab, and those of the queues",
+    "probe.yaml": "recorder and patches of the lab, as a ConfigMap on PYTHONPATH of every node",
+    "code.yaml": f"the job's code, as a ConfigMap mounted at {JOB_FOLDER}",
+    "queues.yaml": "quotas and queues of Kueue",
+    "redis.yaml": "Redis, which keeps the state of Ray's head",
+    "raycluster.yaml": "the cluster of Ray",
+    "rayjob.yaml": "the job, with a cluster of Ray of its own",
+    "appwrapper.yaml": "the same inside of an AppWrapper, which starts it again after a fault",
+    "secrets.sh": "makes the Secrets; no key is in these files",
+    "kustomization.yaml": "all of it for `kubectl apply -k`, but the folder monitoring",
+    "monitoring": "PodMonitors and Ray's dashboards, for the operator of Prometheus",
+    "image": "an image with the code: build and push it first",
+}
+"""File or folder -> what is in it, in the order of the README."""
+
+
+def readme(wanted: Wanted, paths: Sequence[str]) -> str:
+    """What is here, and the commands in their order."""
+    spec = wanted.spec
+    there = {path.partition("/")[0] for path in paths}
+    files = "\n".join(f"| `{name}` | {words} |" for name, words in WHAT.items() if name in there)
+    gpu = f" and one `{wanted.gpu}`" if wanted.gpu else ""
+    kueue = f"Kueue {KUEUE}, " if wanted.queue else ""
+    versions = f"KubeRay {KUBERAY}, {kueue}Ray {RAY_VERSION}"
+    worker = f"{spec.cpus_per_worker} CPUs, {shown('memory', wanted.worker_memory)}"
+    submitter = "; the pod that submits the job has 500m CPU and 200Mi" if wanted.code else ""
+    store = f"{wanted.storage} at {wanted.endpoint}" if wanted.endpoint else wanted.storage
+    listed = _steps(wanted, monitoring="monitoring" in there)
+    commands = "\n\n".join(
+        f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1)
+    )
+    return f"""# {spec.name} on Kubernetes
+
+Written by `labctl export kubernetes` of raylab {__version__}, for {versions}.
+The operators have to be in the cluster already.
+
+## Size
+
+- A head with {HEAD_CPU} CPUs and {shown("memory", HEAD_MEMORY)}{submitter}.
+- {plural(spec.workers, "worker")} with {worker}{gpu} each.
+- Image of every node: `{wanted.nodes_image}`.
+- Checkpoints and ledgers: `{store}`. The bucket has to be there.
+
+## Files
+
+| file | what |
+| --- | --- |
+{files}
+
+## Commands
+
+{commands}
+
+`--server-side`, because the API server otherwise keeps what was sent in an annotation, which is too small for
+the ConfigMaps. `kubectl delete -k .` takes everything away again, the namespace with it.
+"""
+
+
+def _steps(wanted: Wanted, *, monitoring: bool) -> list[tuple[str, str]]:
+    """What each command is for, and the command."""
+    spec, space, code = wanted.spec, wanted.space, wanted.code
+    kubectl = f"kubectl -n {space}"
+    kind, name = ("rayjob", code.name) if code else ("raycluster", spec.name)
+    outer = "appwrapper" if wanted.app_wrapper else kind
+    image = wanted.nodes_image
+    steps = []
+    if wanted.in_image:
+        steps.append(("Build the image and push it", f"docker build -t {image} image && docker push {image}"))
+    elif not wanted.image:
+        push = f"docker tag {image} REGISTRY/{image} && docker push REGISTRY/{image}"
+        told = "Push the lab's image to where the cluster finds it, and name it there with `--image`"
+        steps.append((told, push))
+    steps += [
+        ("The namespaces", "kubectl apply --server-side -f namespaces.yaml"),
+        ("The Secrets", "AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... sh secrets.sh"),
+        ("Everything else", "kubectl apply --server-side -k ."),
+        ("See it start", f"{kubectl} get {outer} {name} --watch"),
+    ]
+    if wanted.queue:
+        steps.append(("See why Kueue lets it wait", f"{kubectl} describe workloads.kueue.x-k8s.io"))
+    if code:
+        steps.append(("Follow the job", f"{kubectl} logs -f -l job-name={code.name}"))
+    else:
+        steps += [
+            ("Reach the dashboard", f"{kubectl} port-forward service/{spec.name}-head-svc 8265:8265"),
+            (
+                "Take the token",
+                f"export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$({kubectl} get secret "
+                f"{secret_name(wanted, 'token')} -o go-template='{{{{.data.auth_token | base64decode}}}}')",
+            ),
+            (
+                "Submit a job",
+                "ray job submit --address http://127.0.0.1:8265 --working-dir . -- python job.py",
+            ),
+        ]
+    if monitoring:
+        told = "Let the operator of Prometheus scrape it, where there is one"
+        steps.append((told, "kubectl apply --server-side -k monitoring"))
+    return steps
+
+
+SECRETS = """#!/bin/sh
+# Makes the Secrets that the manifests refer to. Repeating it keeps the tokens that are there.
+set -eu
+: "${AWS_ACCESS_KEY_ID:?set it to the key of the object store}"
+: "${AWS_SECRET_ACCESS_KEY:?set it to the secret of that key}"
+
+new() { # name key: a Secret with a random text, unless it is there
+    KUBECTL get secret "$1" >/dev/null 2>&1 || openssl rand -hex 32 | tr -d '\\n' |
+        KUBECTL create secret generic "$1" --from-file="$2"=/dev/stdin
+}
+NEW
+printf 'AWS_ACCESS_KEY_ID=%s\\nAWS_SECRET_ACCESS_KEY=%s\\n' "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" |
+    KUBECTL create secret generic STORE --from-env-file=/dev/stdin --dry-run=client -o yaml |
+    KUBECTL apply --server-side -f -
+"""
+
+
+def secrets_script(wanted: Wanted) -> str:
+    """A shell script that makes the Secrets: keys come from the environment or are new, and touch no file."""
+    new = [f"new {secret_name(wanted, 'token')} auth_token"]
+    if wanted.spec.gcs_ft:
+        new.append(f"new {secret_name(wanted, 'redis')} password")
+    text = SECRETS.replace("NEW", "\n".join(new)).replace("STORE", secret_name(wanted, "s3"))
+    return text.replace("KUBECTL", f"kubectl -n {wanted.space}")
+
+
+def image_files(wanted: Wanted, probe: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A folder to build an image from: the lab's image with recorder, patches and the job's code."""
+    base = f"raylab/ray:{__version__}-{VARIANTS.get(wanted.spec.gpu.vendor, 'cpu')}"
+    lines = [f"FROM {base}", f"COPY probe {PROBE_FOLDER}"]
+    found = {f"image/probe/{path}": content for path, content in probe.items()}
+    if wanted.code is not None and wanted.code.files:
+        lines.append(f"COPY job {JOB_FOLDER}")
+        found |= {f"image/job/{path}": content for path, content in wanted.code.files.items()}
+    return {"image/Dockerfile": ("\n".join(lines) + "\n").encode(), **found}

@@ -1,0 +1,160 @@
+"""Pods of the cluster: head and workers, with what the lab's nodes are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.cluster import patches, ray_settings
+from lab.flows.kubernetes.clusters import OBJECT_STORE, SHARED_MEMORY
+from lab.flows.kubernetes.export.wanted import JOB_FOLDER, Wanted
+from lab.queue.quantity import shown
+from lab.topology import LEDGER_PREFIX, Vendor
+
+PROBE_FOLDER = "/opt/raylab/probe"
+HEAD_CPU, HEAD_MEMORY = 2, 4 * 1024**3
+"""CPUs and bytes of the head: Ray's scheduler and dashboard, and the jobs' drivers."""
+USER = 1000
+"""The user of the lab's image and of Ray's."""
+
+STOCK_ON_A_NETWORK = (
+    "RAY_health_check_period_ms",
+    "RAY_health_check_timeout_ms",
+    "RAY_health_check_failure_threshold",
+    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
+    "RAY_raylet_start_wait_time_s",
+)
+"""Settings of the lab that suit one machine: on a network they would kill nodes that live."""
+
+PORTS = {
+    "head": (
+        ("gcs-server", 6379),
+        ("dashboard", 8265),
+        ("client", 10001),
+        ("metrics", 8080),
+        ("as-metrics", 44217),
+        ("dash-metrics", 44227),
+    ),
+    "worker": (("metrics", 8080),),
+}
+
+Object = dict[str, Any]
+
+
+def secret_name(wanted: Wanted, what: str) -> str:
+    """Name of the Secret with this: token, s3 or redis."""
+    return f"{wanted.spec.name}-{what}"
+
+
+def probe_name(wanted: Wanted) -> str:
+    """Name of the ConfigMap with the recorder and the patches."""
+    return f"{wanted.spec.name}-probe"
+
+
+def code_name(wanted: Wanted) -> str:
+    """Name of the ConfigMap with the job's code."""
+    assert wanted.code is not None
+    return f"{wanted.code.name}-code"
+
+
+def template(wanted: Wanted, *, head: bool) -> Object:
+    """The pod template of the head or of a worker."""
+    spec: Object = {
+        "containers": [_container(wanted, head=head)],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": _volumes(wanted, head=head),
+    }
+    if not head and wanted.gpu:
+        spec["tolerations"] = [{"key": wanted.gpu, "operator": "Exists", "effect": "NoSchedule"}]
+        if wanted.runtime_class:
+            spec["runtimeClassName"] = wanted.runtime_class
+    return {"metadata": {"labels": labels(wanted)}, "spec": spec}
+
+
+def labels(wanted: Wanted) -> dict[str, str]:
+    """Labels of every object of the lab."""
+    return {"app.kubernetes.io/part-of": "raylab", "raylab.io/lab": wanted.spec.name}
+
+
+def start_params(wanted: Wanted, *, head: bool) -> dict[str, str]:
+    """What KubeRay gives to `ray start`; all are texts."""
+    memory = HEAD_MEMORY if head else wanted.worker_memory
+    own = {"num-cpus": "0", "dashboard-host": "0.0.0.0"} if head else {}
+    return {**own, OBJECT_STORE: str(object_store(memory))}
+
+
+def object_store(memory: int) -> int:
+    """Bytes of a node's object store: a quarter of its memory."""
+    return memory // 4
+
+
+def _container(wanted: Wanted, *, head: bool) -> Object:
+    cpu = HEAD_CPU if head else wanted.spec.cpus_per_worker
+    memory = HEAD_MEMORY if head else wanted.worker_memory
+    amounts = {"cpu": str(cpu), "memory": shown("memory", memory)}
+    if not head and wanted.gpu:
+        amounts[wanted.gpu] = "1"
+    mounts: list[Object] = [{"name": "shared-memory", "mountPath": SHARED_MEMORY}]
+    if not wanted.in_image:
+        mounts.append({"name": "probe", "mountPath": PROBE_FOLDER, "readOnly": True})
+        if wanted.code is not None and wanted.code.files:
+            mounts.append({"name": "code", "mountPath": JOB_FOLDER, "readOnly": True})
+    kind = "head" if head else "worker"
+    return {
+        "name": f"ray-{kind}",
+        "image": wanted.nodes_image,
+        "ports": [{"name": name, "containerPort": port} for name, port in PORTS[kind]],
+        "env": environment(wanted),
+        "resources": {"limits": amounts, "requests": dict(amounts)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": mounts,
+    }
+
+
+def environment(wanted: Wanted) -> list[Object]:
+    """Variables of a node, in Kubernetes' form."""
+    spec = wanted.spec
+    off = patches.switched_off(spec, {})
+    knobs = ray_settings.environment(stock=spec.stock_ray)
+    gpu = spec.gpu.vendor if wanted.gpu else Vendor.NONE
+    plain = {
+        "PYTHONPATH": PROBE_FOLDER,
+        "RAY_TRAIN_CALLBACKS": patches.callbacks(),
+        **({patches.OFF_VARIABLE: off} if off else {}),
+        "RAYLAB_LEDGER": f"{wanted.storage}/{LEDGER_PREFIX}",
+        "RAYLAB_GPU": gpu.value,
+        **({"AWS_ENDPOINT_URL": wanted.endpoint} if wanted.endpoint else {}),
+        "AWS_REGION": wanted.region,
+        "AWS_DEFAULT_REGION": wanted.region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **{name: value for name, value in knobs.items() if name not in STOCK_ON_A_NETWORK},
+    }
+    own = {"name": "RAYLAB_SERVICE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    keys = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name(wanted, "s3"), "key": name}}}
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    ]
+    return [own, *({"name": name, "value": value} for name, value in plain.items()), *keys]
+
+
+def _volumes(wanted: Wanted, *, head: bool) -> list[Object]:
+    from lab.flows.kubernetes.export.configmaps import items_of, probe_files
+
+    memory = HEAD_MEMORY if head else wanted.worker_memory
+    found: list[Object] = [
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shown("memory", memory // 2)}}
+    ]
+    if wanted.in_image:
+        return found
+    probe = {"name": probe_name(wanted), "items": items_of(probe_files())}
+    found.append({"name": "probe", "configMap": probe})
+    if wanted.code is not None and wanted.code.files:
+        found.append(
+            {"name": "code", "configMap": {"name": code_name(wanted), "items": items_of(wanted.code.files)}}
+        )
+    return found

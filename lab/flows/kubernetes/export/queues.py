@@ -1,0 +1,92 @@
+"""Queues of Kueue that go along: the lab's own files of queues, or one queue that is just large enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UsageError
+from lab.flows.kubernetes.export.ray import workload
+from lab.flows.kubernetes.export.wanted import Wanted
+from lab.flows.kubernetes.export.yaml_text import as_yaml
+from lab.flows.kubernetes.lint.quotas import as_workload, needs
+from lab.flows.kubernetes.manifests import read_manifests
+from lab.flows.queues.files import read_files
+from lab.queue.model import (
+    ClusterQueue,
+    Config,
+    FlavorQuotas,
+    LocalQueue,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    Setup,
+)
+from lab.queue.reading.nodes import meant
+from lab.queue.writing import objects
+
+Object = dict[str, Any]
+
+
+def queues_of(wanted: Wanted, files: tuple[Path, ...]) -> Setup:
+    """The queues that are written; nothing without --queue. Raises UsageError, NotFoundError."""
+    if files and not wanted.queue:
+        raise UsageError("--queues without --queue", "name the LocalQueue that the lab is submitted to")
+    if not wanted.queue:
+        return Setup()
+    return given_queues(wanted, files) if files else own_queue(wanted)
+
+
+def given_queues(wanted: Wanted, files: tuple[Path, ...]) -> Setup:
+    """Queues of these files, among which that of the lab must be."""
+    read = read_files(files, wanted.space)
+    if read.errors:
+        more = f" (and {len(read.errors) - 1} more)" if len(read.errors) > 1 else ""
+        raise UsageError(f"{read.errors[0]}{more}", read.errors[0].hint or "labctl queue check shows all")
+    names = [name for space, name in read.setup.local_queues if space == wanted.space]
+    if wanted.queue not in names:
+        there = f"there are: {', '.join(names)}" if names else "its files name none there"
+        raise UsageError(
+            f"--queue {wanted.queue}: namespace {wanted.space} has no such LocalQueue",
+            meant(wanted.queue, names) or there,
+        )
+    classes = [each.name for each in read.setup.priority_classes if not each.pods]
+    if wanted.priority and wanted.priority not in classes:
+        hint = meant(wanted.priority, classes) or f"there are: {', '.join(classes) or 'none'}"
+        raise UsageError(f"--priority {wanted.priority}: there is no such WorkloadPriorityClass", hint)
+    return read.setup
+
+
+def own_queue(wanted: Wanted) -> Setup:
+    """One ClusterQueue with exactly what head, workers and submitter ask for, and its LocalQueue."""
+    if wanted.priority:
+        raise UsageError("--priority: the queue that is made has no classes", "give them with --queues FILE")
+    total = demand(wanted)
+    flavor = f"{wanted.spec.name}-nodes"
+    quotas = {name: Quota(value) for name, value in sorted(total.items())}
+    group = ResourceGroup(tuple(quotas), (FlavorQuotas(flavor, quotas),))
+    queue = ClusterQueue(wanted.queue, (group,))
+    return Setup(
+        cluster_queues={wanted.queue: queue},
+        local_queues={(wanted.space, wanted.queue): LocalQueue(wanted.space, wanted.queue, wanted.queue)},
+        flavors={flavor: ResourceFlavor(flavor)},
+    )
+
+
+def demand(wanted: Wanted) -> Mapping[str, int]:
+    """Resource -> what all pods of the lab ask for together; of cpu, thousandths."""
+    manifests, _ = read_manifests([("", as_yaml([workload(wanted)]))], wanted.space)
+    asked = as_workload(manifests[0], needs(manifests[0], manifests))
+    assert asked is not None
+    total: dict[str, int] = {}
+    for each in asked.pod_sets:
+        for name, value in each.requests.items():
+            total[name] = total.get(name, 0) + value * each.count
+    return total
+
+
+def queue_objects(setup: Setup) -> list[Object]:
+    """The queues as objects of Kueue; settings of Kueue itself and namespaces are none of them."""
+    return list(objects(replace(setup, config=Config(), namespaces={})))

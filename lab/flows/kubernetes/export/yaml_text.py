@@ -1,0 +1,40 @@
+"""Objects as YAML that a person reads: texts of several lines as blocks, nothing by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+WIDTH = 110
+
+
+def as_yaml(objects: Iterable[Any]) -> str:
+    """One YAML text of several documents."""
+    import yaml
+
+    dumper = _dumper()
+    return "---\n".join(
+        yaml.dump(each, Dumper=dumper, sort_keys=False, width=WIDTH, allow_unicode=True) for each in objects
+    )
+
+
+@cache
+def _dumper() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc]
+        """PyYAML's, with another look."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            """See yaml.SafeDumper."""
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return Dumper

@@ -1,0 +1,102 @@
+"""Checks of manifests without a cluster: fields, Kubernetes' schemas, Ray's own readers, rules, quotas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.flows.kubernetes.clusters import clusters
+from lab.flows.kubernetes.lint import fields, jobs, quotas, ray, rules, schemas, settings
+from lab.flows.kubernetes.manifests import (
+    DEFAULT_NAMESPACE,
+    ERROR,
+    LEVELS,
+    Finding,
+    Manifest,
+    read_manifests,
+)
+
+__all__ = ["Authorities", "Report", "authorities_here", "lint"]
+
+NO_SCHEMAS = "Kubernetes' schemas: the package kubernetes-validate is not installed"
+NO_RAY = "Ray's own readers: Ray is not installed here; `labctl up --runtime local` installs it"
+
+
+@dataclass(frozen=True)
+class Authorities:
+    """What others decide: Kubernetes' schemas and Ray's readers; None where they are not installed."""
+
+    schemas: schemas.Validate | None
+    ray: ray.Readers | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Findings on a set of manifests, errors first."""
+
+    objects: tuple[tuple[str, int], ...]
+    """(kind, how many), in the order of the files."""
+    findings: tuple[Finding, ...]
+    not_asked: tuple[str, ...] = ()
+    """Checks that could not be made, and why."""
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings with which it cannot work."""
+        return tuple(each for each in self.findings if each.level == ERROR)
+
+
+def authorities_here() -> Authorities:
+    """Whoever can be asked on this machine."""
+    try:
+        found: schemas.Validate | None = schemas.validator()
+    except ImportError:
+        found = None
+    try:
+        readers: ray.Readers | None = ray.readers()
+    except ImportError:
+        readers = None
+    return Authorities(found, readers)
+
+
+def lint(texts: Iterable[tuple[str, str]], asked: Authorities, namespace: str = DEFAULT_NAMESPACE) -> Report:
+    """Check these texts, each with the name of its file, as one set.
+
+    `namespace` is for objects that name none.
+    """
+    manifests, wrong = read_manifests(texts, namespace)
+    findings = [*wrong, *_each(manifests, asked), *_all(manifests, namespace)]
+    order = {level: place for place, level in enumerate(LEVELS)}
+    unique = dict.fromkeys(findings)
+    kinds = Counter(each.kind for each in manifests)
+    missing = [words for found, words in ((asked.schemas, NO_SCHEMAS), (asked.ray, NO_RAY)) if found is None]
+    return Report(
+        tuple(kinds.items()),
+        tuple(sorted(unique, key=lambda each: (order[each.level], each.file, each.line, each.path))),
+        tuple(missing),
+    )
+
+
+def _each(manifests: Sequence[Manifest], asked: Authorities) -> Iterator[Finding]:
+    for manifest in manifests:
+        known = list(fields.check(manifest))
+        yield from known
+        yield from rules.names(manifest)
+        yield from rules.accelerators(manifest)
+        yield from jobs.jobs(manifest)
+        yield from jobs.queued(manifest)
+        for cluster in clusters(manifest):
+            for rule in (*rules.NODE_RULES, *settings.SETTINGS_RULES):
+                yield from rule(cluster)
+        if asked.schemas is not None:
+            yield from schemas.check(manifest, asked.schemas)
+        if asked.ray is not None and not any(each.level == ERROR for each in known):
+            yield from ray.check(manifest, asked.ray)
+
+
+def _all(manifests: Sequence[Manifest], namespace: str) -> Iterator[Finding]:
+    yield from jobs.together(manifests)
+    read = quotas.queue_objects(manifests, namespace)
+    yield from quotas.found_in(read)
+    yield from quotas.check(manifests, read)

@@ -1,0 +1,113 @@
+"""Kubernetes' own schemas, by the package kubernetes-validate: core objects, and pods inside of Ray's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
+from lab.flows.kubernetes.lint.tables import APP_WRAPPERS
+from lab.flows.kubernetes.manifests import ERROR, NOTE, Finding, Manifest, Path_, mapping
+
+RULE = "schema"
+KUBERNETES = "1.37"
+"""The release whose schemas are asked."""
+KUEUE = "kueue.x-k8s.io"
+
+Validate = Callable[[Mapping[str, Any]], "tuple[Path_, str] | None"]
+"""Says what is wrong with an object of Kubernetes, and where; None when it is right. Raises NoSchemaError."""
+
+
+class NoSchemaError(Exception):
+    """There is no schema for this kind."""
+
+
+def validator() -> Validate:
+    """The schemas of the installed kubernetes-validate. Raises ImportError."""
+    import kubernetes_validate
+    from kubernetes_validate.utils import SchemaNotFoundError, ValidationError
+
+    def validate(value: Mapping[str, Any]) -> tuple[Path_, str] | None:
+        try:
+            kubernetes_validate.validate(dict(value), KUBERNETES, strict=True)
+        except SchemaNotFoundError as error:
+            raise NoSchemaError from error
+        except ValidationError as error:
+            deepest = min(error.context or [error], key=lambda each: -len(each.absolute_path))
+            return tuple(error.absolute_path) or tuple(deepest.absolute_path), str(deepest.message)
+        return None
+
+    return validate
+
+
+def check(manifest: Manifest, validate: Validate) -> Iterator[Finding]:
+    """An object of Kubernetes by its schema, or the parts of it inside of another kind of object."""
+    if manifest.group in (RAY, APP_WRAPPERS):
+        for cluster in clusters(manifest):
+            yield from _cluster(cluster, validate)
+        yield from _submitter(manifest, validate)
+    elif manifest.group.endswith(KUEUE):
+        return  # lab.queue.reading has their fields
+    else:
+        try:
+            wrong = validate(manifest.value)
+        except NoSchemaError:
+            told = f"no schema of {manifest.value['apiVersion']} {manifest.kind} is known: it is not checked"
+            yield manifest.finding("no-schema", NOTE, ("kind",), told)
+            return
+        if wrong is not None:
+            yield manifest.finding(RULE, ERROR, *_wrong(wrong))
+
+
+def _cluster(cluster: RayCluster, validate: Validate) -> Iterator[Finding]:
+    manifest = cluster.manifest
+    for group in cluster.groups:
+        if template := mapping(group.value.get("template")):
+            yield from _part(
+                manifest, (*group.path, "template"), pod_template(template), ("template",), validate
+            )
+    if service := mapping(cluster.groups[0].value.get("headService")):
+        whole = {"apiVersion": "v1", "kind": "Service", **service}
+        yield from _part(manifest, (*cluster.groups[0].path, "headService"), whole, (), validate)
+    options = mapping(cluster.value.get("autoscalerOptions"))
+    names = ("image", "imagePullPolicy", "resources", "env", "envFrom", "volumeMounts", "securityContext")
+    container = {
+        "name": "autoscaler",
+        **{name: options[name] for name in names if options.get(name) is not None},
+    }
+    if len(container) > 1:
+        inner: Path_ = ("template", "spec", "containers", 0)
+        whole = pod_template({"spec": {"containers": [container]}})
+        yield from _part(manifest, (*cluster.path, "autoscalerOptions"), whole, inner, validate)
+
+
+def _submitter(manifest: Manifest, validate: Validate) -> Iterator[Finding]:
+    at = JOB_AT.get(manifest.kind)
+    if at is not None and (template := mapping(inside(manifest.value, at).get("submitterPodTemplate"))):
+        path = (*at, "submitterPodTemplate")
+        yield from _part(manifest, path, pod_template(template), ("template",), validate)
+
+
+def pod_template(template: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod template as an object of its own."""
+    metadata = {key: value for key, value in mapping(template.get("metadata")).items() if value is not None}
+    whole = {**template, "metadata": metadata} if metadata or "metadata" in template else dict(template)
+    return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "inside"}, "template": whole}
+
+
+def _part(
+    manifest: Manifest, at: Path_, value: Mapping[str, Any], outer: Path_, validate: Validate
+) -> Iterator[Finding]:
+    """A part of an object, which stands at `outer` in `value`."""
+    if (wrong := validate(value)) is not None:
+        path, message = _wrong(wrong)
+        inner = path[len(outer) :] if path[: len(outer)] == outer else ()
+        yield manifest.finding(RULE, ERROR, (*at, *inner), message)
+
+
+def _wrong(found: tuple[Path_, str]) -> tuple[Path_, str]:
+    """The same in the words of the other checks."""
+    path, message = found
+    return path, message.replace("Additional properties are not allowed", "unknown field").replace(
+        " was unexpected", ""
+    )

@@ -1,0 +1,262 @@
+"""export, lint, import: what a person sees, and that what is refused leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.errors import SetupError
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from tests.unit.cli.fakes import Labctl
+from tests.unit.flows.kubernetes.made import NOBODY, changed, cluster, job, queues
+
+
+@pytest.fixture
+def offline(labctl: Labctl) -> Labctl:
+    """labctl whose lab is down, and which can ask neither Kubernetes' schemas nor Ray."""
+    labctl.stub("lab.host.environment.ensure", False)
+    labctl.stub("lab.flows.kubernetes.lint.authorities_here", NOBODY)
+    return labctl.down()
+
+
+def written(folder: Path, *objects: object) -> str:
+    path = folder / "m.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return str(path)
+
+
+# export kubernetes
+
+
+def test_a_folder_is_written_and_told(offline: Labctl, tmp_path: Path) -> None:
+    folder = tmp_path / "k8s"
+    result = offline(
+        "export", "kubernetes", "digits", "-p", "epochs=3", "--queue", "q", "--output", str(folder)
+    )
+    assert result.exit_code == 0, result.output
+    assert str(folder / "rayjob.yaml") in result.stdout.splitlines()
+    assert "README.md has the commands" in result.stderr
+    job = yaml.safe_load((folder / "rayjob.yaml").read_text())
+    assert "--epochs 3" in job["spec"]["entrypoint"]
+
+
+def test_as_json_the_files_and_findings_are_told(offline: Labctl, tmp_path: Path) -> None:
+    result = offline("--json", "export", "kubernetes", "--gpu", "nvidia", "--output", str(tmp_path / "x"))
+    document = json.loads(result.stdout)
+    assert document["schema"] == "export/1"
+    assert "raycluster.yaml" in document["files"]
+    assert document["objects"]["RayCluster"] == 1
+    assert {each["level"] for each in document["findings"]} == {"note"}
+    assert len(document["not_asked"]) == 2
+
+
+def test_a_dash_prints_what_is_applied(offline: Labctl) -> None:
+    result = offline("export", "kubernetes", "--workers", "5", "--output", "-")
+    kinds = [each["kind"] for each in yaml.safe_load_all(result.stdout)]
+    assert kinds == ["Namespace", "ConfigMap", "RayCluster"]
+
+
+def test_a_lab_that_is_up_gives_its_settings_but_not_its_devices(labctl: Labctl, tmp_path: Path) -> None:
+    labctl.stub("lab.host.environment.ensure", False)
+    labctl.stub("lab.flows.kubernetes.lint.authorities_here", NOBODY)
+    labctl.runtime.down()
+    gpus = tuple(GpuAssignment(f"ray-worker-{n}", f"GPU-{n}") for n in range(3))
+    labctl.runtime.up(LabSpec(gpu=GpuPlan(Vendor.NVIDIA, gpus), workers=3, cpus_per_worker=4, gcs_ft=True))
+    folder = tmp_path / "x"
+    assert labctl("export", "kubernetes", "--output", str(folder)).exit_code == 0
+    spec = yaml.safe_load((folder / "raycluster.yaml").read_text())["spec"]
+    (group,) = spec["workerGroupSpecs"]
+    limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert (group["replicas"], limits["cpu"], limits["nvidia.com/gpu"]) == (3, "4", "1")
+    assert "gcsFaultToleranceOptions" in spec
+    assert "GPU-" not in (folder / "raycluster.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--image", "rayproject/ray:2.41.0"], 2, "has Ray 2.41.0"),
+        (["--namespace", "n" * 64], 2, "--namespace"),
+        (["--workers", "17"], 2, "--workers 17"),
+        (["--memory", "lots"], 2, "--memory"),
+        (["--code", "image"], 2, "--code image without --image"),
+        (["digits", "--", "python", "x.py"], 2, "either a recipe or a command"),
+        (["nothing"], 3, "there is no recipe"),
+        (["-p", "epochs=1"], 2, "only for a recipe"),
+        (["--working-dir", "."], 2, "only for a command"),
+        (["--queues", "none.yaml", "--queue", "q"], 3, "none.yaml"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(
+    offline: Labctl, tmp_path: Path, arguments: list[str], code: int, told: str
+) -> None:
+    folder = tmp_path / "x"
+    result = offline("export", "kubernetes", "--output", str(folder), *arguments)
+    assert result.exit_code == code, result.output
+    assert told in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_of_sixty_characters_is_refused(offline: Labctl, tmp_path: Path) -> None:
+    result = offline("--name", "n" * 60, "export", "kubernetes", "--output", str(tmp_path / "x"))
+    assert result.exit_code == 2
+    assert "not a lab name" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quota_below_the_heads_need_is_refused_with_22(offline: Labctl, tmp_path: Path) -> None:
+    objects = queues("1")
+    objects[2]["metadata"].pop("namespace")
+    path = written(tmp_path, *objects)
+    folder = tmp_path / "x"
+    result = offline("export", "kubernetes", "--queue", "main", "--queues", path, "--output", str(folder))
+    assert result.exit_code == 22
+    assert "insufficient quota for cpu" in result.stderr
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_taken_is_refused(offline: Labctl, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    for command in ("kubernetes", "skypilot", "compose"):
+        result = offline("export", command, "--output", str(tmp_path))
+        assert result.exit_code == 11
+        assert "not empty" in result.stderr
+
+
+def test_json_and_a_stream_of_yaml_exclude_each_other(offline: Labctl) -> None:
+    assert offline("--json", "export", "kubernetes", "--output", "-").exit_code == 2
+
+
+def test_a_command_goes_along_with_its_folder(offline: Labctl, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("print(1)\n")
+    (tmp_path / "env.json").write_text('{"pip": ["emoji"]}')
+    result = offline(
+        *("export", "kubernetes", "--working-dir", str(tmp_path / "code")),
+        *("--runtime-env", str(tmp_path / "env.json"), "--output", str(tmp_path / "x")),
+        *("--", "python", "train.py", "--lr", "0.1"),
+    )
+    assert result.exit_code == 0, result.output
+    job = yaml.safe_load((tmp_path / "x" / "rayjob.yaml").read_text())
+    assert job["spec"]["entrypoint"] == "python /opt/raylab/job/train.py --lr 0.1"
+    assert "emoji" in job["spec"]["runtimeEnvYAML"]
+
+
+# export skypilot, export compose
+
+
+def test_a_task_of_skypilot_is_a_folder(offline: Labctl, tmp_path: Path) -> None:
+    folder = tmp_path / "sky"
+    result = offline("--json", "export", "skypilot", "digits", "--accelerator", "L4", "--output", str(folder))
+    assert "task.yaml" in json.loads(result.stdout)["files"]
+    assert yaml.safe_load((folder / "task.yaml").read_text())["resources"]["accelerators"] == "L4"
+
+
+@pytest.mark.parametrize(("option", "value"), [("--accelerator", "H100:x"), ("--infra", "My Cloud")])
+def test_a_place_or_accelerator_that_is_none_is_refused(
+    offline: Labctl, tmp_path: Path, option: str, value: str
+) -> None:
+    result = offline("export", "skypilot", option, value, "--output", str(tmp_path / "x"))
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_a_folder_for_compose_is_written(offline: Labctl, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    result = offline("export", "compose", "--gpu", "simulated", "--workers", "3", "--output", str(folder))
+    assert result.exit_code == 0, result.output
+    assert (folder / "compose" / "lab.yaml").exists()
+    assert "LAB_WORKERS=3" in (folder / "compose" / ".env").read_text()
+
+
+# lint
+
+
+def test_good_manifests_end_with_0(offline: Labctl, tmp_path: Path) -> None:
+    result = offline("lint", written(tmp_path, cluster(), job()))
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "1 RayCluster, 1 RayJob: nothing found\n"
+    assert "not asked: Kubernetes' schemas" in result.stderr
+
+
+def test_what_cannot_work_ends_with_22_and_its_place(offline: Labctl, tmp_path: Path) -> None:
+    wrong = changed(cluster(), lambda m: m["spec"].update(rayVersion="2.41.0"))
+    result = offline("lint", written(tmp_path, wrong))
+    assert result.exit_code == 22
+    first, second, last = result.stdout.splitlines()
+    assert first.startswith("error: ")
+    assert "m.yaml:" in first
+    assert "the image has Ray 2.60.0, rayVersion says 2.41.0 [ray-version]" in second
+    assert last == "1 RayCluster: 2 errors"
+    assert "(and 1 more)" in result.stderr
+
+
+def test_lint_as_json_is_one_document(offline: Labctl, tmp_path: Path) -> None:
+    wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
+    result = offline("--json", "lint", written(tmp_path, wrong))
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["schema"], document["good"]) == (22, "lint/1", False)
+    (found,) = document["findings"]
+    assert (found["rule"], found["level"], found["path"]) == ("name-length", "error", "metadata.name")
+
+
+def test_warnings_do_not_end_with_an_error(offline: Labctl, tmp_path: Path) -> None:
+    odd = changed(cluster(), lambda m: m["spec"].pop("rayVersion"))
+    result = offline("lint", written(tmp_path, odd))
+    assert result.exit_code == 0
+    assert "warning:" in result.stderr
+    assert result.stdout == "1 RayCluster: 1 warning\n"
+
+
+def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
+    offline: Labctl, tmp_path: Path
+) -> None:
+    offline.stub("lab.host.environment.ensure", SetupError("no network", "repeat"))
+    wrong = changed(cluster(), lambda m: m["metadata"].update(name="a" * 60))
+    result = offline("lint", written(tmp_path, wrong))
+    assert result.exit_code == 22
+    assert "warning: no network" in result.stderr
+    assert "not asked: Kubernetes' schemas" in result.stderr
+
+
+def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:
+    assert offline("lint", str(tmp_path / "none.yaml")).exit_code == 3
+
+
+# import
+
+
+def test_an_exported_folder_is_imported_with_the_commands_to_start_it(
+    offline: Labctl, tmp_path: Path
+) -> None:
+    exported, kept = tmp_path / "k8s", tmp_path / "replay"
+    offline("export", "kubernetes", "digits", "--gpu", "amd", "--queue", "q", "--output", str(exported))
+    result = offline("import", str(exported), "--output", str(kept))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[:2] == [
+        "RayJob raylab-digits: 2 workers, 8 CPUs each, GPU amd",
+        "  $ labctl up --name raylab --workers 2 --cpus-per-worker 8 --gpu simulated",
+    ]
+    assert {path.name for path in kept.iterdir()} == {"lab.json", "queues.yaml", "job"}
+
+
+def test_import_as_json_has_the_lab_and_the_commands(offline: Labctl, tmp_path: Path) -> None:
+    result = offline("--json", "import", "--gpu", "none", written(tmp_path, cluster()))
+    document = json.loads(result.stdout)
+    assert document["lab"]["workers"] == 2
+    assert document["up"][-3:] == ["--gpu", "none", "--stock-ray"]
+    assert document["folder"] is None
+
+
+def test_without_a_folder_it_is_said_what_one_would_keep(offline: Labctl, tmp_path: Path) -> None:
+    result = offline("import", written(tmp_path, job()))
+    assert "--output DIR keeps" in result.stderr
+    assert "not the same: train.py is not among these files" in result.stdout
+
+
+def test_what_holds_no_lab_is_refused(offline: Labctl, tmp_path: Path) -> None:
+    kept = tmp_path / "x"
+    result = offline("import", written(tmp_path, *queues()), "--output", str(kept))
+    assert (result.exit_code, kept.exists()) == (3, False)

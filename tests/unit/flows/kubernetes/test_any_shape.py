@@ -1,0 +1,91 @@
+"""Manifests of any shape are answered: each value in turn becomes another, and nothing but findings comes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.errors import LabError
+from lab.flows.kubernetes.imported import import_lab
+from lab.flows.kubernetes.lint import lint
+from tests.unit.flows.kubernetes.made import NOBODY, Object, cluster, job, queues, wrapper
+
+OTHERS: tuple[Any, ...] = (None, 7, "word", [None], {"a": [1]})
+
+
+def rich() -> Object:
+    """A job with everything that a rule looks at."""
+    found = job("main")
+    spec = found["spec"]
+    spec["submitterPodTemplate"] = {"spec": {"containers": [{"name": "s", "image": "rayproject/ray:2.60.0"}]}}
+    spec["deletionStrategy"] = {"onSuccess": {"policy": "DeleteSelf"}, "onFailure": {"policy": "DeleteSelf"}}
+    spec["runtimeEnvYAML"] = "pip: [emoji]"
+    inner = spec["rayClusterSpec"]
+    inner["authOptions"] = {"mode": "token", "secretName": "t"}
+    inner["gcsFaultToleranceOptions"] = {"redisAddress": "r:1", "redisPassword": {"value": "x"}}
+    inner["autoscalerOptions"] = {"version": "v2", "resources": {"limits": {"cpu": 1}}, "env": []}
+    head = inner["headGroupSpec"]
+    head["rayStartParams"]["resources"] = '"{\\"a\\": 1}"'
+    head["rayStartParams"]["object-store-memory"] = "1000"
+    pod = head["template"]["spec"]
+    pod["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]
+    pod["volumes"].append({"name": "code", "configMap": {"name": "c", "items": [{"key": "k", "path": "p"}]}})
+    pod["containers"][0]["volumeMounts"] = [
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "code", "mountPath": "/code"},
+    ]
+    pod["containers"][0]["env"] = [{"name": "A", "value": "1"}]
+    return found
+
+
+CODE: Object = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "c", "namespace": "team"},
+    "data": {"k": "x"},
+    "binaryData": {"b": "/w=="},
+}
+SECRET: Object = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "t", "namespace": "team"},
+    "data": {"auth_token": "x"},
+}
+
+
+def changes(value: Any) -> Iterator[Any]:
+    """The same with one value in turn replaced by each of OTHERS."""
+    yield from OTHERS
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        for other in changes(value[key]):
+            found = copy.copy(value)
+            found[key] = other
+            yield found
+
+
+@pytest.mark.parametrize(
+    ("odd", "beside"),
+    [
+        (rich(), [*queues(), CODE, SECRET]),
+        (wrapper(cluster(), "main"), queues()),
+        (queues()[1], [cluster("main")]),
+        (CODE, [rich()]),
+        (SECRET, [rich()]),
+    ],
+    ids=["job", "wrapper", "queue", "code", "secret"],
+)
+def test_whatever_stands_in_a_manifest_is_a_finding_at_most(odd: Object, beside: list[Object]) -> None:
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    texts = [("beside.yaml", yaml.dump_all(beside, Dumper=dumper))]
+    for each in changes(odd):
+        all_texts = [("odd.yaml", yaml.dump(each, Dumper=dumper)), *texts]
+        lint(all_texts, NOBODY)
+        try:
+            import_lab(all_texts)
+        except LabError:
+            continue

@@ -1,0 +1,383 @@
+"""An exported lab of every size passes the checks; what cannot be is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.errors import LabError, ManifestError, NotFoundError, UsageError
+from lab.flows.kubernetes.clusters import RAY_VERSION, clusters
+from lab.flows.kubernetes.export import Export, Wanted, export
+from lab.flows.kubernetes.export.configmaps import config_map, key_of, probe_files
+from lab.flows.kubernetes.export.pods import STOCK_ON_A_NETWORK
+from lab.flows.kubernetes.export.wanted import (
+    Code,
+    memory_bytes,
+    placed,
+    portable,
+    recipe_code,
+    script_code,
+)
+from lab.flows.kubernetes.lint import authorities_here
+from lab.flows.kubernetes.lint.ray import node_types
+from lab.flows.kubernetes.manifests import read_manifests
+from lab.host import environment
+from lab.host.environment.progress import pinned
+from lab.topology import GpuPlan, LabSpec, Vendor
+from tests.unit.flows.kubernetes.made import NOBODY, Object
+
+CODE = Code("raylab-train", ("python", "/opt/raylab/job/train.py"), {"train.py": b"print()\n"})
+GPUS = (Vendor.NVIDIA, Vendor.AMD, Vendor.NONE)
+QUEUES = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: nodes}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: school}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: nodes
+      resources: [{name: cpu, nominalQuota: CPU}, {name: memory, nominalQuota: 64Gi}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main}
+spec: {clusterQueue: school}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: other}
+spec: {clusterQueue: school}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: high}
+value: 10
+---
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+fairSharing: {preemptionStrategies: [LessThanInitialShare]}
+"""
+
+
+def lab(vendor: Vendor = Vendor.NONE, **settings: Any) -> LabSpec:
+    return portable(LabSpec(gpu=GpuPlan(vendor), **settings))
+
+
+def made(wanted: Wanted, queues: Sequence[Path] = ()) -> Export:
+    return export(wanted, tuple(queues), NOBODY)
+
+
+def objects(found: Export, *kinds: str) -> list[Object]:
+    """What is applied, of these kinds."""
+    return [each for each in yaml.safe_load_all(found.stream()) if each["kind"] in kinds]
+
+
+def queue_file(folder: Path, cpu: str = "100") -> Path:
+    path = folder / "queues.yaml"
+    path.write_text(QUEUES.replace("CPU", cpu))
+    return path
+
+
+@pytest.mark.parametrize("vendor", GPUS)
+@pytest.mark.parametrize("workers", range(1, 17))
+@pytest.mark.parametrize("queue", ["", "team"])
+def test_every_size_passes_the_checks_with_the_resources_of_the_lab(
+    vendor: Vendor, workers: int, queue: str
+) -> None:
+    code = CODE if workers % 2 else None
+    found = made(Wanted(lab(vendor, workers=workers, gcs_ft=workers > 8), queue=queue, code=code))
+    assert not found.report.errors
+    (manifest,) = (
+        m for m in read_manifests([("f", found.stream())])[0] if m.kind in ("RayCluster", "RayJob")
+    )
+    (cluster,) = clusters(manifest)
+    head, group = cluster.groups
+    assert (head.pods, group.pods) == (1, workers)
+    assert head.params["num-cpus"] == "0"
+    assert group.amount("cpu") == 8
+    keys = {name for name in group.resources("limits") if name.endswith("gpu")}
+    assert keys == {Vendor.NVIDIA: {"nvidia.com/gpu"}, Vendor.AMD: {"amd.com/gpu"}}.get(vendor, set())
+    assert group.resources("limits") == group.resources("requests")
+    assert not any(name.endswith("gpu") for name in head.resources("limits"))
+
+
+@pytest.mark.parametrize("vendor", GPUS)
+@pytest.mark.parametrize("code", [None, CODE])
+def test_kubernetes_and_ray_take_what_is_written(vendor: Vendor, code: Code | None) -> None:
+    pytest.importorskip("kubernetes_validate", reason="the group kubernetes is not installed")
+    pytest.importorskip("ray", reason="the group local is not installed")
+    asked = authorities_here()
+    wanted = Wanted(lab(vendor, workers=3, gcs_ft=True), queue="team", code=code, runtime_class="nvidia")
+    found = export(wanted, (), asked)
+    assert found.report.not_asked == ()
+    assert not [each for each in found.report.findings if each.level != "note"]
+    manifests, _ = read_manifests([("f", found.stream())])
+    (cluster,) = (each for m in manifests for each in clusters(m))
+    assert asked.ray is not None
+    types = node_types(cluster, asked.ray)
+    assert types["headgroup"]["resources"]["CPU"] == 0
+    assert types["workers"]["resources"]["CPU"] == 8
+    assert types["workers"]["resources"].get("GPU", 0) == (vendor is not Vendor.NONE)
+    assert (types["workers"]["min_workers"], types["workers"]["max_workers"]) == (3, 3)
+    assert "monitoring/dashboards.yaml" in found.files
+
+
+def test_a_lab_with_redis_brings_it_and_gives_its_address() -> None:
+    found = made(Wanted(lab(gcs_ft=True)))
+    (cluster,) = objects(found, "RayCluster")
+    options = cluster["spec"]["gcsFaultToleranceOptions"]
+    (service,) = objects(found, "Service")
+    assert options["redisAddress"] == f"{service['metadata']['name']}:6379"
+    assert "redis.yaml" not in made(Wanted(lab())).files
+
+
+def test_nodes_are_given_what_the_labs_nodes_have_but_what_suits_one_machine_only() -> None:
+    (cluster,) = objects(
+        made(Wanted(lab(), storage="s3://box/f", endpoint="http://store:9000")), "RayCluster"
+    )
+    env = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+    given = {each["name"]: each.get("value") for each in env}
+    assert given["RAYLAB_LEDGER"] == "s3://box/f/.raylab/ledger"
+    assert given["AWS_ENDPOINT_URL"] == "http://store:9000"
+    assert "raylab_ledger.train.Ledger" in str(given["RAY_TRAIN_CALLBACKS"])
+    assert given["TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S"] == "2"
+    assert not set(STOCK_ON_A_NETWORK) & set(given)
+    assert "RAYLAB_PATCHES_OFF" not in given
+
+
+def test_stock_ray_stays_stock() -> None:
+    (cluster,) = objects(made(Wanted(lab(stock_ray=True))), "RayCluster")
+    env = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+    given = {each["name"]: each.get("value") for each in env}
+    assert "checkpoint_guard" in str(given["RAYLAB_PATCHES_OFF"])
+    assert "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S" not in given
+
+
+def test_no_secret_is_written() -> None:
+    found = made(Wanted(lab(gcs_ft=True), code=CODE))
+    assert objects(found, "Secret") == []
+    script = found.files["secrets.sh"].decode()
+    for name in ("raylab-token", "raylab-redis", "raylab-s3"):
+        assert name in script
+    assert "redis" not in made(Wanted(lab())).files["secrets.sh"].decode()
+
+
+def test_the_recorder_goes_along_with_every_file() -> None:
+    (probe,) = objects(made(Wanted(lab())), "ConfigMap")
+    assert {key_of(path): content.decode() for path, content in probe_files().items()} == probe["data"]
+    assert "sitecustomize.py" in probe["data"]
+    assert "raylab_ledger.train.py" in probe["data"]
+
+
+def test_code_in_an_image_is_a_folder_to_build_and_no_config_map() -> None:
+    found = made(Wanted(lab(), image="team/train:1", code=CODE, in_image=True))
+    assert objects(found, "ConfigMap") == []
+    assert found.files["image/job/train.py"] == b"print()\n"
+    assert "image/probe/raylab_ledger/train.py" in found.files
+    assert b"docker build -t team/train:1 image" in found.files["README.md"]
+
+
+def test_a_job_is_a_ray_job_that_finds_its_code() -> None:
+    found = made(Wanted(lab(), code=replace(CODE, runtime_env={"env_vars": {"A": "1", "PYTHONPATH": "x"}})))
+    (job,) = objects(found, "RayJob")
+    assert job["spec"]["entrypoint"] == "python /opt/raylab/job/train.py"
+    assert yaml.safe_load(job["spec"]["runtimeEnvYAML"]) == {
+        "env_vars": {"A": "1", "PYTHONPATH": "/opt/raylab/probe:/opt/raylab/job:x"}
+    }
+    assert job["spec"]["shutdownAfterJobFinishes"] is True
+    assert objects(found, "RayCluster") == []
+
+
+def test_in_an_app_wrapper_only_the_wrapper_is_queued() -> None:
+    (outer,) = objects(made(Wanted(lab(), queue="team", code=CODE, app_wrapper=True)), "AppWrapper")
+    inner = outer["spec"]["components"][0]["template"]
+    assert outer["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert "kueue.x-k8s.io/queue-name" not in inner["metadata"]["labels"]
+
+
+# Queues
+
+
+def test_the_queue_that_is_made_holds_exactly_the_lab_and_its_submitter() -> None:
+    found = made(Wanted(lab(Vendor.NVIDIA, workers=3), queue="team", code=CODE))
+    (queue,) = objects(found, "ClusterQueue")
+    (flavor,) = queue["spec"]["resourceGroups"][0]["flavors"]
+    assert {each["name"]: each["nominalQuota"] for each in flavor["resources"]} == {
+        "cpu": "26500m",
+        "memory": "53448Mi",
+        "nvidia.com/gpu": "3",
+    }
+
+
+def test_queues_of_the_lab_go_along_but_not_the_settings_of_kueue(tmp_path: Path) -> None:
+    found = made(Wanted(lab(), queue="main", priority="high", code=CODE), [queue_file(tmp_path)])
+    assert {each["metadata"]["name"] for each in objects(found, "Namespace")} == {"raylab", "other"}
+    assert len(objects(found, "LocalQueue")) == 2
+    assert objects(found, "Configuration") == []
+    (job,) = objects(found, "RayJob")
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "code", "told"),
+    [("1", None, "insufficient quota for cpu"), ("18", CODE, "waits for ever"), ("18", None, "")],
+)
+def test_a_quota_below_what_is_asked_is_refused(
+    tmp_path: Path, cpu: str, code: Code | None, told: str
+) -> None:
+    wanted = Wanted(lab(), queue="main", code=code)
+    if not told:
+        assert not made(wanted, [queue_file(tmp_path, cpu)]).report.errors
+        return
+    with pytest.raises(ManifestError, match=told):
+        made(wanted, [queue_file(tmp_path, cpu)])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"queue": "mian"}, "namespace raylab has no such LocalQueue"),
+        ({"queue": "main", "namespace": "third"}, ""),
+        ({"queue": ""}, "--queues without --queue"),
+        ({"queue": "main", "priority": "low"}, "no such WorkloadPriorityClass"),
+    ],
+)
+def test_queues_that_do_not_fit_are_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
+    if not told:
+        assert not made(Wanted(lab(), **settings), [queue_file(tmp_path)]).report.errors
+        return
+    with pytest.raises(UsageError, match=told):
+        made(Wanted(lab(), **settings), [queue_file(tmp_path)])
+
+
+def test_a_file_of_queues_that_is_wrong_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = queue_file(tmp_path)
+    path.write_text(path.read_text().replace("nominalQuota: 64Gi", "nominalquota: 64Gi"))
+    with pytest.raises(UsageError, match=r"queues.yaml:15.*nominal"):
+        made(Wanted(lab(), queue="main"), [path])
+    with pytest.raises(NotFoundError):
+        made(Wanted(lab(), queue="main"), [tmp_path / "none.yaml"])
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"namespace": "a" * 64}, "--namespace"),
+        ({"namespace": "Team"}, "--namespace"),
+        ({"queue": "team."}, "--queue"),
+        ({"priority": "x"}, "--priority without --queue"),
+        ({"queue": "team", "priority": "high"}, "has no classes"),
+        ({"image": "rayproject/ray:2.52.0"}, "has Ray 2.52.0, the lab has 2.60.0"),
+        ({"image": "host:5000/team/ray:2.9.3-py311-gpu"}, "has Ray 2.9.3"),
+        ({"image": "no image"}, "not a reference"),
+        ({"image": ":1"}, "not a reference"),
+        ({"in_image": True}, "--code image without --image"),
+        ({"storage": "/tmp"}, "--storage"),
+        ({"storage": "s3://"}, "--storage"),
+        ({"endpoint": "minio:9000"}, "--endpoint"),
+        ({"memory": 1024}, "--memory"),
+        ({"runtime_class": "a b"}, "--runtime-class"),
+    ],
+)
+def test_settings_that_no_cluster_takes_are_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        made(Wanted(lab(), **settings))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "rayproject/ray:2.60.0-py311-gpu",
+        "host.example:5000/raylab/ray:0.1.0-cuda",
+        "team/own:2026-11",
+        f"team/own@sha256:{'0' * 64}",
+    ],
+)
+def test_images_with_the_labs_ray_or_with_no_version_in_their_name_are_taken(image: str) -> None:
+    (cluster,) = objects(made(Wanted(lab(), image=image)), "RayCluster")
+    assert cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["image"] == image
+
+
+def test_the_ray_of_the_manifests_is_the_one_that_the_lab_pins() -> None:
+    with open(environment.requirements_of("local", environment.ROOT)) as file:
+        pins = [line.split(" ;")[0].strip() for line in file]
+    assert f"ray=={RAY_VERSION}" in pins
+    assert "ray" in pinned("\n".join(pins))
+
+
+def test_a_memory_is_a_quantity() -> None:
+    assert memory_bytes("8Gi") == 8 * 1024**3
+    with pytest.raises(UsageError, match="--memory"):
+        memory_bytes("8GB")
+
+
+def test_what_belongs_to_one_machine_stays_there() -> None:
+    spec = portable(LabSpec(ports=(("s3", 9000),), gpu=GpuPlan(Vendor.SIMULATED)))
+    assert (spec.ports, spec.gpu.vendor) == ((), Vendor.NONE)
+
+
+# Code
+
+
+def test_a_recipe_is_told_where_its_checkpoints_go() -> None:
+    code = recipe_code("raylab", "digits", {"epochs": "3"}, "s3://box/f")
+    assert code.command[:2] == ("python", "/opt/raylab/job/train.py")
+    assert code.command[-2:] == ("--storage", "s3://box/f")
+    assert set(code.files) == {"train.py"}
+    assert code.name == "raylab-digits"
+
+
+def test_a_recipe_that_writes_to_one_place_only_is_refused_another() -> None:
+    with pytest.raises(UsageError, match="has no parameter storage"):
+        recipe_code("raylab", "food11", {}, "s3://box")
+
+
+def test_a_script_goes_along_with_its_folder(tmp_path: Path) -> None:
+    for name in ("train.py", "sub/part.py", ".git/x", "__pycache__/y.pyc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("pass\n")
+    code = script_code("raylab", ("python", "./train.py", "--x", "1"), tmp_path, None)
+    assert set(code.files) == {"train.py", "sub/part.py"}
+    assert code.command == ("python", "/opt/raylab/job/train.py", "--x", "1")
+    assert code.name == "raylab-train"
+
+
+def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="there is no script"):
+        script_code("raylab", ("python", "no.py"), tmp_path, None)
+
+
+def test_only_words_that_are_files_get_a_place_on_the_nodes() -> None:
+    assert placed(("python", "a.py", "a"), {"a.py": b""}) == ("python", "/opt/raylab/job/a.py", "a")
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"big": b"x" * (1024**2 + 1)}, "holds 1048576"),
+        ({"a b": b""}, "no key of its own for 'a b'"),
+        ({"a/b": b"", "a.b": b""}, "no key of its own"),
+    ],
+)
+def test_what_no_config_map_holds_is_refused(files: dict[str, bytes], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        config_map("name", "space", files, {}, "the job's code")
+
+
+def test_files_that_are_no_text_go_along_too() -> None:
+    found = config_map("name", "space", {"a": b"\xff", "b": b"text"}, {}, "x")
+    assert (found["binaryData"], found["data"]) == ({"a": "/w=="}, {"b": "text"})

@@ -1,0 +1,141 @@
+"""A job that its quota never holds is told, the pod that submits it included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.flows.kubernetes.lint.quotas import needs
+from lab.flows.kubernetes.manifests import read_manifests
+from tests.unit.flows.kubernetes.made import (
+    Object,
+    changed,
+    checked,
+    cluster,
+    job,
+    pod,
+    queues,
+    rules,
+    wrapper,
+)
+
+# head 2 CPUs and 4Gi, two workers of 8 CPUs and 4Gi; the submitter of a job 500m and 200Mi
+
+
+def test_a_quota_that_holds_head_and_workers_is_enough_for_a_cluster() -> None:
+    assert checked([*queues("18", "12Gi"), cluster("main")]).findings == ()
+
+
+def test_the_pod_that_submits_a_job_counts_too() -> None:
+    report = checked([*queues("18", "12Gi"), job("main")])
+    assert rules(report) == {"submitter-quota"}
+    assert "500m cpu and 200Mi memory" in report.errors[0].hint
+    assert checked([*queues("18500m", "12488Mi"), job("main")]).findings == ()
+
+
+def test_a_quota_below_what_is_asked_says_how_much_is_short() -> None:
+    report = checked([*queues("10"), cluster("main")])
+    assert rules(report) == {"quota"}
+    assert "waits for ever in ClusterQueue all" in report.errors[0].message
+    assert "insufficient quota for cpu in flavor nodes" in report.errors[0].message
+
+
+def test_a_resource_that_no_quota_covers_keeps_a_job_waiting() -> None:
+    found = changed(
+        cluster("main"),
+        lambda m: m["spec"]["workerGroupSpecs"][0].update(template=pod(cpu="8", **{"nvidia.com/gpu": "1"})),
+    )
+    report = checked([*queues(), found])
+    assert "nvidia.com/gpu unavailable in ClusterQueue" in report.errors[0].message
+    assert "quota" not in rules(checked([*queues(**{"nvidia.com/gpu": "2"}), found]))
+
+
+@pytest.mark.parametrize(
+    ("mode", "cpu", "fits"),
+    [
+        ("HTTPMode", "18", True),
+        ("InteractiveMode", "18", True),
+        ("SidecarMode", "18", False),
+        ("SidecarMode", "18500m", True),
+        ("K8sJobMode", "18", False),
+    ],
+)
+def test_each_way_to_submit_asks_for_its_own_pods(mode: str, cpu: str, fits: bool) -> None:
+    found = changed(job("main"), lambda m: m["spec"].update(submissionMode=mode))
+    assert (checked([*queues(cpu), found]).errors == ()) == fits
+
+
+def test_a_submitter_of_its_own_counts_with_what_it_asks_for() -> None:
+    found = changed(job("main"), lambda m: m["spec"].update(submitterPodTemplate=pod(cpu="4", memory="1Gi")))
+    assert rules(checked([*queues("21"), found])) == {"submitter-quota"}
+    assert checked([*queues("22"), found]).errors == ()
+
+
+def test_what_is_inside_an_app_wrapper_counts() -> None:
+    assert rules(checked([*queues("17"), wrapper(cluster(), "main")])) == {"quota"}
+    assert checked([*queues("18"), wrapper(cluster(), "main")]).errors == ()
+
+
+def test_hosts_and_replicas_of_a_group_are_multiplied() -> None:
+    found = changed(cluster(), lambda m: m["spec"]["workerGroupSpecs"][0].update(numOfHosts=4))
+    (manifest,), _ = read_manifests([("f", str(found))])
+    assert [(each.name, each.count) for each in needs(manifest)] == [("head", 1), ("workers", 8)]
+
+
+def test_a_batch_job_is_held_against_its_queue() -> None:
+    found: Object = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "b", "namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+        "spec": {"parallelism": 3, "template": pod(cpu="4")},
+    }
+    assert rules(checked([*queues("11"), found])) == {"quota"}
+    assert checked([*queues("12"), found]).errors == ()
+
+
+def test_a_queue_with_another_name_is_told_with_the_right_one() -> None:
+    report = checked([*queues(), cluster("mian")])
+    assert (report.errors[0].rule, report.errors[0].hint) == ("quota", "did you mean main?")
+
+
+def test_a_queue_elsewhere_is_a_note() -> None:
+    report = checked([cluster("main")])
+    assert rules(report, "note") == {"quota"}
+    assert report.errors == ()
+
+
+def test_a_local_queue_without_its_cluster_queue_is_a_note_beside_the_queues_warning() -> None:
+    report = checked([queues()[2], cluster("main")])
+    assert rules(report, "note") == {"quota"}
+    assert rules(report, "warning") == {"queues"}
+
+
+def test_a_priority_class_that_is_not_there_is_told() -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "main", "kueue.x-k8s.io/priority-class": "hihg"}
+    found = changed(cluster(), lambda m: m["metadata"].update(labels=labels))
+    known: Object = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": "high"},
+        "value": 10,
+    }
+    report = checked([*queues(), known, found])
+    assert [(each.rule, each.hint) for each in report.errors] == [("priority", "did you mean high?")]
+
+
+def test_borrowing_from_a_cohort_is_room_too() -> None:
+    objects = queues("10")
+    objects[1]["spec"]["cohortName"] = "school"
+    other: Any = changed(objects[1], lambda m: m["metadata"].update(name="other"))
+    assert checked([*objects, other, cluster("main")]).errors == ()
+
+
+def test_errors_of_kueues_objects_are_errors_and_what_only_the_lab_leaves_out_is_a_note() -> None:
+    objects = queues()
+    objects[1]["spec"]["cohortname"] = "x"
+    objects[1]["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "a"}]}
+    report = checked(objects)
+    assert rules(report, "error") == {"queues"}
+    assert rules(report, "note") == {"queues-left-out"}
+    assert "did you mean cohortName?" in {each.hint for each in report.findings}
