@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from lab import errors
 from lab.cluster.queue_request import QueuedSubmission, owner
 from lab.cluster.submission import Submitted, package
 from lab.errors import ClusterError, LabDownError, LabError, UnsupportedError, UsageError
@@ -29,10 +27,15 @@ RESERVED = "raylab_"
 
 FIRST = "labctl queue apply --example classroom"
 
+
+def _kinds(of: type[LabError]) -> Iterator[type[LabError]]:
+    for each in of.__subclasses__():
+        yield each
+        yield from _kinds(each)
+
+
 CODES: Mapping[int, type[LabError]] = {
-    each.exit_code: each
-    for _, each in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(each, LabError) and each is not LabError
+    each.exit_code: each for each in _kinds(LabError) if each.__module__ == LabError.__module__
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from lab.daemons.queue.model import Event, Record, job_document, read_job
 from lab.errors import StateError
 from lab.host.files import make_private
+from lab.host.reading import parse_json
 from lab.queue.places import Change
 from lab.queue.replay import Call
 from lab.queue.writing import Object
@@ -97,14 +98,14 @@ class Store:
             rows = execute(f"SELECT {columns} FROM workloads ORDER BY created, rowid").fetchall()
             usage = execute("SELECT document FROM usage").fetchone()
             return Loaded(
-                [json.loads(text) for (text,) in objects],
-                [(self._record(*row), json.loads(document)) for document, row in map(_split, rows)],
-                json.loads(usage[0]) if usage else None,
+                [parse_json(text) for (text,) in objects],
+                [(self._record(*row), parse_json(document)) for document, row in map(_split, rows)],
+                parse_json(usage[0]) if usage else None,
             )
 
     @staticmethod
     def _record(key: str, text: str, phase: str, created: float, finished_at: float | None) -> Record:
-        job, stop = read_job(json.loads(text))
+        job, stop = read_job(parse_json(text))
         return Record(key, job, phase, created, finished_at, stop)
 
     def commit(self, batch: Batch, *, begin: bool = False) -> None:
@@ -143,7 +144,7 @@ class Store:
                 (since, workload, workload, limit),
             ).fetchall()
         return [
-            Event(row[0], Change(*row[1:7], flavors=json.loads(row[7])))  # type: ignore[misc]
+            Event(row[0], Change(*row[1:7], flavors=parse_json(row[7])))  # type: ignore[misc]
             for row in rows
         ]
 
@@ -151,7 +152,7 @@ class Store:
         """Every call since the controller began, the first with the state that it began with."""
         with self._explained():
             rows = self._database.execute("SELECT at, call, arguments FROM trace ORDER BY number").fetchall()
-        return [Call(at, name, json.loads(arguments)) for at, name, arguments in rows]
+        return [Call(at, name, parse_json(arguments)) for at, name, arguments in rows]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

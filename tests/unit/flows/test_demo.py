@@ -33,7 +33,9 @@ def submitted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         )
         return Submitted(job)
 
-    def again(self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None) -> str:
+    def again(
+        self: FakeJobs, job: str, metadata: Mapping[str, str], folder: Path | None = None, **_: object
+    ) -> str:
         (first,) = (t for t in trainings if t.job == job)
         control = f"{metadata.get('job_name', 'control')}-{len(trainings)}"
         trainings.append(

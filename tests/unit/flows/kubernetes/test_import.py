@@ -13,6 +13,7 @@ from lab.errors import ManifestError, NotFoundError, UsageError
 from lab.flows.kubernetes.export import Wanted, export
 from lab.flows.kubernetes.export.wanted import Code, portable
 from lab.flows.kubernetes.imported import Imported, import_lab
+from lab.host.plain import build
 from lab.queue.reading import read
 from lab.queue.simulate import simulate
 from lab.topology import GpuPlan, LabSpec, Vendor
@@ -72,7 +73,7 @@ def test_the_queues_come_back_with_what_was_asked_for() -> None:
     ]
     assert [each.event for each in simulate(again.setup, again.workloads, cycles=1).changes][-1] == "Admitted"
     assert files["job/train.py"] == b"print()\n"
-    assert LabSpec.from_json(json.loads(files["lab.json"])) == found.spec
+    assert build(LabSpec, json.loads(files["lab.json"])) == found.spec
 
 
 def test_a_cluster_of_others_trains_with_stock_ray() -> None:

@@ -10,11 +10,11 @@ from lab.errors import NotFoundError, SetupError
 from lab.host import environment
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
-from lab.services import HEAD, JUPYTER, STORE, worker
+from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
 from lab.topology import Progress, State
 from tests.unit.runtime.local.machine import SPEC, Machine
 
-TRAINS = [STORE, HEAD, worker(0), worker(1)]
+TRAINS = [STORE, QUEUE, HEAD, worker(0), worker(1)]
 
 
 class Packages:
@@ -150,4 +150,4 @@ def test_down_takes_a_lab_down_from_which_something_was_left_out(
     assert set(runtime.down()) == set(TRAINS)
     assert not machine.running
     runtime.up(SPEC)
-    assert machine.services("spawn") == [*TRAINS, STORE, JUPYTER, HEAD, worker(0), worker(1)]
+    assert machine.services("spawn") == [*TRAINS, STORE, QUEUE, JUPYTER, HEAD, worker(0), worker(1)]
