@@ -1,0 +1,14 @@
+"""Queues of a lab of containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.compose.bench import ContainerBench
+from tests.e2e.queues import QueueTests
+
+
+class TestQueues(QueueTests):
+    @pytest.fixture
+    def shell(self, box: ContainerBench) -> ContainerBench:
+        return box
