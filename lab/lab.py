@@ -19,7 +19,6 @@ from lab.cluster.submission import Submission, Submitted, check_command, describ
 from lab.errors import (
     EngineError,
     LabDownError,
-    LabError,
     NotFoundError,
     RefusedError,
     StoreError,
@@ -358,14 +357,9 @@ class Lab:
 
     def why_failed(self, job: Job) -> Explanation | None:
         """Cause of a failed job, if its last error is a known one; None for any other job."""
-        from lab.cluster.explain import explain
+        from lab.cluster.explain import why_failed
 
-        if job.status != "FAILED":
-            return None
-        log = ""  # its node may be gone with the log; the message has the end of it
-        with contextlib.suppress(LabError):
-            log = self.jobs.logs(job.submission_id)
-        return explain(job.message, log)
+        return why_failed(job, self.jobs.logs)
 
     @cached_property
     def gpu_plan(self) -> GpuPlan:

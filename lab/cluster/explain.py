@@ -7,8 +7,16 @@ each row, with an example that works.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from lab.cluster.jobs import Job
 
 PAGE = "docs/troubleshooting.md"
 
@@ -225,6 +233,16 @@ def explain(message: str, log: str = "") -> Explanation | None:
         return _match(message)
     first, _, end = message.partition("\n")
     return _match(first) or _match(_last_error(log or end))
+
+
+def why_failed(job: Job, logs: Callable[[str], str]) -> Explanation | None:
+    """The cause of a job that failed; `logs` gives the log of a job. None for any other job."""
+    if job.status != "FAILED":
+        return None
+    log = ""  # its node may be gone with the log; the message has the end of it
+    with contextlib.suppress(LabError):
+        log = logs(job.submission_id)
+    return explain(job.message, log)
 
 
 def of_waiting(reason: str) -> Explanation:
