@@ -206,3 +206,12 @@ def test_what_knows_a_single_runtime_is_seen() -> None:
     assert knows_a_runtime("lab.runtime.local.boot", "lab.runtime.compose.engine")
     assert not knows_a_runtime("lab.runtime.select", "lab.runtime.compose.engine")
     assert not knows_a_runtime("lab.faults.base", "lab.runtime.base")
+
+
+def test_no_file_is_longer_than_four_hundred_lines() -> None:
+    long = {
+        path.relative_to(ROOT).as_posix(): count
+        for path in sorted((ROOT / "lab").rglob("*.py"))
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400
+    }
+    assert long == {}
