@@ -30,6 +30,9 @@ QUEUE_FIELDS = {
 }
 """Name -> key of what is shown of a queue, where it has it."""
 
+LATEST = 20
+"""Events of a job that a person is shown."""
+
 
 def ordinal(place: int) -> str:
     """`1st` for 0, `2nd` for 1: places are counted from 0 in documents."""
@@ -199,7 +202,7 @@ def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
     yield "held quota", format.seconds(found["executed"]) if found["executed"] else ""
     for each in found["attempts_made"]:
         yield f"attempt {each['number']}", attempt(each)
-    for number, each in enumerate(found["events"]):
+    for number, each in enumerate(found["events"][-LATEST:]):
         yield "" if number else "events", event(each, short=True)
     yield "problem", away(found)
 

@@ -9,8 +9,8 @@ from lab.daemons.queue.views.rows import amounts, find, pod_set, row
 from lab.queue.holders import position
 from lab.queue.item import Item
 
-LATEST = 20
-"""Events of a workload that are shown."""
+LATEST = 1_000
+"""Events of a workload that are told, the newest: a receipt needs those of every preemption."""
 
 
 def describe(reader: Reader, key: str) -> Document:
