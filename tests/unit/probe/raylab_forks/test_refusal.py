@@ -177,3 +177,9 @@ def test_the_search_path_is_pythons() -> None:
     assert refusal.search_path(asked, environment, ["/lib"], "/job") == ["/job", "/a", "/b", "/lib"]
     asked["path"] = ["/a", "/lib"]
     assert refusal.search_path(asked, {}, ["/lib", "/added"], "/job") == ["/job", "/a", "/lib", "/added"]
+
+
+def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None:
+    from lab.daemons.queue.effects import GRANTED, RESUME
+
+    assert {GRANTED, RESUME} <= refusal.READ_LATER
