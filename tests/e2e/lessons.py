@@ -25,15 +25,14 @@ class LessonTests:
 
     LESSONS: ClassVar[Sequence[int]] = numbers()
     LONG: ClassVar[Sequence[int]] = ()
-    """Those of them with this mark."""
+    RARE: ClassVar[Sequence[int]] = ()
+    """Those of them with these marks."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """One test for each lesson."""
         if "number" in metafunc.fixturenames:
-            tests = [
-                pytest.param(number, marks=pytest.mark.long if number in self.LONG else ())
-                for number in self.LESSONS
-            ]
+            marks = dict.fromkeys(self.LONG, pytest.mark.long) | dict.fromkeys(self.RARE, pytest.mark.rare)
+            tests = [pytest.param(number, marks=marks.get(number, ())) for number in self.LESSONS]
             metafunc.parametrize("number", tests)
 
     @pytest.fixture
@@ -61,7 +60,7 @@ class LessonTests:
     def test_the_report_holds_every_lesson_that_was_done(
         self, shell: Shell, tmp_path: Path, request: pytest.FixtureRequest
     ) -> None:
-        left_out = () if request.config.getoption("--all") else self.LONG
+        left_out = () if request.config.getoption("--all") else (*self.LONG, *self.RARE)
         done = [number for number in self.LESSONS if number not in left_out]
         file = tmp_path / "ada.json"
         shell.labctl("lesson", "report", "--student", "Ada Lovelace", "--output", str(file))

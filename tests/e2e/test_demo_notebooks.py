@@ -33,7 +33,7 @@ class TestDemoNotebooks(InteractiveDemos):
         assert f"labctl down --name {shell.name}" in printed[-1]
         assert shell.healthy()
 
-    @pytest.mark.long
+    @pytest.mark.rare
     def test_demo_1_submits_with_the_lab_and_with_rays_client(
         self, shell: Bench, jupyter: Jupyter, kernel: Kernel
     ) -> None:

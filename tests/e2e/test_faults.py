@@ -29,7 +29,7 @@ def undisturbed(shared: Bench) -> Callable[[int], Any]:
     return train
 
 
-@pytest.mark.long  # both kinds are among the shorter tests, and the demo compares weights
+@pytest.mark.rare  # both kinds are among the shorter tests, and the demo compares weights
 @pytest.mark.parametrize(("kind", "workers"), [("kill", 2), ("pause", 1)])
 def test_a_run_recovers_and_ends_with_the_weights_of_an_undisturbed_one(
     bench: Bench, undisturbed: Callable[[int], Any], kind: str, workers: int

@@ -8,7 +8,7 @@ from tests.e2e.food11 import SearchTests
 from tests.e2e.harness import Bench
 
 
-@pytest.mark.long
+@pytest.mark.rare
 class TestSearch(SearchTests):
     @pytest.fixture
     def shell(self, bench: Bench) -> Bench:

@@ -8,7 +8,7 @@ from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.course import CourseTests
 
 
-@pytest.mark.long
+@pytest.mark.rare
 class TestCourse(CourseTests):
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:

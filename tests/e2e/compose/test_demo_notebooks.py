@@ -6,13 +6,22 @@ import pytest
 
 from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.demos import InteractiveDemos, value
-from tests.e2e.jupyter import Kernel
+from tests.e2e.harness import Shell
+from tests.e2e.jupyter import Jupyter, Kernel
 
 
 class TestDemoNotebooks(InteractiveDemos):
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:
         return box
+
+    @pytest.mark.rare
+    def test_demo_3_tunes_three_trials_of_two_workers_and_runs_at_once_what_fits(
+        self, shell: Shell, jupyter: Jupyter, kernel: Kernel
+    ) -> None:
+        super().test_demo_3_tunes_three_trials_of_two_workers_and_runs_at_once_what_fits(
+            shell, jupyter, kernel
+        )
 
     def test_the_lab_from_inside_is_the_lab_from_outside_but_for_what_only_the_host_can_do(
         self, shell: ContainerBench, kernel: Kernel

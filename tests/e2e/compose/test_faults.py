@@ -11,7 +11,7 @@ EPOCHS = 6
 
 
 @pytest.mark.long  # the demo on containers survives a kill
-@pytest.mark.parametrize(("kind", "workers"), [("kill", 2), ("stop", 1)])
+@pytest.mark.parametrize(("kind", "workers"), [("kill", 2), pytest.param("stop", 1, marks=pytest.mark.rare)])
 def test_a_run_recovers(box: ContainerBench, kind: str, workers: int) -> None:
     before = {name: each["Id"] for name, each in box.containers().items()}
     job = box.digits(epochs=EPOCHS, workers=workers)

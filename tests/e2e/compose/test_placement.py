@@ -8,7 +8,7 @@ from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.placement import PlacementTests
 
 
-@pytest.mark.long
+@pytest.mark.rare
 class TestPlacement(PlacementTests):
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:
