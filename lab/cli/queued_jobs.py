@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.cli import queue_words
 from lab.cluster.jobs import Job
+from lab.cluster.queues import OVER
 from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, UnsupportedError
 from lab.host.clock import POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
@@ -20,8 +21,6 @@ QUEUED = "QUEUED"
 
 UNSENT = "UNSENT"
 """End of an attempt that Ray never knew."""
-
-OVER = ("Finished", "Deactivated")
 
 PATIENCE_SECONDS = 60.0
 """Time that the controller may be silent, and in which it has to notice an attempt that Ray lost."""

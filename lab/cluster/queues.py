@@ -25,6 +25,12 @@ ANYWHERE = "*"
 RESERVED = "raylab_"
 """Metadata that the controller writes itself."""
 
+WORKLOAD = "raylab_workload"
+"""Metadata of a job that comes from the queues: the key of its workload."""
+
+OVER = ("Finished", "Deactivated")
+"""Statuses of a workload after which nothing more happens by itself."""
+
 FIRST = "labctl queue apply --example classroom"
 
 

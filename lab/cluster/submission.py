@@ -40,6 +40,12 @@ MAX_UNPACKED_BYTES = 1024**3
 """Most bytes of files in it: what takes no room on a disk or when zipped would still be read."""
 
 
+RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
+"""Environment variable of a job: the name that its runs without a name get (see raylab_compat.resume)."""
+
+RESUMES = "raylab_resumes"
+"""Metadata of a job that goes on with another one's run: that one's submission id."""
+
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 """A job's name: it becomes part of object names and addresses."""
 

@@ -97,19 +97,27 @@ def write_private(path: Path, text: str) -> None:
     """Replace `path` by `text` in one step, mode 0600: a reader sees the old content or the new."""
     make_private(path.parent)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        replace_file(path, text.encode())
     except OSError as error:
         raise SetupError(
             f"cannot write {path}: {error.strerror}", "free some space or check its owner"
         ) from error
+
+
+def replace_file(path: Path, data: bytes, *, flush: bool = False) -> None:
+    """Replace `path` by `data` in one step, mode 0600; with `flush` once it is on disk. Raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            if flush:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 def remove(path: Path) -> None:

@@ -12,6 +12,8 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
+from lab.errors import NotFoundError, UsageError
+
 SMALL = 1 << 20
 """Bytes of the largest file with settings, keys or a requirements list."""
 DOCUMENT = 16 << 20
@@ -78,6 +80,21 @@ def parse_json(text: str | bytes) -> Any:
 def read_json(path: Path, most: int = DOCUMENT) -> Any:
     """The value of the JSON document in such a file. Raises OSError, ValueError."""
     return parse_json(read_bytes(path, most))
+
+
+def named_text(path: Path, what: str, wanted: str) -> tuple[str, str]:
+    """The name and the text of a file that a person named; `what` it cannot be if it is too large.
+
+    Raises UsageError; NotFoundError with `wanted`, what it should have been.
+    """
+    try:
+        return str(path), read_text(path)
+    except TooLargeError as error:
+        raise UsageError(f"{path} is {error.strerror}: no {what}") from error
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror}", wanted) from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _open(path: Path, *, handed_over: bool = False) -> tuple[IO[bytes], int]:

@@ -8,13 +8,12 @@ from pathlib import Path
 import click
 
 from lab.cli import documents, values
+from lab.cli.commands.queue.files import NAMESPACE
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.exporting import HERE
 from lab.cli.findings import counted, others, tell
 from lab.errors import ManifestError
 from lab.topology import Vendor
-
-DEFAULT_NAMESPACE = "default"
 
 
 @click.command(cls=LabCommand)
@@ -22,10 +21,7 @@ DEFAULT_NAMESPACE = "default"
     "files", type=values.Place(), nargs=-1, required=True, metavar="FILE...",
     help="YAML files with manifests, or folders with such files; together they are one set.",
 )  # fmt: skip
-@click.option(
-    "-n", "--namespace", type=values.Text(), default=DEFAULT_NAMESPACE, metavar="NAMESPACE",
-    help=f"For objects that name none. [default: {DEFAULT_NAMESPACE}]",
-)  # fmt: skip
+@NAMESPACE
 @pass_app
 def lint(app: App, files: tuple[Path, ...], namespace: str) -> None:
     """Check manifests of KubeRay and Kueue without a cluster.
@@ -54,10 +50,7 @@ def lint(app: App, files: tuple[Path, ...], namespace: str) -> None:
     "files", type=values.Place(), nargs=-1, required=True, metavar="FILE...",
     help="YAML files with a RayCluster, RayJob or RayService, or folders with such files.",
 )  # fmt: skip
-@click.option(
-    "-n", "--namespace", type=values.Text(), default=DEFAULT_NAMESPACE, metavar="NAMESPACE",
-    help=f"For objects that name none. [default: {DEFAULT_NAMESPACE}]",
-)  # fmt: skip
+@NAMESPACE
 @click.option("--cluster", type=values.Text(), metavar="NAME", help="Which one, where there are several.")
 @click.option(
     "--gpu", type=click.Choice(HERE),

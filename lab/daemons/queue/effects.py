@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lab.cluster.queues import WORKLOAD
+from lab.cluster.submission import RESUME_VARIABLE, RESUMES
 from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, Attempt, Record, Stop
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import WORKLOAD, Order, RaySide
+from lab.daemons.queue.rayside import Order, RaySide
 from lab.daemons.queue.workers import Workers
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.host.clock import Clock
 from lab.queue.item import Item
 
-RESUME = "RAYLAB_RESUME_RUN"
 GRANTED = "RAYLAB_WORKERS_GRANTED"
 
 LONGEST_PAUSE_SECONDS = 30.0
@@ -136,7 +137,7 @@ class Effects:
     def _order(self, record: Record, attempt: Attempt, queue: str, granted: int | None) -> Order:
         job = record.job
         first = record.job.attempts[0].submission_id
-        variables = {**(job.runtime_env.get("env_vars") or {}), RESUME: record.name}
+        variables = {**(job.runtime_env.get("env_vars") or {}), RESUME_VARIABLE: record.name}
         metadata = {
             **job.metadata,
             "raylab_queue": queue,
@@ -147,7 +148,7 @@ class Effects:
         if job.recipe:
             metadata["raylab_recipe"] = job.recipe
         if attempt.number > 1:
-            metadata["raylab_resumes"] = first
+            metadata[RESUMES] = first
         command = job.command
         if granted is not None:
             variables[GRANTED] = str(granted)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
 from lab.cluster.submission import MAX_PACKAGE_BYTES
 from lab.errors import NotFoundError, RefusedError, StateError, UsageError
 from lab.host.clock import WALL, Clock
-from lab.host.files import make_private
+from lab.host.files import make_private, replace_file
 from lab.host.reading import read_bytes
 
 FOLDER = "packages"
@@ -48,18 +46,8 @@ class Packages:
         if not data.startswith(ZIP):
             raise UsageError("the package is not a zip file")
         try:
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".")
-            try:
-                with os.fdopen(handle, "wb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.utime(temporary, (self._clock(), self._clock()))
-                os.replace(temporary, path)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)
-                raise
+            replace_file(path, data, flush=True)
+            os.utime(path, (self._clock(), self._clock()))
         except OSError as error:
             raise self._trouble(error) from error
 

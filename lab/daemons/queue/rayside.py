@@ -15,9 +15,6 @@ from lab.errors import NotFoundError
 from lab.evidence.checkpoints import JobLedger
 from lab.store import Store
 
-WORKLOAD = "raylab_workload"
-"""Metadata of a job that comes from the queues: the key of its workload."""
-
 COMMITTED = "checkpoint_committed"
 """Event of a ledger."""
 

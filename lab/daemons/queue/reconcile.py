@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.cluster.allocation import amounts
 from lab.cluster.jobs import Job
+from lab.cluster.queues import WORKLOAD
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.desk import cancel
 from lab.daemons.queue.effects import Effects, Outcome
@@ -23,7 +24,7 @@ from lab.daemons.queue.model import (
     Attempt,
     Record,
 )
-from lab.daemons.queue.rayside import WORKLOAD, RaySide
+from lab.daemons.queue.rayside import RaySide
 from lab.daemons.queue.takes import covers, exceeded
 from lab.daemons.queue.workers import Workers
 from lab.errors import LabError

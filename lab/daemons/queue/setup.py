@@ -10,7 +10,7 @@ from typing import Any
 from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.queue.engine import Engine
 from lab.queue.item import FINISHED
-from lab.queue.model import Setup
+from lab.queue.model import ClusterQueue, Cohort, Setup
 from lab.queue.reading import Read, read
 from lab.queue.reading.nodes import Problem
 from lab.queue.writing import Object, objects
@@ -153,11 +153,10 @@ def _users(kind: str, namespace: str, name: str, left: Setup, engine: Engine) ->
     """Everything in what is left that needs this object."""
     items = [each for each in engine.items.values() if each.state != FINISHED]
     if kind == "ResourceFlavor":
-        owners = [("ClusterQueue", each) for each in left.cluster_queues.values()]
-        owners += [("Cohort", each) for each in left.cohorts.values()]  # type: ignore[misc]
+        owners: list[ClusterQueue | Cohort] = [*left.cluster_queues.values(), *left.cohorts.values()]
         return [
-            f"{what} {owner.name}"
-            for what, owner in owners
+            f"{type(owner).__name__} {owner.name}"
+            for owner in owners
             if any(flavor.name == name for group in owner.groups for flavor in group.flavors)
         ]
     if kind == "ClusterQueue":

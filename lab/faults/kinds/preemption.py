@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.cluster.queue_request import QueueRequest, of_command
-from lab.cluster.queues import Queues
+from lab.cluster.queues import OVER, Queues
 from lab.cluster.submission import Submission
 from lab.errors import LabError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits
@@ -20,8 +20,6 @@ MORE = 8
 """Workers that the other job may have beyond those of this one: what is free has to be taken first."""
 
 HINT = "`reclaimWithinCohort` and `withinClusterQueue` of the ClusterQueues say who may: labctl queue get"
-
-ENDED = ("Finished", "Deactivated")
 
 Document = Mapping[str, Any]
 
@@ -67,14 +65,14 @@ class Preempt(Fault):
             try:
                 return str(queues.describe(rival)["status"])
             except NotFoundError:
-                return ENDED[0]
+                return OVER[0]
 
-        if settle(look, ENDED.__contains__, timeout=hold + WAIT_SECONDS, clock=self.clock) in ENDED:
+        if settle(look, OVER.__contains__, timeout=hold + WAIT_SECONDS, clock=self.clock) in OVER:
             return
         with contextlib.suppress(NotFoundError):
             queues.cancel(rival, "the fault is undone")
-        status = settle(look, ENDED.__contains__, timeout=WAIT_SECONDS, clock=self.clock)
-        if status not in ENDED:
+        status = settle(look, OVER.__contains__, timeout=WAIT_SECONDS, clock=self.clock)
+        if status not in OVER:
             raise WaitTimeoutError(
                 f"job {rival} has not ended: it is {status}", f"labctl queue cancel {rival}"
             )

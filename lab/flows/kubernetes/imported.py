@@ -17,7 +17,6 @@ from lab.flows.kubernetes.imported_job import Job, job_of
 from lab.flows.kubernetes.lint.quotas import as_workload, needs, queue_objects
 from lab.flows.kubernetes.manifests import (
     APP_WRAPPER,
-    DEFAULT_NAMESPACE,
     PRIORITY_CLASS,
     QUEUE_NAME,
     Manifest,
@@ -27,6 +26,7 @@ from lab.flows.kubernetes.manifests import (
 )
 from lab.host.quantities import plural
 from lab.queue.model import Config, Setup, Workload
+from lab.queue.reading import DEFAULT_NAMESPACE
 from lab.queue.reading.nodes import SUBDOMAIN, meant
 from lab.queue.writing import as_yaml, objects
 from lab.topology import MAX_CPUS_PER_WORKER, MAX_WORKERS, TAKEN_NAMES, LabSpec, Vendor, check_lab_name

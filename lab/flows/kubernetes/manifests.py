@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import NotFoundError, UsageError
-from lab.host.reading import TooLargeError, read_text
+from lab.errors import NotFoundError
+from lab.host.reading import named_text
+from lab.queue.reading import DEFAULT_NAMESPACE
 from lab.queue.reading.nodes import BOOL, FLOAT, INT, NULL, At, Problems, documents
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
@@ -19,7 +20,6 @@ SKIPPED = ("Kustomization",)
 """Kinds that no cluster sees."""
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
-DEFAULT_NAMESPACE = "default"
 APP_WRAPPER = "AppWrapper"
 
 Path_ = tuple[str | int, ...]
@@ -182,15 +182,7 @@ def texts_of(paths: Iterable[Path]) -> list[tuple[str, str]]:
             files = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and each.is_file())
             if not files:
                 raise NotFoundError(f"{path}: holds no file that ends with {', '.join(ENDINGS)}")
-        for file in files:
-            try:
-                found.append((str(file), read_text(file)))
-            except TooLargeError as error:
-                raise UsageError(f"{file} is {error.strerror}: no manifest") from error
-            except OSError as error:
-                raise NotFoundError(f"{file}: {error.strerror}", "a YAML file with manifests") from error
-            except ValueError as error:
-                raise UsageError(f"{file}: {error}") from error
+        found += [named_text(file, "manifest", "a YAML file with manifests") for file in files]
     return found
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.jobs import Job
+from lab.cluster.queues import WORKLOAD
 from lab.cluster.recipes import recipe_folder
+from lab.cluster.submission import RESUME_VARIABLE
 from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import Moment, OnMoment
-from lab.flows.recovery.resubmit import RESUME_VARIABLE
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
@@ -100,7 +101,7 @@ def run_control(
 
 def _another_run(job: Job, now: float) -> dict[str, str]:
     """Environment in which a job that a queue submitted begins a run of its own, and resumes none."""
-    queued = "raylab_workload" in job.metadata
+    queued = WORKLOAD in job.metadata
     return {RESUME_VARIABLE: f"{job.submission_id}-control-{int(now)}"} if queued else {}
 
 

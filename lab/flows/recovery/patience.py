@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lab.cluster.jobs import Job
-from lab.errors import LabError
+from lab.errors import LabError, WaitTimeoutError
 from lab.evidence.ledger import Run, RunAttempt
 from lab.flows.recovery.watch import POLL_SECONDS, Watch, progress_name
 from lab.runtime.logtail import last_lines, listing
@@ -170,3 +170,13 @@ def _furthest(run: Run) -> float:
     if found and not run.progress_repeats:
         return float(max(found))
     return float(len(run.checkpoints) or sum(len(attempt.reports) for attempt in run.attempts))
+
+
+def follow_to_end(watch: Watch) -> None:
+    """Poll until the watched job has ended and its ledger is complete. Raises WaitTimeoutError."""
+    patience = Patience(watch)
+    if patience.wait_for_end() is None:
+        raise WaitTimeoutError(
+            f"job {watch.submission_id} has not ended after {patience.waited:.0f} s; {patience.describe()}",
+            f"labctl job logs {watch.submission_id}",
+        )

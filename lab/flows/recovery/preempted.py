@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lab.cluster.queues import OVER
 from lab.errors import LabError, RefusedError, WaitTimeoutError
-from lab.evidence.ledger import History
+from lab.evidence.ledger import Files, History
 from lab.evidence.receipt.model import FaultRecord
 from lab.faults import find_fault
 from lab.flows.recovery.collect_evidence import gather, keep
 from lab.flows.recovery.control import Control, run_control
-from lab.flows.recovery.patience import Patience
+from lab.flows.recovery.patience import follow_to_end
 from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.watch import Watch
 from lab.host.clock import WALL, Clock, settle
@@ -30,8 +31,6 @@ TURN_SECONDS = 3600.0
 
 PREEMPTOR = re.compile(r"\(UID: ([^,)]+)")
 """UID of the workload that another one was preempted for, in Kueue's message."""
-
-ENDED = ("Finished", "Deactivated")
 
 SLACK_SECONDS = 1.0
 """The controller's clock and labctl's differ by less, as both run on one machine."""
@@ -66,7 +65,7 @@ def receipts(
     from lab.evidence.receipt import judge
 
     found = lab.queues.describe(job)
-    if found["status"] not in ENDED:
+    if found["status"] not in OVER:
         raise RefusedError(
             f"job {found['workload']} has not ended: it is {found['status']}",
             f"labctl job logs -f {found['name']}",
@@ -86,9 +85,10 @@ def receipts(
         )
         for at, each in told
     ]  # fmt: skip
+    read: dict[str, Files] = {}
     evidence = [
         gather(
-            first, record, later=later, preemption=named(lab, record.at, each),
+            first, record, later=later, read=read, preemption=named(lab, record.at, each),
             others=[other for other in records if other is not record],
         )
         for record, (_, each) in zip(records, told, strict=True)
@@ -116,13 +116,13 @@ def _turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
         return found
 
     def has_moved(found: Document) -> bool:
-        return found["status"] in ENDED or _next(found, number) is not None
+        return found["status"] in OVER or _next(found, number) is not None
 
     while True:
         found = settle(moved, has_moved, timeout=TURN_SECONDS, clock=first.clock)
         attempt = _next(found, number)
         if attempt is None:
-            if found["status"] in ENDED:
+            if found["status"] in OVER:
                 return
             why = f"{found['reason']}: {found['message']}"
             raise WaitTimeoutError(
@@ -132,12 +132,7 @@ def _turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
         number, again = int(attempt["number"]), str(attempt["submission_id"])
         on_moment(Moment("admitted", attempt["admitted_at"] - at, f"admitted again, as job {again}"))
         watch = Watch(first.lab, again, first.clock)
-        patience = Patience(watch)
-        if patience.wait_for_end() is None:
-            raise WaitTimeoutError(
-                f"job {again} has not ended after {patience.waited:.0f} s; {patience.describe()}",
-                f"labctl job logs {again}",
-            )
+        follow_to_end(watch)
         yield watch
 
 

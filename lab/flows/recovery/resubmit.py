@@ -13,17 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lab.cluster.recipes import recipe_folder
-from lab.errors import LabError, WaitTimeoutError
+from lab.cluster.submission import RESUME_VARIABLE, RESUMES
+from lab.errors import LabError
 from lab.evidence.ledger import Event
-from lab.flows.recovery.patience import Patience
+from lab.flows.recovery.patience import follow_to_end
 from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.watch import Watch
-
-RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
-"""Environment variable of a job: the name that its runs without a name get (see raylab_compat.resume)."""
-
-RESUMES = "raylab_resumes"
-"""Metadata of such a job: the submission id of the one that it resumes."""
 
 
 def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
@@ -45,12 +40,7 @@ def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
     told = f"job {watch.submission_id} died with its head; submitted again as {again}"
     on_moment(Moment("resubmitted", None, told))
     second = Watch(watch.lab, again, watch.clock)
-    patience = Patience(second)
-    if patience.wait_for_end() is None:
-        raise WaitTimeoutError(
-            f"job {again} has not ended after {patience.waited:.0f} s; {patience.describe()}",
-            f"labctl job logs {again}",
-        )
+    follow_to_end(second)
     return second
 
 

@@ -10,7 +10,6 @@ to Ray.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -18,10 +17,8 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
 from raylab_ledger.train import quietly
+from raylab_patches import connects
 from raylab_switches import active
-
-CONNECT_SECONDS = 0.5
-"""Timeout for a node to take a connection; the kernel of a busy machine takes it at once."""
 
 ANSWER_SECONDS = 5.0
 """Timeout for the coordinator; Ray's own."""
@@ -79,15 +76,6 @@ def look_again(
         return found
 
     policy_class._get_reserved_resources = _get_reserved_resources
-
-
-def connects(address: str, port: int) -> bool:
-    """Tell whether a node takes a connection."""
-    try:
-        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False
 
 
 def _ask(policy: Any) -> Reserved:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,13 +19,11 @@ from urllib.parse import urlsplit
 from ray.train.v2._internal.execution.callback import WorkerCallback
 
 from raylab_ledger.train import quietly
+from raylab_patches import connects
 from raylab_switches import active
 
 PATIENCE_SECONDS = 10.0
 """Longest look for rank 0; torch goes on trying by itself then."""
-
-CONNECT_SECONDS = 0.5
-"""Timeout of one connection."""
 
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.05
 """Pause before the second try, and the limit to which it doubles."""
@@ -93,12 +90,3 @@ def wait_for_listener(
     while not listens(address, port) and clock() < end:
         sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def connects(address: str, port: int) -> bool:
-    """Tell whether somebody takes a connection there."""
-    try:
-        with socket.create_connection((address, port), timeout=CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False

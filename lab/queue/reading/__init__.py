@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lab.queue.reading.objects import Read, read, read_objects
+from lab.queue.reading.objects import DEFAULT_NAMESPACE, Read, read, read_objects
 
-__all__ = ["Read", "read", "read_objects"]
+__all__ = ["DEFAULT_NAMESPACE", "Read", "read", "read_objects"]

@@ -18,26 +18,15 @@ from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.store import Store
-from lab.daemons.queue.workers import Task
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
+from tests.unit.daemons.queue.world import AtOnce
 from tests.unit.fakes import AT, FakeJobs, job
 
 TOKEN = "secret"
 GPU = "nvidia.com/gpu"
 SIMULATED = GpuPlan(Vendor.SIMULATED, tuple(GpuAssignment(f"ray-worker-{n}") for n in (0, 1)), "asked for")
-
-
-class AtOnce:
-    """Workers that run a task while it is started."""
-
-    def start(self, key: str, task: Task) -> bool:
-        task()
-        return True
-
-    def busy(self, key: str) -> bool:
-        return False
 
 
 class Jobs(FakeJobs):

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from lab.flows.kubernetes.clusters import clusters
 from lab.flows.kubernetes.lint import fields, jobs, quotas, ray, rules, schemas, settings
 from lab.flows.kubernetes.manifests import (
-    DEFAULT_NAMESPACE,
     ERROR,
     LEVELS,
     Finding,
     Manifest,
     read_manifests,
 )
+from lab.queue.reading import DEFAULT_NAMESPACE
 
 __all__ = ["Authorities", "Report", "authorities_here", "lint"]
 

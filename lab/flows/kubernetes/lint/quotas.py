@@ -9,7 +9,6 @@ from typing import Any
 from lab.flows.kubernetes.clusters import RayCluster, clusters, whole
 from lab.flows.kubernetes.manifests import (
     APP_WRAPPER,
-    DEFAULT_NAMESPACE,
     ERROR,
     NOTE,
     PRIORITY_CLASS,
@@ -23,7 +22,7 @@ from lab.flows.kubernetes.manifests import (
 )
 from lab.queue.item import PENDING
 from lab.queue.model import Setup, Workload
-from lab.queue.reading import Read, read_objects
+from lab.queue.reading import DEFAULT_NAMESPACE, Read, read_objects
 from lab.queue.reading.nodes import Problems, documents, meant
 from lab.queue.simulate import simulate
 from lab.queue.writing import VERSION

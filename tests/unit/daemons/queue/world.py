@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster.jobs import Job
+from lab.cluster.queues import WORKLOAD
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.desk import Desk
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.rayside import WORKLOAD, Order
+from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.store import Batch, Loaded, Store
 from lab.daemons.queue.workers import Task

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lab.cluster.jobs import Job
+from lab.cluster.submission import RESUME_VARIABLE, RESUMES
 from lab.errors import NotFoundError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS
 from lab.faults.kinds.head_kill import HeadKill
-from lab.flows.recovery.resubmit import RESUME_VARIABLE, RESUMES
 from lab.services import HEAD
 from lab.topology import LabSpec
 from tests.unit.flows.world import JOB, RUN, W0, Training, World

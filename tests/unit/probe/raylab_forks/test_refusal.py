@@ -180,6 +180,7 @@ def test_the_search_path_is_pythons() -> None:
 
 
 def test_what_the_queues_tell_a_job_does_not_keep_it_from_being_forked() -> None:
-    from lab.daemons.queue.effects import GRANTED, RESUME
+    from lab.cluster.submission import RESUME_VARIABLE
+    from lab.daemons.queue.effects import GRANTED
 
-    assert {GRANTED, RESUME} <= refusal.READ_LATER
+    assert {GRANTED, RESUME_VARIABLE} <= refusal.READ_LATER

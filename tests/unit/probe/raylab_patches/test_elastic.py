@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raylab_patches import elastic
+from raylab_patches import connects, elastic
 
 ROOM = {"n0": {"CPU": 1.0}, "n1": {"CPU": 1.0}}
 
@@ -81,8 +81,8 @@ def test_what_cannot_be_told_decides_nothing(capsys: pytest.CaptureFixture[str])
 def test_a_port_that_is_listened_on_takes_a_connection_and_another_does_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert elastic.connects("127.0.0.1", port)
-    assert not elastic.connects("127.0.0.1", port)
+        assert connects("127.0.0.1", port)
+    assert not connects("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

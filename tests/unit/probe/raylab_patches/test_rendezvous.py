@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from raylab_patches import rendezvous
+from raylab_patches import connects, rendezvous
 
 
 class World:
@@ -89,9 +89,9 @@ def test_a_port_that_takes_connections_is_told_from_one_that_refuses_them() -> N
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         place = listener.getsockname()
-        assert not rendezvous.connects(*place)
+        assert not connects(*place)
         listener.listen()
-        assert rendezvous.connects(*place)
+        assert connects(*place)
 
 
 def test_ray_joins_process_groups_with_that_function() -> None:
