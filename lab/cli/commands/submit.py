@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,7 +30,28 @@ LAST_LINES = 20
 """Lines of a failed job's log that --json carries."""
 
 
-@click.command(cls=DashCommand, options_metavar="[OPTIONS]", epilog=(
+class SubmitCommand(DashCommand):
+    """Says how a recipe's parameter is set where it was given like an option or an argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line. Raises UsageError for a parameter without -p."""
+        given = [each for before, each in pairwise(["", *args]) if before != "-p" and "=" in each]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+            known = {name.rstrip("=") for name in parameter_names(ctx, self.params[0], "")}
+            for wrong in (option, *given):
+                name = wrong.lstrip("-").partition("=")[0]
+                if name in known:
+                    raise UsageError(
+                        f"{wrong}: a parameter of a recipe is set with -p",
+                        f"labctl submit RECIPE -p {name}=VALUE",
+                    ) from error
+            raise
+
+
+@click.command(cls=SubmitCommand, options_metavar="[OPTIONS]", epilog=(
     "--name after `submit` is the job's name. To choose a lab, put --name LAB before `submit`, "
     "or set RAYLAB_NAME."
 ))  # fmt: skip

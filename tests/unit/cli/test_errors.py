@@ -116,6 +116,7 @@ def test_an_unexpected_exception_is_a_bug_of_labctl(labctl: Labctl) -> None:
     [
         (["nonsense"], "no such command 'nonsense'"),
         (["up", "--nonsense"], "no such option '--nonsense'"),
+        (["submit", "digits", "-p", "lr=1", "more"], "got unexpected extra argument (more)"),
         (["up", "--gpu", "voodoo"], "'voodoo' is not one of"),
         (["--runtime", "k8s", "status"], "'k8s' is not one of 'local', 'compose', 'auto'"),
         (["logs"], "missing argument 'SERVICE'"),
@@ -132,6 +133,22 @@ def test_usage_errors_have_the_same_form(labctl: Labctl, arguments: list[str], c
     assert hint.startswith("  -> ")
     assert "--help`" in hint
     assert complaint in labctl.json(*arguments, code=2)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["--epochs", "60"], "--epochs"),
+        (["--epochs=60"], "--epochs"),
+        (["-p", "lr=1", "epochs=60"], "epochs=60"),
+    ],
+)
+def test_a_parameter_of_a_recipe_without_p_is_explained(
+    labctl: Labctl, arguments: list[str], wrong: str
+) -> None:
+    error = labctl.json("submit", "digits", *arguments, code=2)["error"]
+    assert error["message"] == f"{wrong}: a parameter of a recipe is set with -p"
+    assert error["hint"] == "labctl submit RECIPE -p epochs=VALUE"
 
 
 def test_json_before_a_double_dash_counts_and_after_it_does_not(labctl: Labctl) -> None:
