@@ -24,7 +24,7 @@ def prepare() -> None:
 
 
 def chain(here: str) -> None:
-    """Run the next `sitecustomize` on the path, a distribution's or Homebrew's, which the file `here` hides."""
+    """Run the next `sitecustomize` on the path, such as a distribution's, which the file `here` hides."""
     from importlib.machinery import PathFinder
 
     elsewhere = [entry for entry in sys.path if not _holds(entry, here)]

@@ -249,6 +249,10 @@ class Runtime(LabView):
         """Undo `impair`. Idempotent; does nothing to a service that is down. Raises EngineError."""
         raise self._cannot(f"speed up the network of {service}")
 
+    def undone(self, service: str) -> str:
+        """Words for the moment at which a fault on this service has been undone."""
+        return f"{service} is healthy again"
+
     def machine(self, service: str) -> str:
         """The machine that the service runs on, which takes new ones until now. Raises RefusedError."""
         raise self._no_machines(f"tell the machine of {service}")

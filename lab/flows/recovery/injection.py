@@ -251,12 +251,7 @@ class Injection:
                 revert.begin()
             reverted = revert.ended
             if revert.done_at is not None:
-                back = (
-                    "the fault is undone"
-                    if watch.lab.runtime.not_asked
-                    else f"{self.target} is healthy again"
-                )
-                timeline.emit("reverted", revert.done_at, back)
+                timeline.emit("reverted", revert.done_at, watch.lab.runtime.undone(self.target))
                 self._record(revert.done_at)
             if reverted and watch.job is not None and watch.over:
                 watch.read_the_rest(timeline.look)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEDGER = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<folder>(/[A-Za-z0-9._-]+)*)/?")
 ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?/?")
 AWS_FILE = ".aws/credentials"
-HOW = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a file at AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials"
+HOW = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_SHARED_CREDENTIALS_FILE, or ~/.aws/credentials"
 FAILURE = "failure"
 """Kind of a fault that is on no record: Ray Train noticed it, and why it came is not known."""
 
@@ -85,7 +85,7 @@ def judge_from_ledger(store: Store, place: str, submission_id: str, *, clock: Cl
     What only a lab could answer is not asked, and the receipt says so. Nothing is written. `place` names the
     store for a person.
 
-    Raises NotFoundError for a job without a ledger, RefusedError for one that nothing happened to, StoreError.
+    Raises NotFoundError for a job without a ledger, RefusedError for one that met no fault, StoreError.
     """
     from lab.evidence.receipt import judge
 

@@ -75,14 +75,8 @@ class Kubectl:
     def delete(self, pod: str, *, grace_seconds: float) -> None:
         """Delete a pod; 0 seconds: at once, without a word to it. Does not wait for its end."""
         forced = ("--force",) if grace_seconds <= 0 else ()
-        self._ask(
-            "delete",
-            "pod",
-            pod,
-            f"--grace-period={math.ceil(max(0.0, grace_seconds))}",
-            *forced,
-            "--wait=false",
-        )
+        grace = f"--grace-period={math.ceil(max(0.0, grace_seconds))}"
+        self._ask("delete", "pod", pod, grace, *forced, "--wait=false")
 
     def unschedulable(self, machine: str) -> bool:
         """True for a machine that takes no new pods."""
