@@ -15,7 +15,7 @@ from lab.cli.context import App, LabCommand, pass_app
 @ledger_options(required=True)
 @pass_app
 def receipt(app: App, job: str, ledger: str, endpoint: str | None, region: str | None) -> None:
-    """Judge the recovery of a job of any cluster from its ledger, without a lab.
+    """Judge a job of any cluster from its ledger alone.
 
     Judges the newest fault on record, as `fault-inject --runtime kubernetes` leaves it, else the last failure
     that Ray Train noticed. What nobody could be asked is marked as skipped. Writes nothing; exits with 0 only
