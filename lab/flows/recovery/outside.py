@@ -150,7 +150,7 @@ def _failure(history: History, submission_id: str) -> FaultRecord:
     return FaultRecord(
         kind=FAILURE,
         target=ran_on or "an unknown node",
-        node_id="",
+        node_id=next(iter(hit.nodes.values()), ""),
         at=at,
         reverted_at=at,
         expected=Expected.RANK_LOST,

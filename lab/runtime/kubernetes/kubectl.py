@@ -117,7 +117,7 @@ class Kubectl:
                 "kubectl is not on PATH", "install it, and try: kubectl config get-contexts"
             ) from error
         except OSError as error:
-            raise KubernetesError(f"kubectl cannot be run: {error.strerror}") from error
+            raise KubernetesError(f"kubectl cannot be run: {error.strerror}", "which kubectl") from error
         except subprocess.TimeoutExpired as error:
             raise KubernetesError(
                 f"kubectl {words[0]} did not answer for {ANSWER_SECONDS:g} s: it may have been done or not",

@@ -67,8 +67,9 @@ def test_a_failure_on_no_record_is_judged_as_one(world: World) -> None:
     world.inject(after_epoch=3)
     world.store.delete([entry.key for entry in world.store.list(f"{FAULTS_PREFIX}/")])
     found = judged(world)
-    assert (found.fault.kind, found.fault.target, found.verdict) == ("failure", W0, Verdict.RECOVERED)
-    assert "new processes" in [check.name for check in found.checks]
+    assert (found.fault.kind, found.fault.target) == ("failure", W0)
+    open_ = [check.name for check in found.checks if not (check.passed or check.skipped)]
+    assert (open_, found.verdict) == (["new processes"], Verdict.NOT_VERIFIED), "this ledger has no pids"
 
 
 def test_a_record_of_an_earlier_labctl_names_no_node_and_the_ledger_does(world: World) -> None:
@@ -89,6 +90,7 @@ def test_a_job_that_met_no_fault_is_refused(world: World) -> None:
 
 def test_a_job_without_a_ledger_names_those_that_have_one(world: World) -> None:
     Training(world)
+    world.clock.sleep(3)
     with pytest.raises(NotFoundError) as caught:
         judge_from_ledger(world.store, "s3://ray", "other", clock=world.clock)
     assert JOB in caught.value.hint
@@ -99,6 +101,7 @@ def test_a_pod_is_deleted_and_its_job_followed_by_the_ledger(
 ) -> None:
     monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
     Training(world)
+    world.clock.sleep(3)
     cluster = FakeCluster(W0, W1, on_delete=world.runtime.kill)
     runtime = KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock)
     moments: list[Moment] = []
@@ -125,6 +128,7 @@ def test_a_pod_that_trains_nothing_is_refused_and_left_alone(
 ) -> None:
     monkeypatch.setenv("RAYLAB_HOME", str(tmp_path))
     Training(world)
+    world.clock.sleep(3)
     cluster = FakeCluster(W0, W1)
     lab = open_outside(KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock), world.store)
     for pod, words in ((W1, "runs no part of job"), ("head-1", "head-1 runs no rank of a job")):
