@@ -22,6 +22,7 @@ LabError
  |- StateError           20   the lab's state file is damaged or gone
  |- OutputError          21   the result could not be written to stdout
  |- ManifestError        22   manifests of Kubernetes that could not work
+ |- KubernetesError      23   kubectl, or a cluster: missing, not reachable, not permitted
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -165,6 +166,12 @@ class ManifestError(LabError):
     """Manifests of Kubernetes could not work: a check found why."""
 
     exit_code = 22
+
+
+class KubernetesError(LabError):
+    """kubectl is missing, or the cluster does not answer or does not permit it."""
+
+    exit_code = 23
 
 
 INTERRUPTED = 130

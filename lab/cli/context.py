@@ -10,7 +10,7 @@ import click
 
 from lab.cli import values
 from lab.cli.output import Output
-from lab.errors import LabError, RefusedError
+from lab.errors import LabError, RefusedError, UsageError
 from lab.host.clock import MONOTONIC, Clock
 from lab.topology import DEFAULT_LAB, Vendor
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 RUNTIMES = ("local", "compose", "auto")
+KUBERNETES = "kubernetes"
+"""The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
@@ -137,16 +139,34 @@ class LabGroup(LabCommand, click.Group):
         self.format_commands(ctx, formatter)
 
 
-def shared_options(command: click.Command, *, root: bool = False, name: bool = True) -> None:
+class RuntimeName(click.Choice[str]):
+    """A runtime that the command can use."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name. Raises UsageError for `kubernetes` where a lab of this machine is meant."""
+        if value == KUBERNETES and KUBERNETES not in self.choices:
+            raise UsageError(
+                "--runtime kubernetes: labctl starts no cluster and runs nothing there",
+                "labctl export kubernetes takes a lab there; labctl fault-inject and heal take this runtime",
+            )
+        return super().convert(value, param, ctx)
+
+
+def shared_options(
+    command: click.Command, *, root: bool = False, name: bool = True, clusters: bool = False
+) -> None:
     """Give `command` the shared options. They may stand before or after it; the last given counts.
 
-    `root` adds the environment variables; `name=False` leaves --name out, where it means something else.
+    `root` adds the environment variables; `name=False` leaves --name out, where it means something else;
+    `clusters` lets it take --runtime kubernetes.
     """
-    for option in _shared(root=root, name=name):
+    for option in _shared(root=root, name=name, runtimes=(*RUNTIMES, KUBERNETES) if clusters else RUNTIMES):
         option(command)
 
 
-def _shared(*, root: bool, name: bool) -> Iterator[Callable[[click.Command], click.Command]]:
+def _shared(
+    *, root: bool, name: bool, runtimes: tuple[str, ...]
+) -> Iterator[Callable[[click.Command], click.Command]]:
     def option(*flags: str, **attributes: Any) -> Callable[[click.Command], click.Command]:
         return click.option(*flags, cls=SharedOption, expose_value=False, callback=_store, **attributes)
 
@@ -156,7 +176,7 @@ def _shared(*, root: bool, name: bool) -> Iterator[Callable[[click.Command], cli
             help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
         )  # fmt: skip
     yield option(
-        "--runtime", type=click.Choice(RUNTIMES), envvar="RAYLAB_RUNTIME" if root else None,
+        "--runtime", type=RuntimeName(runtimes), envvar="RAYLAB_RUNTIME" if root else None,
         help="What runs the services: plain processes, or Docker Compose. [default: $RAYLAB_RUNTIME or auto]",
     )  # fmt: skip
     yield option("--json", is_flag=True, help="Print JSON on stdout; progress stays on stderr.")

@@ -29,6 +29,7 @@ from lab.cli.commands import (
     machine,
     manifests,
     queue,
+    receipt,
     report,
     submit,
     top,
@@ -94,13 +95,13 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    first = (lab, submit, jobs, top, faults, demo, chaos, report)
+    first = (lab, submit, jobs, top, faults, demo, chaos, receipt, report)
     for module in (*first, queue, export, manifests, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()
             for each in (outer, *inner):
-                shared_options(each, name=each is not submit.submit)
+                shared_options(each, name=each is not submit.submit, clusters=each in faults.CLUSTERS)
 
 
 _assemble()

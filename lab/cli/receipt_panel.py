@@ -151,9 +151,11 @@ def _checks(checks: list[Mapping[str, Any]], unicode: bool) -> Table | None:
     if not checks:
         return None
     grid = _grid(4, 22, None)
-    good, bad = ("✓", "✗") if unicode else ("ok", "FAIL")
+    good, bad, skipped = ("✓", "✗", "–") if unicode else ("ok", "FAIL", "skip")
     for check in checks:
         mark = Text(good, style="green") if check["passed"] else Text(bad, style="bold red")
+        if check.get("skipped"):
+            mark = Text(skipped, style="dim")
         mark.justify = "right"
         grid.add_row(mark, check["name"], Text(check["detail"]))
     return grid

@@ -42,6 +42,9 @@ class Scope(str, Enum):
         return {Scope.CLUSTER: HEAD, Scope.QUEUE: QUEUE}.get(self, STORE)
 
 
+KUBERNETES = "kubernetes"
+"""The runtime of clusters that labctl does not run, but can break."""
+
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 """Form of the names of faults and parameters: they are part of file names, of keys and of commands."""
 
@@ -89,6 +92,8 @@ class FaultKind:
     parameters: tuple[Parameter, ...] = ()
     needs: tuple[Feature, ...] = ()
     """Features that the target's machine must have of its own."""
+    clusters: bool = False
+    """True if it can be done to a pod of a cluster, through kubectl."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a malformed kind."""
@@ -125,7 +130,10 @@ class FaultKind:
     @property
     def runtimes(self) -> tuple[str, ...]:
         """Runtimes on which it is possible."""
-        return ("compose",) if self.needs else ("local", "compose")
+        if Feature.CORDON in self.needs:
+            return (KUBERNETES,)
+        labs = ("compose",) if self.needs else ("local", "compose")
+        return (*labs, KUBERNETES) if self.clusters else labs
 
     def settle(self, given: Mapping[str, float]) -> dict[str, float]:
         """Return every parameter that has a value: those given, checked, else the defaults.
@@ -256,10 +264,13 @@ class Fault(ABC):
 
 def check_runtime(kind: FaultKind, runtime: Runtime) -> None:
     """Raise UnsupportedError where the nodes of this runtime lack what the fault needs."""
+    hint = f"use --runtime {kind.runtimes[0]}"
+    if runtime.kind == KUBERNETES and not kind.clusters:
+        raise UnsupportedError(f"{kind.name} is not possible on a cluster: kubectl has no hands for it", hint)
     for feature in kind.needs:
         why = runtime.missing(feature)
         if why:
-            raise UnsupportedError(f"{kind.name} is not possible here: {why}", "use --runtime compose")
+            raise UnsupportedError(f"{kind.name} is not possible here: {why}", hint)
 
 
 def rank_on_target(scene: Scene) -> RankProcess:

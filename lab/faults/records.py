@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 from lab.errors import StoreError
 from lab.evidence.ledger import number
 from lab.host.reading import parse_json
-from lab.store import Store
+from lab.store import MissingObjectError, Store
 
 FAULTS_PREFIX = ".raylab/faults"
 """Folder of the bucket in which the faults are recorded, one folder per job."""
@@ -23,6 +25,14 @@ class LoggedFault:
     at: float
     reverted_at: float | None = None
     """None while it lasts, and for good when its revert failed or labctl was killed."""
+    node_id: str = ""
+    """Ray's id of the node that it hit; empty where it hit none, and in records of earlier labs."""
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
+    """URIs of the checkpoints that it damaged."""
+    store_refusals: int = 0
+    slowest_read: float = 0.0
+    """These two are of a fault of the store; see FaultRecord."""
 
 
 class FaultLog:
@@ -30,15 +40,21 @@ class FaultLog:
 
     def __init__(self, store: Store, job: str, fault: LoggedFault) -> None:
         """`job` is the one it hits. Writes nothing yet."""
-        self._store, self._fault = store, fault
+        self._store, self.fault = store, fault
+        """The fault as it is known now."""
         self._told: LoggedFault | None = None
         self.key = f"{FAULTS_PREFIX}/{job}/{int(fault.at * 1000)}-{fault.target}.json"
         self.problem = ""
         """The reason why the last record could not be written; empty if it was."""
 
+    def take_up(self) -> None:
+        """Go on with what was recorded of it before, by another process. Raises StoreError."""
+        with contextlib.suppress(MissingObjectError):
+            self.fault = read_fault(self._store.get(self.key)) or self.fault
+
     def record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Record the fault, and when it was reverted: once for each change; `again` after a failure."""
-        fault = replace(self._fault, reverted_at=reverted_at)
+        fault = replace(self.fault, reverted_at=reverted_at)
         if fault == self._told and not (again and self.problem):
             return
         self._told, self.problem = fault, ""
@@ -60,4 +76,16 @@ def read_fault(data: bytes) -> LoggedFault | None:
     at, reverted_at = number(entry.get("at")), entry.get("reverted_at")
     if not isinstance(kind, str) or not isinstance(target, str) or at is None:
         return None
-    return LoggedFault(kind, target, float(at), None if reverted_at is None else number(reverted_at))
+    parameters, damaged, node = entry.get("parameters"), entry.get("damaged"), entry.get("node_id")
+    given = parameters.items() if isinstance(parameters, dict) else ()
+    return LoggedFault(
+        kind,
+        target,
+        float(at),
+        None if reverted_at is None else number(reverted_at),
+        node_id=node if isinstance(node, str) else "",
+        parameters={name: float(n) for name, value in given if (n := number(value)) is not None},
+        damaged=tuple(map(str, damaged)) if isinstance(damaged, list) else (),
+        store_refusals=int(number(entry.get("store_refusals")) or 0),
+        slowest_read=float(number(entry.get("slowest_read")) or 0.0),
+    )

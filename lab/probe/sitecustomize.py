@@ -24,15 +24,20 @@ def prepare() -> None:
 
 
 def chain(here: str) -> None:
-    """Run the next `sitecustomize` on the path, a distribution's or Homebrew's, which this one hides."""
+    """Run the next `sitecustomize` on the path, such as a distribution's, which the file `here` hides."""
     from importlib.machinery import PathFinder
 
-    elsewhere = [entry for entry in sys.path if os.path.realpath(entry) != here]
+    elsewhere = [entry for entry in sys.path if not _holds(entry, here)]
     spec = PathFinder.find_spec("sitecustomize", elsewhere)
     if spec is not None and spec.loader is not None:
         from importlib.util import module_from_spec
 
         spec.loader.exec_module(module_from_spec(spec))
+
+
+def _holds(folder: str, file: str) -> bool:
+    """True if this very file is the folder's `sitecustomize`, a link to it included, as in a ConfigMap."""
+    return os.path.realpath(os.path.join(folder, "sitecustomize.py")) == file
 
 
 def fork() -> None:
@@ -48,4 +53,4 @@ try:
     prepare()
 except Exception as error:
     print(f"raylab: scripts may need changes to run here: {error!r}", file=sys.stderr)
-chain(os.path.dirname(os.path.realpath(__file__)))
+chain(os.path.realpath(__file__))

@@ -8,13 +8,19 @@ the process that ran `up` has died.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError, UnsupportedError
+from lab.services import is_worker
 from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, Usage
+
+if TYPE_CHECKING:
+    from lab.evidence.receipt.model import Source
 
 OnProgress = Callable[[Progress], None]
 
@@ -44,15 +50,19 @@ class Feature(str, Enum):
     """A limit of its memory: what goes beyond is killed, and nothing else."""
     SCRATCH_DISK = "scratch-disk"
     """A small disk for temporary files, at TMPDIR: when it is full, nothing else is."""
+    CORDON = "machine to be cordoned"
+    """A machine that can be told to take nothing new, with a scheduler that goes elsewhere then."""
 
 
 class LabView(ABC):
     """One lab, to look at: its status, settings and addresses."""
 
     kind: str
-    """`local`, `compose` or `inside`."""
+    """`local`, `compose`, `inside`, `kubernetes` or `outside`."""
     needs_engine: bool = False
     """True where it is a Docker Engine of this machine that runs the services."""
+    not_asked: Mapping[Source, str] = MappingProxyType({})
+    """Sources of a receipt that are out of reach by design -> the reason."""
 
     def __init__(self, lab: str) -> None:
         self.lab = lab
@@ -78,6 +88,10 @@ class LabView(ABC):
 
         Raises NotFoundError for a service that this lab does not have, LabDownError when it is down.
         """
+
+    def is_worker(self, service: str) -> bool:
+        """True when this service is a node that runs ranks of jobs. Raises NotFoundError."""
+        return is_worker(service)
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
         """CPU and memory of these services now, over a moment. What cannot be measured is left out.
@@ -234,6 +248,25 @@ class Runtime(LabView):
     def unimpair(self, service: str) -> None:
         """Undo `impair`. Idempotent; does nothing to a service that is down. Raises EngineError."""
         raise self._cannot(f"speed up the network of {service}")
+
+    def undone(self, service: str) -> str:
+        """Words for the moment at which a fault on this service has been undone."""
+        return f"{service} is healthy again"
+
+    def machine(self, service: str) -> str:
+        """The machine that the service runs on, which takes new ones until now. Raises RefusedError."""
+        raise self._no_machines(f"tell the machine of {service}")
+
+    def cordon(self, machine: str) -> None:
+        """Let a machine take nothing new; what runs there goes on."""
+        raise self._no_machines(f"cordon {machine}")
+
+    def uncordon(self, machine: str) -> None:
+        """Undo `cordon`. Idempotent."""
+        raise self._no_machines(f"uncordon {machine}")
+
+    def _no_machines(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"the {self.kind} runtime cannot {what}", "use --runtime kubernetes")
 
     def _down_error(self) -> LabDownError:
         return LabDownError(f"lab {self.lab} is not up", "`labctl up` starts it")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Bench
-from tests.e2e.receipts import assert_recovered
+from tests.e2e.harness import ROOT, Bench
+from tests.e2e.receipts import assert_recovered, assert_valid
 
 EPOCHS = 7
 
@@ -60,6 +65,53 @@ def test_a_run_recovers_and_ends_with_the_weights_of_an_undisturbed_one(
     assert len(saved["optimizer_states"][0]["state"]) == len(saved["state_dict"])
     assert differences(saved["state_dict"], control["state_dict"]) == []
     assert differences(saved["optimizer_states"], control["optimizer_states"]) == []
+
+
+@pytest.mark.long
+def test_a_cluster_is_broken_through_kubectl_and_judged_by_its_ledger_alone(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The nodes of the lab are the pods; labctl knows kubectl and the store, and nothing of the lab."""
+    job = bench.digits(epochs=EPOCHS, workers=1)
+    target = bench.where(job)
+    (tmp_path / "pods.json").write_text(json.dumps(["ray-head", "ray-worker-0", "ray-worker-1"]))
+    kubectl = tmp_path / "kubectl"
+    script = ROOT / "tests" / "e2e" / "scripts" / "kubectl.py"
+    kubectl.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" "{script}" "$@"\n')
+    kubectl.chmod(0o755)
+    endpoints = bench.lab.endpoints()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAYLAB", "AWS"))}
+    env = kept | {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "LABCTL_NO_VENV": "1",
+        "RAYLAB_HOME": str(tmp_path / "home"),
+        "FAKE_CLUSTER": str(tmp_path),
+        "FAKE_CLUSTER_HOME": str(bench.folder.parent),
+        "FAKE_CLUSTER_LAB": bench.name,
+        "AWS_ACCESS_KEY_ID": endpoints.credentials.access_key,
+        "AWS_SECRET_ACCESS_KEY": endpoints.credentials.secret_key,
+    }
+
+    def labctl(*words: str) -> Any:
+        argv = [sys.executable, str(ROOT / "labctl.py"), *words, "--ledger", "s3://ray", "--json"]
+        argv += ["--endpoint", endpoints.s3]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=400, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    cluster = ("--runtime", "kubernetes", "--context", "school")
+    receipt = labctl("fault-inject", target, *cluster, "--job", job, "--after-epoch", "2")
+    assert_recovered(receipt)
+    calls = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    (deleted,) = [call for call in calls if "delete" in call[3:]]
+    assert deleted[3:] == ["delete", "pod", target, "--grace-period=0", "--force", "--wait=false"]
+
+    again = labctl("receipt", job)
+    assert_valid(again)
+    assert again["verdict"] == "recovered"
+    assert [check["name"] for check in again["checks"] if check["skipped"]] == ["lab whole again"]
+    assert again["attempts"] == receipt["attempts"]
+    bench.labctl("restart", target, timeout=200)
 
 
 def differences(a: Any, b: Any, where: str = "") -> list[str]:

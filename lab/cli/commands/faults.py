@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import documents, format, receipt_panel, values
+from lab.cli.clusters import Place, cluster_options, open_lab
 from lab.cli.complete import fault_names, target_names
-from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.context import KUBERNETES, App, LabCommand, pass_app
 from lab.cli.live import ProgressLines, Story
 from lab.errors import ServiceError, UsageError, VerdictError
 
@@ -97,6 +98,7 @@ def faults(app: App) -> None:
     "--wait/--no-wait", default=True, help="Follow the recovery to its receipt, or do not. [default: wait]"
 )
 @control_option
+@cluster_options
 @pass_app
 def fault_inject(
     app: App,
@@ -110,10 +112,16 @@ def fault_inject(
     timeout: float | None,
     wait: bool,
     control: bool,
+    kube_context: str | None,
+    namespace: str | None,
+    ledger: str | None,
+    endpoint: str | None,
+    region: str | None,
 ) -> None:
     """Break something and follow the recovery to its receipt.
 
-    A node, a training process, a checkpoint, the object store, or the head.
+    A node, a training process, a checkpoint, the object store, or the head; with --runtime kubernetes a pod
+    of a cluster, through kubectl, followed by the ledger of its job.
 
     Exits with 0 only when the verdict is `recovered` or `as-expected`, else with 10. With --no-wait it exits
     with 0 once the fault has been injected and undone. The fault is undone whatever happens, Ctrl-C included.
@@ -135,7 +143,12 @@ def fault_inject(
         parameters=values.numbers(pairs),
     )
     warn_of_broken(app)
-    lab = app.open()
+    if control and app.runtime == KUBERNETES:
+        raise UsageError(
+            "--control with --runtime kubernetes: labctl cannot submit the job there again",
+            "leave --control out",
+        )
+    lab = open_lab(app, _place(ledger, endpoint, region, kube_context, namespace))
     with Story(app.out) as story:
         outcome = inject(lab, request, story.moment, wait=wait, control=control)
     if outcome.receipt is None:
@@ -147,8 +160,16 @@ def fault_inject(
 
 
 @click.command(cls=LabCommand)
+@cluster_options
 @pass_app
-def heal(app: App) -> None:
+def heal(
+    app: App,
+    kube_context: str | None,
+    namespace: str | None,
+    ledger: str | None,
+    endpoint: str | None,
+    region: str | None,
+) -> None:
     """Revert faults left by a crashed labctl.
 
     Frozen or cut-off nodes, a store that is down, a damaged checkpoint: what was being done on purpose is
@@ -156,7 +177,7 @@ def heal(app: App) -> None:
     """
     from lab.flows.recovery.heal import heal as undo
 
-    lab = app.open()
+    lab = open_lab(app, _place(ledger, endpoint, region, kube_context, namespace))
     done = undo(
         lab,
         lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {format.clock(entry.at)}"),
@@ -174,6 +195,12 @@ def heal(app: App) -> None:
             first = f"labctl restart {item.target}" if lab.status().up else "labctl up"
             what = f"{item.kind} of {item.target} could not be undone: {item.problem}"
             app.fail(ServiceError(what, f"{first}; labctl heal again"))
+
+
+def _place(
+    ledger: str | None, endpoint: str | None, region: str | None, context: str | None, namespace: str | None
+) -> Place:
+    return Place(ledger or "", endpoint or "", region or "", context or "", namespace or "")
 
 
 def _not_waited(app: App, outcome: Outcome) -> None:
@@ -203,3 +230,5 @@ def judge(app: App, receipt: Receipt) -> None:
 
 
 COMMANDS = (faults, fault_inject, heal)
+CLUSTERS = (fault_inject, heal)
+"""Those that take --runtime kubernetes."""

@@ -134,6 +134,9 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
             rank: at for rank, e in by_rank("rank_ready") if (at := number(e.fields.get("launched_at")))
         },
         ready_at=first_by_rank("rank_ready"),
+        services={
+            rank: name for rank, e in by_rank("rank_ready") if (name := _text(e.fields.get("service")))
+        },
         function_started_at=first_by_rank("function_started"),
         resized_at=first("resized"),
         last_reports=dict(reports),

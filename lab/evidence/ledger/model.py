@@ -102,6 +102,8 @@ class RunAttempt:
     """Rank -> when its process belonged to Ray Train."""
     function_started_at: Mapping[int, float] = field(default_factory=dict)
     """Rank -> when its training function began, with its imports done."""
+    services: Mapping[int, str] = field(default_factory=dict)
+    """Rank -> service that its node is, or pod; empty in ledgers that do not record it."""
     resized_at: float | None = None
     """Time of Ray Train's decision to end it for another number of ranks: an elastic run, no failure."""
     ended_early: str = ""

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 
 from lab.evidence.ledger import CommittedCheckpoint, Load, Number, Run, RunAttempt
 from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord
+from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Source
 
-Answer = tuple[bool | None, str]
-"""Passed, failed, or None for not known; and the detail."""
+
+class Unasked(Enum):
+    """The answer where nobody could be asked, by design."""
+
+    SKIPPED = "skipped"
+
+
+SKIPPED = Unasked.SKIPPED
+
+Answer = tuple[bool | Unasked | None, str]
+"""Passed, failed, None for not known, or SKIPPED; and the detail."""
 
 NO_LEDGER = "there is no ledger of what the job did"
 NO_TAKEOVER = "no new attempt has started"
@@ -209,6 +219,10 @@ class Case:
         found = next((n for n in self.evidence.nodes if n.node_id == node_id), None)
         later = found is not None and found.ended_at is not None and found.ended_at >= self.until
         return replace(found, alive=True, ended_at=None, reason="") if found and later else found
+
+    def unasked(self, source: Source) -> str:
+        """Return why this source could not be asked; empty where it could."""
+        return self.evidence.not_asked.get(source, "")
 
     def service(self, node_id: str) -> str:
         """Return the service that this node is; its id if Ray does not list it."""

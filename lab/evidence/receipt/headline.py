@@ -25,7 +25,8 @@ def headline(receipt: Mapping[str, Any]) -> str:
     if verdict not in OPEN:
         return verdict
     resumed = (receipt.get("timeline") or {}).get("first_report") is not None
-    not_passed = [check["name"] for check in receipt.get("checks") or () if not check["passed"]]
+    asked = [check for check in receipt.get("checks") or () if not check.get("skipped")]
+    not_passed = [check["name"] for check in asked if not check["passed"]]
     problems = [p for p in receipt.get("problems") or () if not str(p).startswith(NOT_REVERTED)]
     if not_passed == [WHOLE] and not problems:
         return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE

@@ -23,6 +23,9 @@ from lab.topology import JOB_FINAL
 def judge(evidence: Evidence) -> Receipt:
     """Decide whether training recovered from the fault. Missing evidence never gives `recovered`.
 
+    A question that could not be asked by design, as that for the lab where there is none, takes nothing from
+    a verdict on the training; any other one that was skipped counts as not known.
+
     Only the ledger of that job counts. Of several runs that the fault hit, the worst is judged. A control run
     counts where both jobs have one run: which of several would be the same one is not known.
     """
@@ -37,6 +40,8 @@ def judge(evidence: Evidence) -> Receipt:
 def _receipt(case: Case) -> Receipt:
     checks = run_checks(case)
     verdict, reason = _verdict(case, checks)
+    if skipped := [check.name for check in checks if check.skipped]:
+        reason += f"; not asked: {', '.join(skipped)}"
     return Receipt(
         verdict=verdict,
         reason=reason,
@@ -54,6 +59,7 @@ def _receipt(case: Case) -> Receipt:
         problems=case.evidence.problems,
         resubmitted_as=case.evidence.resubmitted_as,
         preemption=case.evidence.preemption,
+        not_asked=case.evidence.not_asked,
         breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
         if case.run and case.hit and case.new
         else None,
@@ -61,7 +67,8 @@ def _receipt(case: Case) -> Receipt:
     )
 
 
-def _verdict(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+def _verdict(case: Case, answers: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
+    checks = tuple(check for check in answers if not (check.skipped and check.name == WHOLE))
     again = case.restarted
     base = case.newest_for(again) if again else None
     if again and again.first and base:
@@ -115,7 +122,7 @@ def _timeline(case: Case) -> Timeline:
     node, hit, new, back = case.node(case.fault.node_id), case.hit, case.new, case.rejoined
     loads = case.restores(new) if new else ()
     return Timeline(
-        node_dead=after(node.ended_at) if node and not node.alive else None,
+        node_dead=after(node.ended_at) if node and node.alive is False else None,
         failure_detected=after(hit.failure_detected_at) if hit else None,
         attempt_started=after(new.started_at) if new else None,
         restored=after(min((load.at for load in loads), default=None)),

@@ -35,6 +35,14 @@ class Verdict(str, Enum):
         return self in (Verdict.AS_EXPECTED, Verdict.RECOVERED)
 
 
+class Source(str, Enum):
+    """A place beside ledger and object store that evidence comes from."""
+
+    JOBS = "Ray's jobs"
+    NODES = "Ray's nodes"
+    SERVICES = "the services"
+
+
 @dataclass(frozen=True)
 class FaultRecord:
     """A fault as it was injected. Times are in seconds since the epoch; `at` is taken just before it acts."""
@@ -99,7 +107,8 @@ class NodeRecord:
 
     service: str
     node_id: str
-    alive: bool
+    alive: bool | None
+    """None where nobody could ask Ray."""
     started_at: float | None = None
     ended_at: float | None = None
     reason: str = ""
@@ -130,6 +139,9 @@ class Evidence:
     """Further faults that the job went through, as in a chaos run."""
     control: History | None = None
     """The ledger of the control run: the same job, repeated undisturbed."""
+    not_asked: Mapping[Source, str] = field(default_factory=dict)
+    """Sources out of reach by design, as for a cluster of which only the ledger is known -> the reason. It
+    takes no verdict from the training: what the ledger alone cannot prove stays unproven."""
     problems: tuple[str, ...] = ()
     """Names of the evidence that could not be read. Any one rules out the verdict `recovered`, so a failed
     read that succeeded later does not belong here. One that begins with NOT_REVERTED only rules out that the
@@ -145,6 +157,8 @@ class CheckResult:
     detail: str
     known: bool = True
     """False where evidence is missing: not passed, but not known to be wrong either."""
+    skipped: bool = False
+    """True where nobody could be asked, by design: see Evidence.not_asked. Not passed, not known."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +225,8 @@ class Receipt:
     """Parts of the time until the first new report; None where nothing had to resume."""
     patches: tuple[str, ...] | None = None
     """The lab's patches of Ray in this run; None if unknown."""
+    not_asked: Mapping[Source, str] = field(default_factory=dict)
+    """As in Evidence."""
     control: Mapping[str, Any] | None = None
     """Result of the control run and its comparison with this run; None where none was asked for."""
 
@@ -251,7 +267,11 @@ class Receipt:
                 "resubmitted_as": self.resubmitted_as or None,
             },
             "preemption": None if self.preemption is None else self.preemption.to_json(),
-            "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in self.checks],
+            "checks": [
+                {"name": c.name, "passed": c.passed, "skipped": c.skipped, "detail": c.detail}
+                for c in self.checks
+            ],
+            "not_asked": {source.value: why for source, why in self.not_asked.items()},
             "run": self.run,
             "epoch_key": self.epoch_key,
             "patches": None if self.patches is None else list(self.patches),

@@ -16,6 +16,7 @@ class Kill(Fault):
         revert="the node is started again and joins the cluster as a new one",
         expected=Expected.NODE_LOST,
         traits=Traits("was killed", ends_node=True),
+        clusters=True,
     )
 
     def inject(self, scene: Scene) -> None:

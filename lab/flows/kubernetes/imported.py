@@ -25,7 +25,7 @@ from lab.flows.kubernetes.manifests import (
     text,
 )
 from lab.host.quantities import plural
-from lab.queue.model import Config, Setup, Workload
+from lab.queue.model import Setup, Workload
 from lab.queue.reading import DEFAULT_NAMESPACE
 from lab.queue.reading.nodes import SUBDOMAIN, meant
 from lab.queue.writing import as_yaml, objects
@@ -76,8 +76,7 @@ class Imported:
     def files(self) -> dict[str, bytes]:
         """What is kept of it in a folder: path -> content."""
         found = {"lab.json": json.dumps(asdict(self.spec), indent=1, default=str).encode() + b"\n"}
-        setup = replace(self.setup, config=Config())
-        listed = list(objects(setup, [self.workload] if self.workload else ()))
+        listed = list(objects(self.setup, [self.workload] if self.workload else ()))
         if listed:
             found["queues.yaml"] = as_yaml(listed).encode()
         if self.job is not None:

@@ -68,7 +68,7 @@ def inject(
         refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
     watch = Watch(lab, job.submission_id, clock)
     sampler = Sampler(lab, clock)
-    if wait:
+    if wait and not lab.runtime.not_asked:
         sampler.start()
     try:
         aim = wait_for_trigger(watch, replace(request, target=target), fault.kind, on_moment)
@@ -88,7 +88,8 @@ def inject(
             raise
     finally:
         samples = sampler.stop()
-    problems.append(keep_samples(lab, receipt, samples))
+    if not lab.runtime.not_asked:
+        problems.append(keep_samples(lab, receipt, samples))
     if control:
         try:
             history = History.of(evidence.events)

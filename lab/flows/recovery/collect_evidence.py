@@ -46,12 +46,14 @@ def gather(
     job undisturbed.
     """
     from lab.evidence.receipt import Evidence, NodeRecord
+    from lab.evidence.receipt.model import Source
 
     lab, last = watch.lab, later[-1] if later else watch
     events = joined(watch, later)
     found = [*last.problems, *problems]
     stored = _stored(lab.store, History.of(events), record, found, {} if read is None else read)
     services: tuple[ServiceStatus, ...] = ()
+    not_asked = lab.runtime.not_asked
     try:
         services = lab.status().services
     except LabError as error:
@@ -64,7 +66,10 @@ def gather(
         fault=record,
         events=events,
         nodes=tuple(
-            NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason) for n in last.nodes
+            NodeRecord(n.service, n.node_id, None)
+            if Source.NODES in not_asked
+            else NodeRecord(n.service, n.node_id, n.alive, n.started_at, n.ended_at, n.reason)
+            for n in last.nodes
         ),
         stored=stored,
         services=services,
@@ -73,6 +78,7 @@ def gather(
         preemption=preemption,
         others=tuple(others),
         control=control,
+        not_asked=not_asked,
     )
 
 

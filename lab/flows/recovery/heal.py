@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError, NotFoundError, UnsupportedError
+from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 from lab.faults import Fault, Scene, find_fault
 from lab.faults.active import ActiveFault, ActiveFaults
 from lab.faults.records import FaultLog, LoggedFault
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.runtime.base import OnProgress, ignore_progress
+from lab.store import Store
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,17 @@ def heal(
             except LabError as error:
                 problem = error.message
             else:
-                FaultLog(lab.store, entry.job, LoggedFault(entry.kind, entry.target, entry.at)).record(
-                    clock()
-                )
+                _record(lab.store, entry, clock())
         done.append(Healed(entry.kind, entry.target, entry.job, entry.at, problem))
     return tuple(done)
+
+
+def _record(store: Store, entry: ActiveFault, at: float) -> None:
+    """Put it on record that the fault was reverted, beside what was known when it began."""
+    log = FaultLog(store, entry.job, LoggedFault(entry.kind, entry.target, entry.at))
+    with contextlib.suppress(StoreError):
+        log.take_up()
+    log.record(at)
 
 
 def _revert(lab: Lab, entry: ActiveFault, on_progress: OnProgress) -> None:

@@ -251,7 +251,7 @@ class Injection:
                 revert.begin()
             reverted = revert.ended
             if revert.done_at is not None:
-                timeline.emit("reverted", revert.done_at, f"{self.target} is healthy again")
+                timeline.emit("reverted", revert.done_at, watch.lab.runtime.undone(self.target))
                 self._record(revert.done_at)
             if reverted and watch.job is not None and watch.over:
                 watch.read_the_rest(timeline.look)
@@ -331,9 +331,20 @@ class Injection:
 
     def _record(self, reverted_at: float | None = None, *, again: bool = False) -> None:
         """Put it on record that the fault was done, or undone."""
+        known = self.record()
+        fault = LoggedFault(
+            known.kind,
+            known.target,
+            known.at,
+            node_id=known.node_id,
+            parameters=known.parameters,
+            damaged=known.damaged,
+            store_refusals=known.store_refusals,
+            slowest_read=known.slowest_read,
+        )
         if self._log is None:
-            fault = LoggedFault(self._fault.kind.name, self.target, self.at)
             self._log = FaultLog(self._store, self._watch.submission_id, fault)
+        self._log.fault = fault
         self._log.record(reverted_at, again=again)
 
     def _on_progress(self, step: Progress) -> None:

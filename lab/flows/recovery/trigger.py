@@ -13,7 +13,6 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.lab import Lab
-from lab.services import is_worker
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ def check_target(lab: Lab, target: str, kind: FaultKind) -> str:
         raise NotFoundError(f"lab {lab.name} has no service {target!r}", f"it has: {', '.join(names)}")
     if fixed and target != fixed:
         raise RefusedError(f"{kind.name} is a fault of {fixed}, not of {target}", f"leave {target} out")
-    if not fixed and not is_worker(target):
+    if not fixed and not lab.runtime.is_worker(target):
         others = "; its own: labctl faults" if any(scope.target == target for scope in Scope) else ""
         raise RefusedError(
             f"{kind.name} is a fault of a node that trains; {target} runs no rank of a job",
-            "choose a worker: " + ", ".join(name for name in names if is_worker(name)) + others,
+            "choose a worker: " + ", ".join(name for name in names if lab.runtime.is_worker(name)) + others,
         )
     return target
 

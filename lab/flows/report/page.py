@@ -81,8 +81,9 @@ def _facts(data: ReportData) -> Rows:
         done = "nothing" if data.lost == 0 else plural(data.lost, data.epoch_key)
         yield "work done twice", done, "since the last checkpoint"
     if data.checks:
-        passed = sum(bool(check["passed"]) for check in data.checks)
-        yield "checks passed", f"{passed} of {len(data.checks)}", "each is listed below"
+        asked = [check for check in data.checks if not check.get("skipped")]
+        passed = sum(bool(check["passed"]) for check in asked)
+        yield "checks passed", f"{passed} of {len(asked)}", "each is listed below"
     if data.curves is not None:
         value = "equal bit for bit" if data.curves.exact else LIKENESS[data.curves.likeness]
         yield "against the control run", value, "the same training without a fault"

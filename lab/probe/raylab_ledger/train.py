@@ -21,7 +21,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
 | checkpoint_refused | controller | a damaged checkpoint was passed over (checkpoint_guard.py) |
 | run_finished | controller | error or none |
-| rank_ready | rank | its process has its Train context; when Ray began to start that process |
+| rank_ready | rank | its process has its Train context; when Ray began to start it; its service, or pod |
 | function_started | rank | the training function begins, its imports are done |
 | get_checkpoint | rank | the script asked for a checkpoint, which one it was given |
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
@@ -57,6 +57,9 @@ from raylab_ledger.early import watch_fits
 from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_ledger.versions import environment
 from raylab_switches import in_training
+
+SERVICE_VARIABLE = "RAYLAB_SERVICE_NAME"
+"""Environment variable of a node with the name of its service; on Kubernetes that of its pod."""
 
 FLUSH_SECONDS = 2.0
 """Longest wait of a rank, once per checkpoint, for its SHA-256 to be stored."""
@@ -209,7 +212,8 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
         if self._recorder is not None:
             watch_worker(self._record, self._flush)
             watch_start(context.execution_context.training_thread_runner, self._record)
-            self._record("rank_ready", launched_at=launched_at())
+            service = os.environ.get(SERVICE_VARIABLE)
+            self._record("rank_ready", launched_at=launched_at(), service=service)
 
     @quietly
     def before_worker_shutdown(self) -> None:

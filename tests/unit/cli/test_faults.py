@@ -58,7 +58,12 @@ def test_faults_as_json(labctl: Labctl) -> None:
     assert set(document["faults"][0]) == {
         "name", "summary", "hits", "parameters", "runtimes", "expected", "revert"
     }  # fmt: skip
-    assert document["faults"][2]["parameters"][0]["unit"] == "s"
+    named = {fault["name"]: fault for fault in document["faults"]}
+    assert named["pause"]["parameters"][0]["unit"] == "s"
+    assert (named["kill"]["runtimes"], named["cordon"]["runtimes"]) == (
+        ["local", "compose", "kubernetes"],
+        ["kubernetes"],
+    )
     assert labctl.opened == []
 
 

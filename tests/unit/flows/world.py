@@ -222,6 +222,8 @@ class Training:
         self.write("attempt_scheduled")
         workers = [{"rank": rank, "node_id": self.nodes[service]} for rank, service in enumerate(ranks)]
         self.write("attempt_started", workers=workers)
+        for rank, service in enumerate(ranks):
+            self.write("rank_ready", rank=rank, service=service)
         if self.attempt > 1 and self.resumes:
             for rank in range(len(ranks)):
                 self.write("get_checkpoint", rank=rank, uri=self.uri(self.done))

@@ -75,6 +75,22 @@ def test_the_sitecustomize_that_it_hides_is_run_too(
     assert capsys.readouterr().out == "the distribution speaks\n"
 
 
+def test_as_links_of_a_configmap_it_does_not_run_itself_again_and_again(
+    begin: Callable[[], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    volume = tmp_path / "probe"
+    (volume / "..2026_11_23").mkdir(parents=True)
+    (volume / "..2026_11_23" / FILE.name).write_bytes(FILE.read_bytes() + b"print('begun')\n")
+    (volume / "..data").symlink_to("..2026_11_23")
+    (volume / FILE.name).symlink_to(f"..data/{FILE.name}")
+    sys.path[:] = [str(volume)]
+    spec = importlib.util.spec_from_file_location("mounted_sitecustomize", volume / FILE.name)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert capsys.readouterr().out == "begun\n"
+
+
 def test_without_another_one_it_ends_there(begin: Callable[[], None]) -> None:
     sys.path[:] = [str(FILE.parent)]
     begin()

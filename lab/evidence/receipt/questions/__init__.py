@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lab.evidence.receipt.case import Answer, Case
+from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
 from lab.evidence.receipt.questions import ending, hit, queues, resume, whole
@@ -22,7 +22,8 @@ def run_checks(case: Case) -> tuple[CheckResult, ...]:
     """Answer all questions of the fault's outcome, in order."""
     answers = ((name, question(case)) for name, question in QUESTIONS[case.fault.expected].items())
     return tuple(
-        CheckResult(name, bool(yes), detail, known=yes is not None) for name, (yes, detail) in answers
+        CheckResult(name, yes is True, detail, known=isinstance(yes, bool), skipped=yes is SKIPPED)
+        for name, (yes, detail) in answers
     )
 
 

@@ -23,6 +23,7 @@ from lab.evidence.ledger import History, Run, epochs_of
 from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
 from lab.evidence.receipt.compare import compare_curves
 from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.model import Source
 from lab.topology import JOB_FINAL
 
 OVERTAKEN = "the job FAILED later, after another fault: training had gone on from this one"
@@ -33,6 +34,12 @@ NAMES_THE_STORE = re.compile(r"s3|aws|bucket|object store|storage|access.?key|cr
 
 def job_finished(case: Case) -> Answer:
     """Ray says SUCCEEDED and the run came to its end: that of its plan, its own, or the control run's."""
+    yes, detail = _finished(case)
+    unasked = case.unasked(Source.JOBS)
+    return yes, f"{detail} (by its ledger: {unasked})" if unasked else detail
+
+
+def _finished(case: Case) -> Answer:
     status, message = case.evidence.job_status, case.evidence.job_message.strip()
     if status not in JOB_FINAL:
         return None, f"the job is {status}" if status else "Ray did not say how the job stands"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.evidence.ledger import RunAttempt
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case
 from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.model import Source
 from lab.host.quantities import plural
 from lab.services import HEAD
 from lab.topology import JOB_FINAL
@@ -19,8 +20,11 @@ def node_fault(case: Case) -> Answer:
     hit, why = hit_attempt(case)
     if hit is None:
         return None, why
-    dead = node is not None and not node.alive
-    if fault.traits.ends_node and not dead:
+    dead = node is not None and node.alive is False
+    unasked = case.unasked(Source.NODES)
+    if unasked and fault.traits.ends_node and (again := _ran_again(case)):
+        return None, f"attempt {again} ran on the node of {fault.target} that was to be lost"
+    if fault.traits.ends_node and not dead and not unasked:
         return None, f"Ray lists the node of {fault.target} " + ("as alive" if node else "nowhere")
     if dead and node and node.ended_at is not None and node.ended_at < fault.at:
         return None, f"{fault.target} had been dead for {fault.at - node.ended_at:.1f} s when the fault came"
@@ -34,7 +38,14 @@ def node_fault(case: Case) -> Answer:
     detail += f", after {plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
     if dead and node and node.ended_at is not None:
         detail += f"; Ray declared its node dead after {node.ended_at - fault.at:.1f} s"
+    elif unasked and hit.failure_detected_at is not None:
+        detail += f"; Ray Train acted on it after {hit.failure_detected_at - fault.at:.1f} s"
     return True, detail
+
+
+def _ran_again(case: Case) -> int:
+    """Return the first later attempt on the node of the fault; 0 for none."""
+    return next((a.number for a in case.after if case.fault.node_id in a.nodes.values()), 0)
 
 
 def rank_fault(case: Case) -> Answer:
@@ -91,6 +102,8 @@ def head_fault(case: Case) -> Answer:
     """The head was lost while the job trained, and another took its place."""
     hit, why = hit_attempt(case)
     if hit is None:
+        return None, why
+    if why := case.unasked(Source.NODES):
         return None, why
     fresh = [
         n for n in case.evidence.nodes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.evidence.ledger import CommittedCheckpoint
-from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
+from lab.evidence.receipt.case import NO_LEDGER, SKIPPED, Answer, Case
+from lab.evidence.receipt.model import NOT_REVERTED, Source
 from lab.host.quantities import plural
 from lab.topology import State
 
@@ -16,6 +17,8 @@ def lab_whole(case: Case) -> Answer:
     problem = _problem(case)
     if problem:
         return problem
+    if case.unasked(Source.NODES):
+        return True, f"{plural(len(services), 'service')} healthy, the fault is undone"
     if not nodes:
         return None, "Ray's nodes are not known"
     back = [n for n in nodes if n.service == fault.target and n.alive]
@@ -41,6 +44,9 @@ def services_whole(case: Case) -> Answer:
 
 def _problem(case: Case) -> Answer | None:
     """Return the answer where a service is not healthy, or the fault not reverted."""
+    left = next((p for p in case.evidence.problems if p.startswith(NOT_REVERTED)), "")
+    if why := case.unasked(Source.SERVICES):
+        return (False, left) if left else (SKIPPED, why)
     sick = [s for s in case.evidence.services if s.state is not State.HEALTHY]
     if sick:
         return False, "; ".join(

@@ -11,7 +11,7 @@ from lab.errors import ManifestError
 from lab.flows.kubernetes.export import around, guide
 from lab.flows.kubernetes.export.configmaps import config_map, probe_files
 from lab.flows.kubernetes.export.pods import code_name, labels, probe_name
-from lab.flows.kubernetes.export.queues import queue_objects, queues_of
+from lab.flows.kubernetes.export.queues import CONFIGURATION, configuration, queue_objects, queues_of
 from lab.flows.kubernetes.export.ray import workload
 from lab.flows.kubernetes.export.wanted import Wanted
 from lab.flows.kubernetes.export.yaml_text import as_yaml
@@ -68,6 +68,8 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
         notes.append(NO_DASHBOARDS)
     texts |= {f"monitoring/{path}": as_yaml(objects) for path, objects in beside.items()}
     texts["monitoring/kustomization.yaml"] = kustomization(tuple(beside))
+    if settings := configuration(setup):
+        texts[CONFIGURATION] = as_yaml(settings)
     report = lint(texts.items(), asked, wanted.space)
     if report.errors:
         first = report.errors[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from lab.flows.kubernetes.clusters import RAY_VERSION
 from lab.flows.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
@@ -12,6 +12,12 @@ from lab.queue.quantity import shown
 from lab.version import __version__
 
 KUBERAY, KUEUE = "1.7", "0.19"
+
+KUEUE_SETTINGS = (
+    "kubectl -n kueue-system create configmap kueue-manager-config --from-file=kueue --dry-run=client -o yaml"
+    " | kubectl apply --server-side --force-conflicts -f - && "
+    "kubectl -n kueue-system rollout restart deployment/kueue-controller-manager"
+)
 
 WHAT = {
     "namespaces.yaml": "the namespace of the lab, and those of the queues",
@@ -24,6 +30,7 @@ WHAT = {
     "appwrapper.yaml": "the same inside of an AppWrapper, which starts it again after a fault",
     "secrets.sh": "makes the Secrets; no key is in these files",
     "kustomization.yaml": "all of it for `kubectl apply -k`, but the folder monitoring",
+    "kueue": "settings of Kueue itself, which its manager reads from a ConfigMap",
     "monitoring": "PodMonitors and Ray's dashboards, for the operator of Prometheus",
     "image": "an image with the code: build and push it first",
 }
@@ -41,7 +48,7 @@ def readme(wanted: Wanted, paths: Sequence[str]) -> str:
     worker = f"{spec.cpus_per_worker} CPUs, {shown('memory', wanted.worker_memory)}"
     submitter = "; the pod that submits the job has 500m CPU and 200Mi" if wanted.code else ""
     store = f"{wanted.storage} at {wanted.endpoint}" if wanted.endpoint else wanted.storage
-    listed = _steps(wanted, monitoring="monitoring" in there)
+    listed = _steps(wanted, there)
     commands = "\n\n".join(
         f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1)
     )
@@ -72,7 +79,17 @@ the ConfigMaps. `kubectl delete -k .` takes everything away again, the namespace
 """
 
 
-def _steps(wanted: Wanted, *, monitoring: bool) -> list[tuple[str, str]]:
+def _receipt(wanted: Wanted) -> str:
+    """The command for a receipt; the id of a job is known once KubeRay has submitted it."""
+    job = "ID"
+    if wanted.code is not None:
+        known = f"kubectl -n {wanted.space} get rayjob {wanted.code.name} -o jsonpath='{{.status.jobId}}'"
+        job = f'"$({known})"'
+    where = f" --endpoint {wanted.endpoint}" if wanted.endpoint else ""
+    return f"labctl receipt {job} --ledger {wanted.storage}{where}"
+
+
+def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
     """What each command is for, and the command."""
     spec, space, code = wanted.spec, wanted.space, wanted.code
     kubectl = f"kubectl -n {space}"
@@ -86,6 +103,9 @@ def _steps(wanted: Wanted, *, monitoring: bool) -> list[tuple[str, str]]:
         push = f"docker tag {image} REGISTRY/{image} && docker push REGISTRY/{image}"
         told = "Push the lab's image to where the cluster finds it, and name it there with `--image`"
         steps.append((told, push))
+    if "kueue" in there:
+        told = "Whoever runs Kueue: its settings, which replace all that it has; add what else it needs there"
+        steps.append((told, KUEUE_SETTINGS))
     steps += [
         ("The namespaces", "kubectl apply --server-side -f namespaces.yaml"),
         ("The Secrets", "AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... sh secrets.sh"),
@@ -109,7 +129,8 @@ def _steps(wanted: Wanted, *, monitoring: bool) -> list[tuple[str, str]]:
                 "ray job submit --address http://127.0.0.1:8265 --working-dir . -- python job.py",
             ),
         ]
-    if monitoring:
+    steps.append(("Judge a recovery, also long afterwards", _receipt(wanted)))
+    if "monitoring" in there:
         told = "Let the operator of Prometheus scrape it, where there is one"
         steps.append((told, "kubectl apply --server-side -k monitoring"))
     return steps

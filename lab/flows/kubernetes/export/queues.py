@@ -27,6 +27,10 @@ from lab.queue.model import (
 from lab.queue.reading.nodes import meant
 from lab.queue.writing import objects
 
+CONFIGURATION = "kueue/controller_manager_config.yaml"
+"""File of Kueue's own configuration, called as its key in the ConfigMap that Kueue reads."""
+FRAMEWORKS = ("batch/job", "ray.io/rayjob", "ray.io/raycluster", "workload.codeflare.dev/appwrapper")
+
 Object = dict[str, Any]
 
 
@@ -85,6 +89,15 @@ def demand(wanted: Wanted) -> Mapping[str, int]:
         for name, value in each.requests.items():
             total[name] = total.get(name, 0) + value * each.count
     return total
+
+
+def configuration(setup: Setup) -> list[Object]:
+    """Kueue's own configuration, where the queues have one; it is no object of the API server.
+
+    Kueue takes a configuration whole, and manages only batch/job where no framework is named.
+    """
+    found = objects(Setup(config=setup.config))
+    return [{**each, "integrations": {"frameworks": list(FRAMEWORKS)}} for each in found]
 
 
 def queue_objects(setup: Setup) -> list[Object]:

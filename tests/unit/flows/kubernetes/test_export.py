@@ -15,6 +15,7 @@ from lab.flows.kubernetes.clusters import RAY_VERSION, clusters
 from lab.flows.kubernetes.export import Export, Wanted, export
 from lab.flows.kubernetes.export.configmaps import config_map, key_of, probe_files
 from lab.flows.kubernetes.export.pods import STOCK_ON_A_NETWORK
+from lab.flows.kubernetes.export.queues import CONFIGURATION
 from lab.flows.kubernetes.export.wanted import (
     Code,
     memory_bytes,
@@ -23,6 +24,7 @@ from lab.flows.kubernetes.export.wanted import (
     recipe_code,
     script_code,
 )
+from lab.flows.kubernetes.imported import import_lab
 from lab.flows.kubernetes.lint import authorities_here
 from lab.flows.kubernetes.lint.ray import node_types
 from lab.flows.kubernetes.manifests import read_manifests
@@ -220,7 +222,23 @@ def test_the_queue_that_is_made_holds_exactly_the_lab_and_its_submitter() -> Non
     }
 
 
-def test_queues_of_the_lab_go_along_but_not_the_settings_of_kueue(tmp_path: Path) -> None:
+def test_settings_of_kueue_go_along_as_a_file_that_is_not_applied_with_the_rest(tmp_path: Path) -> None:
+    path = queue_file(tmp_path)
+    settings = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    fair = "fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n"
+    others = [each for each in path.read_text().split("---\n") if "kind: Configuration" not in each]
+    path.write_text("---\n".join((settings + fair, *others)))
+    found = made(Wanted(lab(), queue="main", code=CODE), [path])
+    (config,) = yaml.safe_load_all(found.files[CONFIGURATION])
+    assert config["fairSharing"] == {"preemptionStrategies": ["LessThanInitialShare"]}
+    assert {"ray.io/rayjob", "ray.io/raycluster"} < set(config["integrations"]["frameworks"])
+    assert CONFIGURATION not in found.applied
+    assert "configmap kueue-manager-config --from-file=kueue" in found.files["README.md"].decode()
+    texts = [(name, text.decode()) for name, text in found.files.items() if name.endswith(".yaml")]
+    assert import_lab(texts, "raylab").setup.config.strategies == ("LessThanInitialShare",)
+
+
+def test_queues_of_the_lab_go_along_and_are_applied_without_the_settings_of_kueue(tmp_path: Path) -> None:
     found = made(Wanted(lab(), queue="main", priority="high", code=CODE), [queue_file(tmp_path)])
     assert {each["metadata"]["name"] for each in objects(found, "Namespace")} == {"raylab", "other"}
     assert len(objects(found, "LocalQueue")) == 2

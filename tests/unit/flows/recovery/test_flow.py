@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, ServiceError, StoreError
 from lab.evidence.receipt import Verdict
-from lab.faults import FAULTS, Scene
+from lab.faults import FAULTS, Scene, find_fault
 from lab.faults.active import ActiveFaults
 from lab.faults.kinds.kill import Kill
 from lab.faults.records import FAULTS_PREFIX, LoggedFault, read_fault
@@ -638,6 +639,7 @@ def test_the_receipt_is_kept_in_the_object_store(world: World) -> None:
 def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: World, kind: str) -> None:
     Training(world, epochs=40)
     seen: list[LoggedFault] = []
+    node = world.node_id(W0)
 
     def look(moment: Moment) -> None:
         entries = world.store.list(f"{FAULTS_PREFIX}/{JOB}/")
@@ -646,8 +648,13 @@ def test_a_fault_is_recorded_when_it_begins_and_when_it_is_reverted(world: World
 
     outcome = world.inject(W0, kind, after_epoch=2, on_moment=look)
 
-    begun = LoggedFault(kind, W0, outcome.fault.at)
-    assert seen == [begun, LoggedFault(kind, W0, outcome.fault.at, outcome.fault.reverted_at)]
+    given = find_fault(kind).kind.settle({})
+    slowest = outcome.fault.slowest_read
+    begun = LoggedFault(kind, W0, outcome.fault.at, node_id=node, parameters=given)
+    assert seen == [
+        begun,
+        replace(begun, reverted_at=outcome.fault.reverted_at, slowest_read=slowest),
+    ]
 
 
 def test_an_interrupted_fault_is_recorded_as_reverted(world: World) -> None:

@@ -1,0 +1,96 @@
+"""Options for a cluster that labctl does not run, and the lab that they open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lab.cli import values
+from lab.cli.context import KUBERNETES, App
+from lab.errors import UsageError
+from lab.topology import REGION
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+    from lab.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Place:
+    """A ledger's place, and the context of kubectl; empty where not given."""
+
+    ledger: str = ""
+    endpoint: str = ""
+    region: str = ""
+    context: str = ""
+    namespace: str = ""
+
+    def store(self) -> Store:
+        """The store of the ledger. Raises UsageError."""
+        from lab.flows.recovery.outside import ledger_store
+
+        return ledger_store(self.ledger, self.endpoint, self.region, os.environ)
+
+
+def ledger_options(*, required: bool) -> Callable[[F], F]:
+    """Give a command the options of a ledger's place."""
+
+    def decorate(command: F) -> F:
+        for option in (
+            click.option(
+                "--region", type=values.Text(), metavar="REGION",
+                help=f"Region of the object store. [default: {REGION}]",
+            ),
+            click.option(
+                "--endpoint", type=values.Text(), metavar="URL",
+                help="Address of its object store. [default: $AWS_ENDPOINT_URL, else AWS' own]",
+            ),
+            click.option(
+                "--ledger", type=values.Text(), required=required, metavar="s3://BUCKET[/FOLDER]",
+                help="Where the jobs of the cluster write: --storage of the export. "
+                "The key comes from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials.",
+            ),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def cluster_options(command: F) -> F:
+    """Give a command the options of --runtime kubernetes."""
+    for option in (
+        click.option(
+            "--namespace", type=values.Text(), metavar="NS",
+            help="Namespace of the pods. [default: that of the context]",
+        ),
+        click.option(
+            "--context", "kube_context", type=values.Text(), metavar="NAME",
+            help="With --runtime kubernetes: the context of kubectl.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return ledger_options(required=False)(command)
+
+
+def open_lab(app: App, place: Place) -> Lab:
+    """The lab that --name and --runtime choose, or the cluster that these options name. Raises UsageError."""
+    if app.runtime != KUBERNETES:
+        given = next((name for name, value in vars(place).items() if value), "")
+        if given:
+            raise UsageError(f"--{given} without --runtime kubernetes", "it names a part of a cluster")
+        return app.open()
+    from lab.flows.recovery.outside import open_outside
+    from lab.runtime.kubernetes import Kubectl, KubernetesRuntime
+
+    for name in ("context", "ledger"):
+        if not getattr(place, name):
+            what = "a context of kubectl" if name == "context" else "where the cluster's jobs write"
+            raise UsageError(f"--runtime kubernetes without --{name}", f"--{name} names {what}")
+    return open_outside(KubernetesRuntime(Kubectl(place.context, place.namespace)), place.store())

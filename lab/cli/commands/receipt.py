@@ -1,0 +1,33 @@
+"""receipt: the recovery of a job on a cluster elsewhere, judged from its ledger."""
+
+from __future__ import annotations
+
+import click
+
+from lab.cli import receipt_panel, values
+from lab.cli.clusters import Place, ledger_options
+from lab.cli.commands.faults import judge
+from lab.cli.context import App, LabCommand, pass_app
+
+
+@click.command(cls=LabCommand)
+@click.argument("job", type=values.Text(), help="The submission id; of a RayJob its status.jobId.")
+@ledger_options(required=True)
+@pass_app
+def receipt(app: App, job: str, ledger: str, endpoint: str | None, region: str | None) -> None:
+    """Judge a job of any cluster from its ledger alone.
+
+    Judges the newest fault on record, as `fault-inject --runtime kubernetes` leaves it, else the last failure
+    that Ray Train noticed. What nobody could be asked is marked as skipped. Writes nothing; exits with 0 only
+    when the verdict is `recovered` or `as-expected`, else with 10.
+    """
+    from lab.flows.recovery.outside import judge_from_ledger
+
+    place = Place(ledger, endpoint or "", region or "")
+    found = judge_from_ledger(place.store(), ledger, job)
+    if not app.out.as_json(found.to_json()):
+        receipt_panel.show(app.out, found.to_json())
+    judge(app, found)
+
+
+COMMANDS = (receipt,)

@@ -1,0 +1,144 @@
+"""The runtime `kubernetes`: pods of a cluster that KubeRay runs, to be broken and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
+from lab.evidence.receipt.model import Source
+from lab.host.clock import MONOTONIC, Clock, settle
+from lab.host.files import home
+from lab.host.quantities import plural
+from lab.runtime.base import Feature, OnProgress, ignore_progress
+from lab.runtime.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
+from lab.runtime.outside import NO_RAY, OutsideRuntime
+from lab.topology import GpuPlan, LabSpec, LabStatus, ServiceStatus, State, Vendor
+
+FOLDER = ".clusters"
+"""Folder in `home()` with the notes of faults that last in clusters."""
+BACK_SECONDS = 300.0
+"""Deadline for the operator to bring a pod back: a machine may have to fetch an image."""
+LOOK_SECONDS = 2.0
+
+
+class KubernetesRuntime(OutsideRuntime):
+    """Pods of one context and namespace; a service is a pod of Ray's."""
+
+    kind = "kubernetes"
+    not_asked: Mapping[Source, str] = {Source.JOBS: NO_RAY, Source.NODES: NO_RAY}
+
+    def __init__(self, kubectl: Kubectl, *, clock: Clock = MONOTONIC) -> None:
+        """Nothing is asked yet."""
+        super().__init__("/".join(filter(None, (kubectl.context, kubectl.namespace))))
+        self._kubectl, self._clock = kubectl, clock
+        self._cluster = ""
+        """Cluster of the pod that was broken, once there is one: the others are not of interest."""
+        self._before: dict[str, Pod] = {}
+        """Pods that were broken, as they were, by name."""
+        self._ready: Counter[tuple[str, str]] = Counter()
+        """Group -> its pods that were ready before."""
+
+    def status(self) -> LabStatus:
+        """Pods and their state. Raises KubernetesError."""
+        pods = [p for p in self._kubectl.pods() if self._cluster in ("", p.labels.get(CLUSTER))]
+        services = tuple(
+            ServiceStatus(pod.name, State.HEALTHY)
+            if pod.ready
+            else ServiceStatus(pod.name, State.STARTING, f"the pod is {pod.phase} and not ready")
+            for pod in pods
+        )
+        return LabStatus(self.lab, self.kind, up=bool(pods), services=services, gpu=GpuPlan(Vendor.NONE))
+
+    def spec(self) -> LabSpec:
+        """Raises LabDownError where there is no pod, else UnsupportedError: nobody knows its settings."""
+        if not self._kubectl.pods():
+            raise LabDownError(
+                f"{self.lab} has no pod of a cluster of Ray", f"kubectl get pods --selector {CLUSTER}"
+            )
+        return super().spec()
+
+    def folder(self) -> Path:
+        """See Runtime.folder."""
+        return home() / FOLDER / re.sub(r"[^A-Za-z0-9.-]+", "_", self.lab)
+
+    def missing(self, feature: Feature) -> str:
+        """See Runtime.missing. Raises KubernetesError without the rights for it."""
+        if feature is Feature.CORDON:
+            self._kubectl.refuse_without_rights("patch", "nodes")
+            return ""
+        return f"pods are not given a {feature.value} by labctl"
+
+    def is_worker(self, service: str) -> bool:
+        """See LabView.is_worker."""
+        return self._kubectl.pod(service).labels.get(TYPE) == "worker"
+
+    def kill(self, service: str) -> None:
+        """Delete the pod at once, without a word to it."""
+        self._delete(service, 0.0)
+
+    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+        """Delete the pod, which has `timeout` seconds to end."""
+        self._delete(service, timeout)
+
+    def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
+        """Wait until the operator has made as many pods ready again as the group of this one had.
+
+        It makes another pod, of another name, by itself. Raises WaitTimeoutError, KubernetesError.
+        """
+        pod = self._before.get(service)
+        if pod is None or not wait:
+            return
+        wanted = self._ready[pod.group]
+
+        def ready() -> int:
+            return sum(each.ready and each.group == pod.group for each in self._kubectl.pods())
+
+        found = settle(
+            ready, lambda n: n >= wanted, timeout=BACK_SECONDS, clock=self._clock, every=LOOK_SECONDS
+        )
+        if found < wanted:
+            raise WaitTimeoutError(
+                f"group {pod.group[1]} of {pod.group[0]} has {plural(found, 'ready pod')} after "
+                f"{BACK_SECONDS:g} s, and had {wanted}",
+                "kubectl describe pods says what they wait for",
+            )
+
+    def undone(self, service: str) -> str:
+        """See Runtime.undone."""
+        return f"the group of {service} has as many ready pods as before"
+
+    def machine(self, service: str) -> str:
+        """See Runtime.machine."""
+        pod = self._kubectl.pod(service)
+        if not pod.machine:
+            raise RefusedError(f"pod {service} runs on no machine yet", "wait until it is Running")
+        if self._kubectl.unschedulable(pod.machine):
+            raise RefusedError(
+                f"machine {pod.machine} of pod {service} is cordoned already",
+                "it is left to whoever did that; choose a pod elsewhere",
+            )
+        return pod.machine
+
+    def cordon(self, machine: str) -> None:
+        """See Runtime.cordon."""
+        self._kubectl.cordon(machine)
+
+    def uncordon(self, machine: str) -> None:
+        """See Runtime.uncordon."""
+        self._kubectl.uncordon(machine)
+
+    def _delete(self, service: str, grace_seconds: float) -> None:
+        pods = self._kubectl.pods()
+        pod = next((each for each in pods if each.name == service), None)
+        if pod is None:
+            raise NotFoundError(
+                f"{self.lab} has no pod {service} of Ray's",
+                f"there are: {', '.join(each.name for each in pods) or 'none'}",
+            )
+        self._kubectl.refuse_without_rights("delete", "pods")
+        self._cluster, self._before[service] = pod.labels.get(CLUSTER, ""), pod
+        self._ready = Counter(each.group for each in pods if each.ready)
+        self._kubectl.delete(service, grace_seconds=grace_seconds)

@@ -1,0 +1,79 @@
+"""receipt, and the commands that take --runtime kubernetes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lab.evidence.receipt.model import CheckResult, Source
+from lab.flows.recovery import Outcome
+from tests.unit.cli.fakes import Labctl, receipt
+
+JUDGE = "lab.flows.recovery.outside.judge_from_ledger"
+PLACE = ("--ledger", "s3://ray", "--endpoint", "http://127.0.0.1:9000")
+KUBERNETES = ("fault-inject", "w-0", "--runtime", "kubernetes")
+
+
+@pytest.fixture(autouse=True)
+def key(labctl: Labctl) -> None:
+    labctl.env |= {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("recovered", 0), ("failed", 10), ("not-verified", 10)])
+def test_a_receipt_is_shown_and_its_verdict_is_the_exit_code(labctl: Labctl, verdict: str, code: int) -> None:
+    given = receipt(verdict)
+    skipped = CheckResult("lab whole again", False, "there is no lab here", known=False, skipped=True)
+    given = dataclasses.replace(
+        given, checks=(*given.checks[:-1], skipped), not_asked={Source.SERVICES: "there is no lab here"}
+    )
+    labctl.stub(JUDGE, given)
+    result = labctl("receipt", "job-1", *PLACE)
+    assert result.exit_code == code
+    assert "there is no lab here" in result.stdout
+    assert labctl.json("receipt", "job-1", *PLACE, code=code) == given.to_json()
+    assert labctl.opened == [], "no lab is needed"
+
+
+def test_a_receipt_needs_a_ledger(labctl: Labctl) -> None:
+    result = labctl("receipt", "job-1")
+    assert result.exit_code == 2
+    assert "--ledger" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("up",), ("down",), ("status",), ("submit", "digits"), ("receipt", "j", *PLACE)]
+)
+def test_no_other_command_takes_the_runtime_of_clusters(labctl: Labctl, command: tuple[str, ...]) -> None:
+    for argv in ((*command, "--runtime", "kubernetes"), ("--runtime", "kubernetes", *command)):
+        result = labctl(*argv)
+        assert result.exit_code == 2
+        assert "labctl starts no cluster" in result.stderr
+    assert "kubernetes" not in labctl.ok("up", "--help").partition("--runtime")[2].partition("]")[0]
+    assert labctl.changes() == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ((*KUBERNETES, *PLACE), "--runtime kubernetes without --context"),
+        ((*KUBERNETES, "--context", "school"), "--runtime kubernetes without --ledger"),
+        ((*KUBERNETES, "--context", "school", *PLACE, "--control"), "--control with --runtime kubernetes"),
+        (("fault-inject", "--context", "school"), "--context without --runtime kubernetes"),
+        (("heal", "--namespace", "ann"), "--namespace without --runtime kubernetes"),
+        (("heal", "--ledger", "s3://ray"), "--ledger without --runtime kubernetes"),
+    ],
+)
+def test_options_of_clusters_go_together(labctl: Labctl, argv: tuple[str, ...], words: str) -> None:
+    result = labctl(*argv)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_fault_on_a_cluster_has_its_lab_from_the_options(labctl: Labctl) -> None:
+    given = receipt()
+    inject = labctl.stub("lab.flows.recovery.inject", Outcome(given.fault, given))
+    labctl.ok(*KUBERNETES, "--context", "school", "--namespace", "ann", *PLACE)
+    (lab, request, *_), _ = inject.call_args
+    assert (lab.runtime.kind, lab.name, request.target) == ("kubernetes", "school/ann", "w-0")
+    assert labctl.opened == []
