@@ -373,6 +373,8 @@ class World:
         engine = self.controller.engine
         running: dict[str, int] = {}
         for job in self.ray.living():
+            if job.workload not in engine.items:
+                continue  # somebody else's
             item = engine.items[job.workload]
             assert item.state == "Admitted", f"{job.workload} runs in Ray without quota"
             running[item.cluster_queue] = running.get(item.cluster_queue, 0) + job.gpus
