@@ -164,4 +164,5 @@ LESSON = Lesson(
         on_receipt("the receipt says recovered", proven),
         on_receipt("the weights are those of an undisturbed run", same_weights),
     ),
+    seconds=1800.0,
 )
