@@ -1,15 +1,17 @@
-"""The Lab dashboard's queries, and Prometheus' answers to them."""
+"""The queries of the dashboards, and Prometheus' answers to them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from tests.conftest import ROOT
 
 DASHBOARD = ROOT / "compose" / "grafana" / "dashboards" / "lab.json"
+QUEUES = DASHBOARD.with_name("queues.json")
 
 
 @dataclass(frozen=True)
@@ -21,9 +23,9 @@ class Query:
     annotation: bool
 
 
-def queries() -> tuple[Query, ...]:
-    """Every query of the dashboard."""
-    document = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+def queries(dashboard: Path = DASHBOARD) -> tuple[Query, ...]:
+    """Every query of a dashboard."""
+    document = json.loads(dashboard.read_text(encoding="utf-8"))
     panels = [
         Query(panel["title"], target["expr"], False)
         for panel in document["panels"]

@@ -6,6 +6,7 @@ It reads no clock: every call says what time it is. The same calls give the same
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 from lab.queue import reasons
 from lab.queue.cycle import Cycle, Entry, preemption_messages
@@ -53,6 +54,12 @@ class Engine(Places):
         self._let_go(item, now)
         item.state, item.reason, item.message = FINISHED, reason, message
         return [Change(now, "Finished", key, reason, message or "Job finished", queue, flavors)]
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Keep finished workloads no longer; others stay, whatever is asked."""
+        for key in keys:
+            if self.items[key].state == FINISHED:
+                del self.items[key]
 
     def set_ready(self, key: str, ready: bool, now: float) -> None:
         """Record that the pods of an admitted workload run now, or do not any more."""

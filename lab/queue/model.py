@@ -290,12 +290,16 @@ class AdmissionFairSharing:
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of Kueue that decisions depend on; `strategies` is None without fairSharing."""
+    """Settings of Kueue that decisions depend on; `strategies` is None without fairSharing.
+
+    `keep_finished` are the seconds for which finished workloads are kept; None: no time says.
+    """
 
     strategies: tuple[str, ...] | None = None
     pods_ready: WaitForPodsReady | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     ignore_undeclared: bool = False
+    keep_finished: float | None = None
 
 
 @dataclass(frozen=True)

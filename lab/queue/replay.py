@@ -33,13 +33,20 @@ def begin(call: Call) -> tuple[Engine, list[Change]]:
     """A live engine in the state that a `start` tells of. Raises ValueError for a damaged one."""
     given = call.arguments
     found = _read([*given["objects"], *given["workloads"]])
-    engine = Engine(found.setup, live=True)
-    if engine.history is not None and given.get("history"):
-        engine.history.restore(given["history"])
+    return going_on(found.setup, found.workloads, given.get("history"), call.at)
+
+
+def going_on(
+    setup: Setup, workloads: Iterable[Workload], history: Mapping[str, Any] | None, now: float
+) -> tuple[Engine, list[Change]]:
+    """A live engine that goes on with these workloads, as their status has them."""
+    engine = Engine(setup, live=True)
+    if engine.history is not None and history:
+        engine.history.restore(history)
     changes = []
-    for workload in found.workloads:
-        changes += engine.submit(workload, call.at)
-    changes += engine.drain(call.at)
+    for workload in workloads:
+        changes += engine.submit(workload, now)
+    changes += engine.drain(now)
     return engine, changes
 
 
@@ -90,6 +97,11 @@ def _finish(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change
     return engine.finish(given["workload"], now, given["reason"], given["message"])
 
 
+def _forget(engine: Engine, given: Mapping[str, Any], _: float) -> list[Change]:
+    engine.forget(given["workloads"])
+    return []
+
+
 def _set_ready(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
     engine.set_ready(given["workload"], given["ready"], now)
     return []
@@ -119,6 +131,7 @@ def _sample(engine: Engine, _: Mapping[str, Any], now: float) -> list[Change]:
 CALLS: Mapping[str, Callable[[Engine, Mapping[str, Any], float], list[Change]]] = {
     "submit": _submit,
     "finish": _finish,
+    "forget": _forget,
     "set_ready": _set_ready,
     "set_active": _set_active,
     "evict": _evict,

@@ -194,6 +194,9 @@ def _config(config: Config) -> Object:
                 resourceWeights=dict(fair.weights),
             ),
             resources={"quotaCheckStrategy": "IgnoreUndeclared"} if config.ignore_undeclared else None,
+            objectRetentionPolicies=None
+            if config.keep_finished is None
+            else {"workloads": {"afterFinished": _seconds(config.keep_finished)}},
         ),
     }
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
 from lab.services import HEAD, STORE, worker
-from tests.dashboard import Prometheus, queries
+from tests.dashboard import QUEUES, Prometheus, queries
 from tests.e2e.harness import PATIENCE, Shell
+from tests.e2e.queues import described, submitted
 from tests.waiting import eventually
 
 SETTLE_SECONDS = 60.0
@@ -78,6 +80,53 @@ class MetricsTests:
         eventually(lambda: not unhealthy(), PATIENCE, "every target is up")
         assert set(prometheus.targets()) == {"ray", "minio", "raylab", "queue", "prometheus"}
         assert len(prometheus.targets()["ray"]) >= 3
+
+    def test_every_query_of_the_dashboard_of_queues_has_data(self, shell: Shell) -> None:
+        prometheus = Prometheus(shell.lab.endpoints().prometheus)
+        shell.labctl("queue", "apply", "--example", "two-teams")
+        preempted = 'sum(kueue_preempted_workloads_total{reason="InCohortReclamation"}) or vector(0)'
+
+        def value(expr: str) -> float:
+            (only,) = prometheus.series(expr)
+            return float(only["value"][1])
+
+        def becomes(job: str, status: str) -> None:
+            eventually(lambda: described(shell, job)["status"] == status, PATIENCE, f"{job} is {status}")
+
+        def sleeps(queue: str, seconds: float) -> str:
+            command = ("python", "-c", f"import time; time.sleep({seconds})")
+            return submitted(shell, "--num-gpus", "1", "--queue", queue, "--", *command)
+
+        before = value(preempted)
+        first = sleeps("alice/blue", 1)
+        becomes(first, "Finished")  # a rate counts from the second sample on
+        finished = 'kueue_finished_workloads_total{cluster_queue="blue"}'
+        eventually(lambda: value(finished) >= 1, SETTLE_SECONDS, "Prometheus knows that it has finished")
+        both = sleeps("alice/blue", 600), sleeps("alice/blue", 600)
+        for job in both:
+            becomes(job, "Admitted")
+        becomes(sleeps("bob/red", 1), "Finished")
+
+        def attempts() -> int:
+            return sum(described(shell, job)["attempts"] for job in both)
+
+        eventually(lambda: attempts() == 3, PATIENCE, "the one that was preempted is back")
+        for job in both:
+            shell.labctl("job", "stop", job)
+            becomes(job, "Finished")
+
+        def without_data() -> list[str]:
+            """Queries without a series, or with a value that is no number."""
+            answers = ((query, prometheus.series(query.expr)) for query in queries(QUEUES))
+            return [
+                f"{query.title}: {query.expr}: {series}"
+                for query, series in answers
+                if not any(math.isfinite(float(each["value"][1])) for each in series)
+            ]
+
+        eventually(lambda: not without_data(), SETTLE_SECONDS, "every query has data")
+        assert without_data() == []
+        eventually(lambda: value(preempted) == before + 1, SETTLE_SECONDS, "the preemption is counted")
 
     def test_prometheus_shows_a_page_of_another_origin_nothing_and_nobody_the_labs_folder(
         self, shell: Shell

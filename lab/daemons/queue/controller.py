@@ -27,6 +27,7 @@ from lab.daemons.queue.model import (
     submission_id,
 )
 from lab.daemons.queue.packages import Packages
+from lab.daemons.queue.retention import MOST_CALLS, MOST_EVENTS, MOST_FINISHED, outlived
 from lab.daemons.queue.store import Batch, Store
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
@@ -35,7 +36,7 @@ from lab.queue.item import ADMITTED, FINISHED, PENDING
 from lab.queue.model import Setup
 from lab.queue.places import Change
 from lab.queue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
-from lab.queue.replay import START, Call, begin, perform
+from lab.queue.replay import START, Call, begin, going_on, perform
 from lab.queue.status import workload_of
 from lab.queue.writing import Object, objects, workload_object
 
@@ -56,8 +57,14 @@ class Controller:
         *,
         clock: Clock = WALL,
         resource: str = "nvidia.com/gpu",
+        most_finished: int = MOST_FINISHED,
+        most_calls: int = MOST_CALLS,
     ) -> None:
-        """Go on with what the file says. `resource` is what a GPU is called. Raises StateError."""
+        """Go on with what the file says. `resource` is what a GPU is called; see `tidy` for the others.
+
+        Raises StateError.
+        """
+        self.most_finished, self.most_calls = most_finished, most_calls
         self.lock = threading.RLock()
         self.clock, self.resource, self.packages = clock, resource, packages
         self.away: Mapping[str, str] = {}
@@ -71,6 +78,8 @@ class Controller:
         """Keys of the jobs that wait for quota."""
         self._store = store
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._calls = 0
+        """Length of the trace."""
         self._stale = True
         self._fresh()
 
@@ -91,7 +100,7 @@ class Controller:
         return self._store.events(since, limit, workload)
 
     def trace(self) -> list[Call]:
-        """Every call into the engine since the controller began."""
+        """Every call into the engine since the trace began, the first with the state that it began with."""
         return self._store.trace()
 
     def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
@@ -113,13 +122,41 @@ class Controller:
             try:
                 yield draft
                 if draft.made:
-                    self._store.commit(draft.batch())
+                    batch = draft.batch()
+                    self._store.commit(batch)
+                    self._calls += len(batch.calls)
             except BaseException:
                 self._stale = draft.made
                 raise
             if draft.changes:
                 for told in self._listeners:
                     told(draft.changes)
+
+    def tidy(self) -> None:
+        """Drop what is too old to matter: finished jobs, early events of long lives, a long trace.
+
+        Nothing that has not finished is dropped. Raises StateError.
+        """
+        with self.change() as draft:
+            kept = self.setup.config.keep_finished
+            if old := outlived(self.records.values(), draft.now, kept, self.most_finished):
+                draft.forget(old)
+        with self.lock:
+            self._store.trim(MOST_EVENTS)
+            if self._calls > self.most_calls:
+                self._renew()
+
+    def _renew(self) -> None:
+        """Begin the trace anew, with an engine that goes on from what the file would say."""
+        engine = self.engine
+        records = sorted(self.records.values(), key=lambda each: each.created)
+        workloads = [workload_of(engine.items[each.key]) for each in records]
+        history = None if engine.history is None else engine.history.status()
+        given = {"objects": list(objects(engine.setup)), "history": history}
+        call = Call(self.now(), START, {**given, "workloads": [workload_object(each) for each in workloads]})
+        self._stale = True  # until it is written
+        self.engine, changes = going_on(engine.setup, workloads, history, call.at)
+        self._began(call, changes)
 
     def _fresh(self) -> None:
         """Read the file where memory may be ahead of it: at the start, and after a change that failed."""
@@ -144,10 +181,17 @@ class Controller:
         self.records = {record.key: record for record, _ in loaded.workloads}
         self.holding = {key for key, record in self.records.items() if record.phase in HOLDING}
         self.waiting = {key for key, record in self.records.items() if record.phase == QUEUED}
+        self._began(call, changes)
+
+    def _began(self, call: Call, changes: Sequence[Change]) -> None:
+        """Write the first call of a trace, and what came of it."""
         draft = Draft(self, call.at)
         draft.note(call, changes)
         self._store.commit(draft.batch(), begin=True)
-        self._stale = False
+        self._calls, self._stale = 1, False
+        if changes:
+            for told in self._listeners:
+                told(changes)
 
 
 class Draft:
@@ -161,6 +205,7 @@ class Draft:
         self._calls: list[Call] = []
         self._touched: dict[str, None] = {}
         self._objects: list[Object] | None = None
+        self._forgotten: list[str] = []
 
     @property
     def made(self) -> bool:
@@ -198,6 +243,14 @@ class Draft:
             (keys.add if record.phase in phases else keys.discard)(record.key)
         self._touched[record.key] = None
 
+    def forget(self, keys: Sequence[str]) -> None:
+        """Drop finished jobs."""
+        self.call("forget", workloads=list(keys))
+        for key in keys:
+            del self._controller.records[key]
+            self._touched.pop(key, None)
+        self._forgotten += keys
+
     def tell(self, event: str, key: str, reason: str, message: str) -> None:
         """Add an event that the engine knows nothing of."""
         item = self._controller.engine.items.get(key)
@@ -222,6 +275,7 @@ class Draft:
             self.changes,
             self._calls,
             None if history is None else history.status(),
+            self._forgotten,
         )
 
     # What the engine decided, for a job

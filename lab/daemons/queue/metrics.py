@@ -80,8 +80,11 @@ class Collector:
                 if job is not None:
                     self._tally.note(event.change, job)
             self._read_up_to = page[-1].number
-        for record in self._reader.jobs.values():
+        jobs = self._reader.jobs
+        for record in jobs.values():
             self._count_started(record)
+        self._started &= {each.submission_id for record in jobs.values() for each in record.job.attempts}
+        self._tally.forget_others(jobs)
 
     def _count_started(self, record: Record) -> None:
         job = self._job(record.key)

@@ -32,8 +32,14 @@ from lab.errors import LabError
 BUSY_SECONDS, CALM_SECONDS = 0.25, 1.0
 """Pauses between two steps: while something waits, starts or stops, and else."""
 
+TIDY_SECONDS = 60.0
+"""Time between two looks for what need not be kept any more."""
+
 STORE_SECONDS, TAKEN_SECONDS, OTHERS_SECONDS, PACKAGES_SECONDS = 5.0, 3.0, 5.0, 60.0
 """Time between two looks at the store, at the allocation, at other jobs, and at packages nobody needs."""
+
+SLACK_SECONDS = 1.0
+"""Ray's clock and the controller's differ by less, as both run on one machine."""
 
 MESSAGE = 1000
 """Characters of a job's last message that are kept."""
@@ -46,6 +52,12 @@ class Seen:
     key: str
     number: int
     job: Job | None
+
+
+def _is_foreign(job: Job, record: Record) -> bool:
+    """Tell if a job with the id of an attempt is another one: submitted past the queues, or before it."""
+    early = job.started_at is not None and job.started_at < record.created - SLACK_SECONDS
+    return early or job.metadata.get(WORKLOAD) != record.key
 
 
 class Reconciler:
@@ -90,6 +102,8 @@ class Reconciler:
 
     def step(self) -> float:
         """Look, decide, write, act; returns the seconds until the next step. Raises StateError."""
+        if self._is_time("tidy", TIDY_SECONDS):
+            self.controller.tidy()
         with self.controller.lock:
             targets = [self.controller.records[key] for key in sorted(self.controller.holding)]
         seen = self._observe(targets)
@@ -146,12 +160,17 @@ class Reconciler:
         elif outcome.kind == "others":
             self._sort_out(draft, outcome.value)
         elif outcome.kind == "refused":
-            record = self.controller.records[outcome.key]
-            number, why = outcome.value
-            attempt = record.attempt
-            if attempt is not None and attempt.number == number and record.phase in (SUBMITTING, STOPPING):
-                self._end(draft, record, attempt, UNSENT, why)
-                draft.call("finish", workload=record.key, reason="Failed", message=why)
+            self._refused(draft, outcome.key, *outcome.value)
+
+    def _refused(self, draft: Draft, key: str, number: int, why: str) -> None:
+        """End a job whose attempt Ray does not take, unless it went on since."""
+        record = self.controller.records.get(key)
+        attempt = None if record is None else record.attempt
+        if record is None or attempt is None or attempt.number != number:
+            return
+        if record.phase in (SUBMITTING, STOPPING):
+            self._end(draft, record, attempt, UNSENT, why)
+            draft.call("finish", workload=key, reason="Failed", message=why)
 
     def _judge(self, draft: Draft, seen: Seen) -> None:
         """Draw the conclusions from what Ray shows of an attempt."""
@@ -161,6 +180,11 @@ class Reconciler:
             return  # it went on while Ray was asked
         if job is None:
             self._unknown(draft, record, attempt)
+            return
+        if attempt.seen_at is None and _is_foreign(job, record):
+            told = f"Ray has another job {attempt.submission_id}, which did not come from this one"
+            self._end(draft, record, attempt, UNSENT, told)
+            draft.call("finish", workload=record.key, reason="Failed", message=told)
             return
         begun = draft.now if job.status == "RUNNING" and attempt.started_at is None else attempt.started_at
         known = replace(attempt, seen_at=attempt.seen_at or draft.now, started_at=begun)
@@ -256,6 +280,7 @@ class Reconciler:
 
     def _sort_out(self, draft: Draft, jobs: tuple[Job, ...]) -> None:
         """End what runs in Ray and should not: attempts that were given up; with queued_only, strangers."""
+        self._strangers.intersection_update({job.submission_id for job in jobs})
         for job in jobs:
             record = self.controller.records.get(job.metadata.get(WORKLOAD, ""))
             ids = [each.submission_id for each in record.job.attempts] if record is not None else []
@@ -314,11 +339,17 @@ class Reconciler:
             ("others", OTHERS_SECONDS, ray.unfinished, not away),
             ("packages", PACKAGES_SECONDS, self._sweep, True),
         )
-        now = self._clock()
         for kind, every, task, wanted in looks:
-            if wanted and not 0 <= now - self._looked.get(kind, float("-inf")) < every:
-                self._looked[kind] = now
+            if wanted and self._is_time(kind, every):
                 self.effects.background(kind, task)
+
+    def _is_time(self, kind: str, every: float) -> bool:
+        """Tell if something is to be done again, and note that it is; a clock that was set delays nothing."""
+        now = self._clock()
+        if 0 <= now - self._looked.get(kind, float("-inf")) < every:
+            return False
+        self._looked[kind] = now
+        return True
 
     def _sweep(self) -> None:
         with self.controller.lock:

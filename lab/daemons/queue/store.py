@@ -49,6 +49,9 @@ class Batch:
     usage: Mapping[str, Any] | None = None
     """Usage of LocalQueues over time."""
 
+    forgotten: Sequence[str] = ()
+    """Keys of workloads that are dropped, with their events."""
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -132,8 +135,19 @@ class Store:
                 "INSERT INTO trace (at, call, arguments) VALUES (?, ?, ?)",
                 ((call.at, call.name, _json(call.arguments)) for call in batch.calls),
             )
+            for table, column in (("workloads", "key"), ("events", "workload")):
+                many(f"DELETE FROM {table} WHERE {column} = ?", ((key,) for key in batch.forgotten))
             if batch.usage is not None:
                 execute("INSERT OR REPLACE INTO usage VALUES (1, ?)", (_json(batch.usage),))
+
+    def trim(self, most: int) -> None:
+        """Keep the newest `most` events of each workload, and of all that belongs to none."""
+        with self._explained(), self._transaction():
+            self._database.execute(
+                "DELETE FROM events WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER "
+                "(PARTITION BY workload ORDER BY number DESC) AS place FROM events) WHERE place > ?)",
+                (most,),
+            )
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""

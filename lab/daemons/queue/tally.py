@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from lab.queue.places import Change
@@ -148,6 +149,10 @@ class Tally:
         if way is not None and admitted_at in way.admissions:
             found = Progress(job.created, way.admissions[admitted_at])
             self._observe("admitted_until_ready_wait_time_seconds", found, job, at - admitted_at)
+
+    def forget_others(self, workloads: Container[str]) -> None:
+        """Keep the way of these only; what was counted stays counted."""
+        self._progress = {key: way for key, way in self._progress.items() if key in workloads}
 
     def _evicted(self, way: Progress, job: Job, reason: str, cause: str, at: float) -> None:
         """Count an eviction; who holds no quota, or is on its way out already, is not evicted."""

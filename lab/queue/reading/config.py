@@ -20,7 +20,7 @@ STRATEGIES = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE))
 ELSEWHERE = (
     *("namespace", "webhook", "leaderElection", "metrics", "health", "pprofBindAddress", "controller", "tls"),
     *("manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "internalCertManagement"),
-    *("clientConnection", "integrations", "objectRetentionPolicies", "visibilityServer", "queueVisibility"),
+    *("clientConnection", "integrations", "visibilityServer", "queueVisibility"),
 )
 """Fields about how Kueue itself runs: no decision depends on them."""
 
@@ -28,7 +28,7 @@ ELSEWHERE = (
 def config(at: At, old: bool) -> Config:
     """A Configuration; `old` is v1beta1, where parts of it are switched on by `enable`."""
     given = at.fields(
-        ("fairSharing", "waitForPodsReady", "admissionFairSharing", "resources"),
+        ("fairSharing", "waitForPodsReady", "admissionFairSharing", "resources", "objectRetentionPolicies"),
         refused={
             "multiKueue": "the lab is one cluster",
             "featureGates": "the lab decides as Kueue does with its default gates",
@@ -55,7 +55,18 @@ def config(at: At, old: bool) -> Config:
         if "quotaCheckStrategy" in resources:
             strategy = resources["quotaCheckStrategy"].choice(("BlockUndeclared", "IgnoreUndeclared"))
             found = replace(found, ignore_undeclared=strategy == "IgnoreUndeclared")
+    if "objectRetentionPolicies" in given:
+        found = replace(found, keep_finished=_retention(given["objectRetentionPolicies"]))
     return found
+
+
+def _retention(at: At) -> float | None:
+    given = at.fields(("workloads",))
+    if "workloads" not in given:
+        return None
+    kept = "a deactivated workload can be activated again, so it is kept"
+    times = given["workloads"].fields(("afterFinished",), refused={"afterDeactivatedByKueue": kept})
+    return times["afterFinished"].duration() if "afterFinished" in times else None
 
 
 def _strategies(at: At, old: bool) -> tuple[str, ...] | None:

@@ -192,10 +192,12 @@ def test_the_examples_of_the_page_are_what_comes_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    classroom, fair, teams = blocks("yaml")
+    classroom, fair, teams, kept = blocks("yaml")
     Path("classroom.yaml").write_text(classroom, encoding="utf-8")
     Path("fair.yaml").write_text(fair, encoding="utf-8")
     Path("two-teams.yaml").write_text(teams, encoding="utf-8")
+    Path("kept.yaml").write_text(kept, encoding="utf-8")
+    assert run(capsys, "check", "classroom.yaml", "kept.yaml")
     first, second, third, *_ = (text.split("\n", 1) for text in blocks("console"))
     assert first[0] == "$ labctl queue simulate classroom.yaml"
     assert run(capsys, "simulate", "classroom.yaml")[0] == first[1]

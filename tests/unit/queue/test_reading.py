@@ -88,6 +88,7 @@ waitForPodsReady:
 fairSharing: {preemptionStrategies: [LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 24h, resourceWeights: {cpu: 0.5}}
 resources: {quotaCheckStrategy: IgnoreUndeclared}
+objectRetentionPolicies: {workloads: {afterFinished: 1h}}
 """
 
 
@@ -97,6 +98,8 @@ def test_the_configuration() -> None:
     config = found.setup.config
     assert config.strategies == ("LessThanInitialShare",)
     assert config.ignore_undeclared
+    assert config.keep_finished == 3600.0
+    assert read([("again", as_yaml(objects(found.setup)))]).setup.config == config
     assert config.admission_fair_sharing == AdmissionFairSharing(86400.0, weights={"cpu": 0.5})
     assert config.pods_ready == WaitForPodsReady(
         300.0, None, True, "Creation", backoff_base=10.0, backoff_limit=3

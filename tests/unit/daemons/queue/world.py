@@ -317,7 +317,9 @@ class World:
         found: dict[str, Any] = self.do(lambda: self.desk.apply(json.dumps(body).encode()))
         return found
 
-    def submit(self, name: str, queue: str = "a", *, work: float = 5.0, gpus: int = 1, **fields: Any) -> str:
+    def submit(
+        self, name: str, /, queue: str = "a", *, work: float = 5.0, gpus: int = 1, **fields: Any
+    ) -> str:
         """Submit a job, unless it is there: as a person does who got no answer. Returns its key."""
         variables = {"GPUS": str(gpus), "WORK": str(work), **fields.pop("env", {})}
         workers = {"count": fields.pop("count", 1), "gpus": gpus, "min_count": fields.pop("least", None)}
@@ -371,6 +373,8 @@ class World:
         engine = self.controller.engine
         running: dict[str, int] = {}
         for job in self.ray.living():
+            if job.workload not in engine.items:
+                continue  # somebody else's
             item = engine.items[job.workload]
             assert item.state == "Admitted", f"{job.workload} runs in Ray without quota"
             running[item.cluster_queue] = running.get(item.cluster_queue, 0) + job.gpus

@@ -1,0 +1,232 @@
+"""Growth: what the controller keeps is bounded, whatever was, and nothing that has not ended is dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.daemons.queue import requests
+from lab.daemons.queue.metrics import exposition
+from lab.daemons.queue.model import DONE, PHASES, QUEUED, Attempt, QueuedJob, Record
+from lab.daemons.queue.retention import LEAST_SECONDS, MOST_CALLS, MOST_EVENTS, MOST_FINISHED, outlived
+from lab.daemons.queue.store import Batch, Store
+from lab.errors import StateError
+from lab.queue.places import Change
+from lab.queue.reading import read
+from lab.queue.replay import Call, replay
+from lab.queue.writing import as_yaml, workload_object
+from tests.unit.daemons.queue.world import GPU, World, queue
+
+DAY = 24 * 3600.0
+NOW = 1_800_000_000.0
+JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
+
+
+class QuickStore(Store):
+    SYNCHRONOUS = "OFF"
+    """What is measured is the file, not the disk."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, what is not yet copied into it included."""
+        return sum(path.stat().st_size for path in self.path.parent.glob(f"{self.path.name}*"))
+
+
+def record(name: str, finished_at: float | None, phase: str = DONE) -> Record:
+    attempt = Attempt(1, name, NOW, NOW + 1, NOW + 2, finished_at, "SUCCEEDED", "it went well")
+    return Record(
+        f"ns/{name}", QueuedJob(("python", "train.py"), attempts=(attempt,)), phase, NOW, finished_at
+    )
+
+
+# Who goes
+
+
+def test_the_newest_are_kept_and_the_oldest_go_first() -> None:
+    done = [record(f"job-{age}", NOW - age * LEAST_SECONDS) for age in range(1, 6)]
+    assert outlived(done, NOW, None, 2) == ["ns/job-5", "ns/job-4", "ns/job-3"]
+    assert outlived(done, NOW, None, 5) == []
+
+
+def test_a_time_that_is_set_counts_too() -> None:
+    done = [record(f"job-{age}", NOW - age * DAY) for age in range(1, 6)]
+    assert outlived(done, NOW, 3 * DAY, 100) == ["ns/job-5", "ns/job-4", "ns/job-3"]
+    assert outlived(done, NOW, 30 * DAY, 4) == ["ns/job-5"]
+
+
+def test_a_job_that_has_just_ended_is_kept_in_any_case() -> None:
+    fresh = [record("new", NOW - LEAST_SECONDS + 1), record("old", NOW - LEAST_SECONDS)]
+    assert outlived(fresh, NOW, 0.0, 0) == ["ns/old"]
+
+
+def test_what_has_not_ended_never_goes() -> None:
+    living = [record(phase, None, phase) for phase in PHASES if phase != DONE]
+    assert outlived(living, NOW + 1000 * DAY, 0.0, 0) == []
+
+
+# The file
+
+
+def test_the_file_stays_as_it_is_over_fifty_thousand_jobs(tmp_path: Path) -> None:
+    store = QuickStore(tmp_path)
+    setup = read([("a.yaml", as_yaml(queue("a", 2)))]).setup
+    document = workload_object(requests.workload(JOB, "job-x", setup, GPU, NOW))
+    waiting = record("waits", None, QUEUED)
+    store.commit(Batch(workloads=[(waiting, document)], events=[_change(waiting, "Pending")]))
+    living: dict[str, Record] = {waiting.key: waiting}
+    calls, sizes = 0, []
+    for turn in range(50):
+        now = NOW + turn * 1200
+        made = [record(f"job-{turn}-{number}", now) for number in range(1_000)]
+        living |= {each.key: each for each in made}
+        batch = Batch(
+            workloads=[(each, document) for each in made],
+            events=[_change(each, event) for each in made for event in ("Pending", "Admitted", "Finished")],
+            calls=[Call(now, "submit", {"workload": document}) for _ in made]
+            + [Call(now, name, {}) for _ in made for name in ("settle", "set_ready", "finish", "settle")],
+        )
+        calls = len(batch.calls) if calls > MOST_CALLS else calls + len(batch.calls)
+        store.commit(batch, begin=calls == len(batch.calls))
+        gone = outlived(living.values(), now, None, MOST_FINISHED)
+        store.commit(Batch(forgotten=gone))
+        store.trim(MOST_EVENTS)
+        for key in gone:
+            del living[key]
+        sizes.append(store.size)
+    assert sum(1 for key in living if key != waiting.key) <= MOST_FINISHED + 1_000
+    assert {each.key for each, _ in store.load().workloads} == set(living)
+    assert waiting.key in living
+    assert [each.change.event for each in store.events(workload=waiting.key)] == ["Pending"]
+    assert max(sizes[25:]) <= 1.02 * max(sizes[:25]), "it grows"
+    store.close()
+
+
+def _change(job: Record, event: str) -> Change:
+    told = "Quota reserved in ClusterQueue a; admitted by ClusterQueue a"
+    return Change(NOW, event, job.key, event, told, "a", {"workers": {GPU: "h100"}})
+
+
+def test_events_of_one_job_are_bounded_and_those_of_others_are_left(tmp_path: Path) -> None:
+    store = QuickStore(tmp_path)
+    restless, calm = record("restless", None, QUEUED), record("calm", None, QUEUED)
+    turns = [_change(restless, f"Turn{number}") for number in range(10)]
+    strangers = [Change(NOW, "Stopped", "", "QueuedOnly", f"job {number}") for number in range(9)]
+    store.commit(Batch(events=[_change(calm, "Pending"), *turns, *strangers]))
+    store.trim(4)
+    assert [each.change.event for each in store.events(workload=restless.key)] == [
+        f"Turn{number}" for number in range(6, 10)
+    ]
+    assert len(store.events()) == 4 + 4 + 1
+    store.close()
+
+
+# The controller
+
+
+class Small(World):
+    """A world whose controller keeps little."""
+
+    MOST_JOBS, MOST_CALLS = 5, 40
+
+    def start(self) -> None:
+        super().start()
+        self.controller.most_finished, self.controller.most_calls = self.MOST_JOBS, self.MOST_CALLS
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    return Small(tmp_path)
+
+
+def names(world: World) -> set[str]:
+    return {each.job.metadata["job_name"] for each in world.controller.records.values()}
+
+
+def test_finished_jobs_are_dropped_and_all_others_stay(small: Small) -> None:
+    small.apply(*queue("a", 2))
+    small.submit("never fits", gpus=3)
+    small.submit("runs on", work=100_000)
+    longest = 0
+    for number in range(60):
+        small.submit(f"job {number}", work=2)
+        small.run(10)
+        longest = max(longest, len(small.controller.trace()))
+    small.run(120)
+    kept = {f"job {number}" for number in range(55, 60)}
+    assert names(small) == {"never fits", "runs on", *kept}
+    assert set(small.controller.engine.items) == set(small.controller.records)
+    assert {each.change.workload for each in small.controller.events()} == set(small.controller.records)
+    assert longest <= Small.MOST_CALLS + 60 * 3, "a trace that is too long begins anew within a minute"
+    before = dict(small.controller.records)
+    small.start()
+    assert small.controller.records == before
+    small.close()
+
+
+def test_a_trace_that_began_anew_gives_the_same_decisions(small: Small) -> None:
+    small.apply(*queue("a", 2))
+    small.submit("never fits", gpus=3)
+    for number in range(30):
+        small.submit(f"job {number}", work=2, gpus=1 + number % 2)
+    small.run(70)
+    begun = small.controller.trace()[0].at
+    assert begun > NOW, "it began anew while jobs waited and ran"
+    live = [each.change for each in small.controller.events() if each.change.at > begun]
+    told = [each for each in replay(small.controller.trace()) if each.workload in small.controller.records]
+    assert [each for each in told if each.at > begun] == live
+    assert small.controller.waiting
+    small.submit("last", work=2)
+    small.run(60)
+    assert small.job("last").phase == DONE
+    small.close()
+
+
+def test_a_retention_of_kueue_is_followed(small: Small) -> None:
+    policy = {"workloads": {"afterFinished": "5m"}}
+    kind = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+    small.apply(*queue("a", 1), {**kind, "objectRetentionPolicies": policy})
+    small.submit("one", work=2)
+    small.run(280)
+    assert names(small) == {"one"}
+    small.run(120)
+    assert names(small) == set()
+    small.close()
+
+
+def test_what_was_counted_stays_counted_when_its_jobs_are_dropped(small: Small) -> None:
+    small.apply(*queue("a", 1))
+    metrics = exposition(small.controller)
+    for number in range(8):
+        small.submit(f"job {number}", work=1)
+        small.run(5)
+        metrics()
+    small.run(120)
+    text = metrics().decode()
+    assert len(small.controller.records) == Small.MOST_JOBS
+    labels = 'cluster_queue="a",priority_class="",replica_role="standalone"'
+    assert f"kueue_finished_workloads_total{{{labels}}} 8.0" in text
+    small.close()
+
+
+def test_what_cannot_be_dropped_on_disk_is_kept(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.apply(*queue("a", 1))
+    for number in range(7):
+        small.submit(f"job {number}", work=1)
+    small.settle()
+    small.clock.now += LEAST_SECONDS + 60
+    before = dict(small.controller.records)
+    full = StateError("the disk is full")
+
+    def fails(batch: Batch, *, begin: bool = False) -> None:
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(small.controller._store, "commit", fails)
+        with pytest.raises(StateError):
+            small.controller.tidy()
+    with small.controller.change():
+        assert small.controller.records == before
+    small.controller.tidy()
+    assert len(small.controller.records) == Small.MOST_JOBS
+    small.close()
