@@ -1,8 +1,8 @@
 """A small decoder in the form of Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
 Its vocabulary is the 256 bytes, so there is no tokenizer: text is `text.encode()`. Byte 0 does not occur in
-text and separates documents (END). Letters in shapes: B rows of a batch, T tokens of a row, H heads, D numbers
-of a head.
+text and separates documents (END). Letters in shapes: B rows of a batch, T tokens of a row, H heads, D
+numbers of a head.
 
 Training calls `model(tokens)`. Inference keeps a `Cache` of the keys and values that each row has seen, and
 passes new tokens alone, with their places:
@@ -15,9 +15,12 @@ passes new tokens alone, with their places:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import lora
 import torch
 from torch import Tensor, nn
 
@@ -60,7 +63,7 @@ class ModelConfig:
         """Floating-point operations to train on one token of a row of `length`: forward, twice that backward.
 
         Two for each weight of a matrix product (the embedding is a look-up, the output layer is not), and
-        those of the attention's two products over `length` places: as is usual, not halved for the causal mask.
+        those of the two products of attention over `length` places: as is usual, not halved for its mask.
         """
         products = self.parameters - self.width * (2 * self.layers + 1)  # without the norms
         products -= 0 if self.tied else VOCABULARY * self.width
@@ -220,15 +223,24 @@ def next_byte_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
-def save_model(config: ModelConfig, weights: dict[str, Tensor], folder: Path) -> None:
+def save_model(config: ModelConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
     """Write the shape as JSON and the weights beside it."""
     (folder / CONFIG_FILE).write_text(json.dumps(asdict(config), indent=1) + "\n")
-    torch.save(weights, folder / WEIGHTS_FILE)
+    torch.save(dict(weights), folder / WEIGHTS_FILE)
 
 
-def load_model(folder: Path, device: torch.device | str = "cpu") -> Decoder:
-    """The model that `save_model` wrote, to be evaluated. Raises OSError where there is none."""
-    config = ModelConfig(**json.loads((folder / CONFIG_FILE).read_text()))
+def load_model(folder: Path, merged: bool = True, **changes: Any) -> Decoder:
+    """The model of a checkpoint, ready to be evaluated. Raises OSError where there is none.
+
+    What LoRA has learned is merged into the weights, or else is left beside them, to be trained further.
+    `changes` are fields of the shape that fit any weights: context, dropout.
+    """
+    config = ModelConfig(**{**json.loads((folder / CONFIG_FILE).read_text()), **changes})
     model = Decoder(config)
     model.load_state_dict(torch.load(folder / WEIGHTS_FILE, map_location="cpu", weights_only=True))
-    return model.to(device).eval()
+    if (folder / lora.ADAPTER_FILE).exists():
+        adapter = torch.load(folder / lora.ADAPTER_FILE, map_location="cpu", weights_only=True)
+        lora.adapt(model, **adapter["lora"]).load_state_dict(adapter["matrices"], strict=False)
+        if merged:
+            lora.merge(model)
+    return model.eval()
