@@ -1,7 +1,7 @@
 """Search for LoRA's rank and learning rate with Ray Tune. Each trial is a run of Ray Train as in train.py.
 
-ASHA ends a trial early when half of those before it had a lower loss on the text held out. A trial that loses a
-node goes on from its newest checkpoint.
+ASHA ends a trial early when half of those before it had a lower loss on the text held out. A trial that loses
+a node goes on from its newest checkpoint.
 
     ray job submit --working-dir . -- python tune.py --from RUN --samples 8 --steps 60
 """
