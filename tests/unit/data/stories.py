@@ -123,7 +123,7 @@ class Story:
                 saved: dict[str, Any] = {"uri": uri(place), "metrics": metrics}
                 told += [event("checkpoint_saved", when, n, 0, files=files(content(place)), **saved)]
                 told += [event("checkpoint_committed", when + 0.2, n, **saved)]
-            done = {"optimizer_steps": self.counted[n - 1][i]} if self.counted[n - 1] else {}
+            done: dict[str, Any] = {"optimizer_steps": self.counted[n - 1][i]} if self.counted[n - 1] else {}
             told += [
                 event("report", when + 0.1, n, rank, metrics=metrics, **done) for rank in range(len(workers))
             ]

@@ -76,5 +76,5 @@ def test_an_upload_that_leaves_no_file_proves_nothing(tmp_path: Path) -> None:
     from raylab_ledger.train import Hashed
 
     hashed = Hashed(lambda checkpoint, name: checkpoint)
-    hashed.send(SimpleNamespace(path=str(tmp_path)), "checkpoint_1")  # type: ignore[arg-type]
+    hashed.send(SimpleNamespace(path=str(tmp_path)), "checkpoint_1")
     assert hashed.files is None
