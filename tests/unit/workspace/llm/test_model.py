@@ -1,0 +1,118 @@
+"""The recipe `llm`: its decoder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def config(llm: Any) -> Any:
+    return llm.model.ModelConfig(width=32, layers=2, inner=48, heads=4, kv_heads=2, context=24)
+
+
+@pytest.fixture
+def decoder(llm: Any, config: Any) -> Any:
+    torch.manual_seed(3)
+    return llm.model.Decoder(config).eval()
+
+
+def tokens(rows: int, length: int) -> torch.Tensor:
+    return torch.randint(1, 256, (rows, length), generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_parameters_are_as_many_as_the_shape_says(llm: Any, tied: bool) -> None:
+    for size in ("0.1m", "0.8m"):
+        config = replace(llm.model.SIZES[size], tied=tied)
+        assert sum(p.numel() for p in llm.model.Decoder(config).parameters()) == config.parameters
+
+
+def test_the_sizes_go_from_a_tenth_of_a_million_to_76_million_parameters(llm: Any) -> None:
+    counts = {name: config.parameters for name, config in llm.model.SIZES.items()}
+    assert counts == {
+        "0.1m": 115_008, "0.8m": 820_352, "5m": 4_787_456,
+        "10m": 9_540_480, "25m": 25_305_600, "76m": 75_713_280,
+    }  # fmt: skip
+
+
+def test_training_takes_three_forward_passes_of_two_operations_a_weight(llm: Any, config: Any) -> None:
+    matrices = sum(p.numel() for p in llm.model.Decoder(config).parameters() if p.dim() == 2)
+    attention = 2 * (2 * config.width * 10) * config.layers  # scores and their sum, over 10 places
+    assert config.flops_per_token(10) == 3 * (2 * matrices + attention)
+    untied = replace(config, tied=False)
+    assert untied.flops_per_token(10) == config.flops_per_token(10), "a look-up multiplies nothing"
+
+
+def test_a_byte_changes_no_logits_before_its_own_place(decoder: Any) -> None:
+    row = tokens(1, 12)
+    other = row.clone()
+    other[0, 7] = row[0, 7] % 255 + 1
+    before, after = decoder(row), decoder(other)
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7:], after[:, 7:])
+
+
+def test_the_order_of_what_came_before_matters(decoder: Any) -> None:
+    row = tokens(1, 6)
+    swapped = row[:, [1, 0, 2, 3, 4, 5]]
+    assert not torch.allclose(decoder(row)[0, -1], decoder(swapped)[0, -1], atol=1e-6)
+
+
+def test_heads_that_share_keys_compute_what_copies_of_those_keys_would(llm: Any, config: Any) -> None:
+    shared = llm.model.Decoder(config).eval()
+    full = llm.model.Decoder(replace(config, kv_heads=4)).eval()
+    state = shared.state_dict()
+    for name, weight in state.items():
+        if name.endswith(("key.weight", "value.weight")):
+            state[name] = weight.view(2, 8, 32).repeat_interleave(2, dim=0).reshape(32, 32)
+    full.load_state_dict(state)
+    row = tokens(2, 9)
+    torch.testing.assert_close(shared(row), full(row))
+
+
+def test_with_a_cache_the_logits_are_those_of_the_whole_row(decoder: Any) -> None:
+    row = tokens(2, 16)
+    cache = decoder.new_cache(rows=2)
+    parts = [decoder(row[:, :9], torch.arange(9).expand(2, 9), cache)]
+    parts += [decoder(row[:, i : i + 1], torch.full((2, 1), i), cache) for i in range(9, 16)]
+    torch.testing.assert_close(torch.cat(parts, 1), decoder(row), atol=1e-5, rtol=1e-5)
+
+
+def test_slots_hold_rows_of_different_length_and_an_old_row_leaves_no_trace(decoder: Any) -> None:
+    old, new, other = tokens(1, 20), tokens(1, 16)[:, 10:], tokens(1, 11)
+    cache = decoder.new_cache(rows=2, places=24)
+    decoder(old, torch.arange(20)[None], cache.rows(0, 1))
+    decoder(other[:, :-1], torch.arange(10)[None], cache.rows(1, 2))
+    decoder(new[:, :-1], torch.arange(5)[None], cache.rows(0, 1))  # the slot's next row, shorter
+
+    last = torch.cat([new[:, -1:], other[:, -1:]])
+    logits = decoder(last, torch.tensor([[5], [10]]), cache)
+
+    torch.testing.assert_close(logits[0], decoder(new)[0, -1:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits[1], decoder(other)[0, -1:], atol=1e-5, rtol=1e-5)
+
+
+def test_a_row_padded_at_its_end_goes_on_as_if_it_were_not(decoder: Any) -> None:
+    row = tokens(1, 8)
+    padded = torch.cat([row[:, :5], torch.zeros(1, 3, dtype=torch.long)], 1)
+    cache = decoder.new_cache(rows=1)
+    decoder(padded, torch.arange(8)[None], cache)
+    logits = [decoder(row[:, i : i + 1], torch.tensor([[i]]), cache)[0, 0] for i in range(5, 8)]
+    torch.testing.assert_close(torch.stack(logits), decoder(row)[0, 5:], atol=1e-5, rtol=1e-5)
+
+
+def test_a_saved_model_computes_the_same_bits(llm: Any, decoder: Any, config: Any, tmp_path: Path) -> None:
+    llm.model.save_model(config, decoder.state_dict(), tmp_path)
+    loaded = llm.model.load_model(tmp_path)
+    assert loaded.config == config
+    assert torch.equal(loaded(tokens(1, 5)), decoder(tokens(1, 5)))
+
+
+def test_a_place_outside_of_the_context_is_refused(decoder: Any) -> None:
+    with pytest.raises(IndexError):
+        decoder(tokens(1, 1), torch.tensor([[24]]), decoder.new_cache(rows=1))

@@ -1,0 +1,113 @@
+"""Checkpoints that are written while training goes on, and the way back from them.
+
+A checkpoint is a folder: `model.json` and `weights.pt` (model.py), `adapter.pt` where LoRA trains, and
+`state.pt`, which a resumed run needs: the step, the optimizer's state, and what must not change.
+
+Saving copies all of that in memory; training waits for nothing else. A thread of Ray Train's writes the copy
+to disk and uploads it. Ray commits the checkpoint when the upload is complete: if the node dies earlier, the
+newest one is the checkpoint before.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray.train
+import torch
+from lora import ADAPTER_FILE
+from model import ModelConfig, save_model
+from ray.train import Checkpoint, CheckpointUploadMode
+from torch import Tensor
+
+STATE_FILE = "state.pt"
+
+
+class Copy:
+    """A copy of tensors in the memory of the host, which keeps its place from one copy to the next."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def of(self, value: Any, path: str = "") -> Any:
+        """`value` with every tensor in it copied, through dicts and lists."""
+        if isinstance(value, Tensor):
+            kept = self._kept.get(path)
+            if kept is None or kept.shape != value.shape:
+                kept = self._kept[path] = torch.empty(value.shape, dtype=value.dtype)
+            return kept.copy_(value.detach())
+        if isinstance(value, dict):
+            return {key: self.of(entry, f"{path}/{key}") for key, entry in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.of(entry, f"{path}/{number}") for number, entry in enumerate(value))
+        return value
+
+
+class Saver:
+    """Reports metrics and checkpoints to Ray Train, one checkpoint at a time."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
+        self._copy = Copy()
+        self._written = threading.Event()
+        self._written.set()
+        self.stalled = 0.0
+        """Seconds that training has waited for its checkpoints."""
+
+    def save(
+        self,
+        metrics: dict[str, Any],
+        weights: Callable[[], Mapping[str, Tensor]],
+        state: Callable[[], Any],
+        writes: bool,
+    ) -> None:
+        """Report, with a checkpoint from the rank that `writes`; all ranks call it.
+
+        `weights` and `state` return what is to be saved. Every rank calls them, since the parts of a sharded
+        model have to be put together. A checkpoint that is still being written is waited for: no failure
+        loses more than one interval.
+        """
+        began = time.perf_counter()
+        self._written.wait()
+        found, rest = weights(), state()
+        if not writes:
+            ray.train.report(metrics)
+        else:
+            content = self._copy.of({"weights": dict(found), "state": rest})
+            self._written.clear()
+            folder = tempfile.mkdtemp(prefix="llm-")
+            ray.train.report(
+                metrics,
+                checkpoint=Checkpoint.from_directory(folder),
+                checkpoint_upload_mode=CheckpointUploadMode.ASYNC,
+                checkpoint_upload_fn=lambda checkpoint, name: self._write(content, checkpoint, name),
+            )
+        self.stalled += time.perf_counter() - began
+
+    def _write(self, content: Mapping[str, Any], checkpoint: Checkpoint, name: str) -> Checkpoint:
+        """Write the copy into the folder of `checkpoint` and upload that, in a thread of Ray Train's."""
+        try:
+            write(self._config, content["weights"], content["state"], Path(checkpoint.path))
+            storage = ray.train.get_context().get_storage()
+            return storage.persist_current_checkpoint(checkpoint, name)
+        finally:
+            self._written.set()
+
+
+def write(config: ModelConfig, weights: Mapping[str, Tensor], state: Any, folder: Path) -> None:
+    """Write the files of a checkpoint."""
+    adapter = {name: tensor for name, tensor in weights.items() if name.endswith((".down", ".up"))}
+    rest = {name.replace(".base.", "."): t for name, t in weights.items() if name not in adapter}
+    save_model(config, rest, folder)
+    if adapter:
+        torch.save({"matrices": adapter, "lora": state["lora"]}, folder / ADAPTER_FILE)
+    torch.save(state, folder / STATE_FILE)
+
+
+def read_state(folder: Path) -> Any:
+    """What `write` was given as state, on the CPU."""
+    return torch.load(folder / STATE_FILE, map_location="cpu", weights_only=True)
