@@ -1,0 +1,74 @@
+"""Survivors of a lost rank report while it is away: RAY_TRAIN_CALLBACKS=...,raylab_patches.survivors.Survivors
+
+With `TorchftConfig` Ray Train (2.60) replaces the lost rank alone, and torchft lets the others train on. But
+`ray.train.report` still waits for all ranks, the controller takes a report only once it has one of each, and
+throws away those that wait when it replaces a rank: a survivor stands still at its next checkpoint until the
+lost rank is back. Here each rank of such a training reports for itself. A checkpoint is whole as one rank
+saved it, because every rank has the same state.
+
+The lighthouse, which decides who trains, gets the lab's time-outs (lab/cluster/ray_settings.py) for those
+that the script does not name. The classes used here are internal to Ray.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerCallback
+
+from raylab_ledger.train import has_groups, quietly
+from raylab_switches import active
+
+TIMEOUTS = {
+    "heartbeat_timeout_ms": "RAYLAB_TORCHFT_HEARTBEAT_MS",
+    "join_timeout_ms": "RAYLAB_TORCHFT_JOIN_MS",
+    "quorum_tick_ms": "RAYLAB_TORCHFT_TICK_MS",
+}
+"""Argument of torchft's lighthouse -> the lab's setting."""
+
+
+class Survivors(ControllerCallback, WorkerCallback):
+    """Changes how reports of replica groups are taken; other trainings stay as they are."""
+
+    @quietly
+    def after_controller_start(self, train_run_context: Any) -> None:
+        config = train_run_context.backend_config
+        if not (active("survivors") and has_groups(config)):
+            return
+        from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
+
+        config.lighthouse_kwargs = {**timeouts(os.environ), **config.lighthouse_kwargs}
+        ReportCallbackHandler.after_worker_group_poll_status = take_each_report
+
+    @quietly
+    def after_init_train_context(self) -> None:
+        from ray.train.v2._internal.execution import context
+        from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
+
+        config = context.get_train_context().train_run_context.backend_config
+        if active("survivors") and has_groups(config):
+            context.TrainContext._sync_checkpoint_dir_name_across_ranks = name_alone
+            RayTrainWorker.clear_result_queue = lambda self: None
+
+
+def timeouts(environ: Mapping[str, str]) -> dict[str, int]:
+    """The lighthouse's time-outs in milliseconds, as far as this environment has them."""
+    found = {name: environ.get(variable, "") for name, variable in TIMEOUTS.items()}
+    return {name: int(text) for name, text in found.items() if text.isdecimal()}
+
+
+def name_alone(self: Any, checkpoint_dir_name: str | None = None) -> str:
+    """Return the name of a checkpoint's folder without asking the other ranks, in TrainContext's place."""
+    return checkpoint_dir_name or str(self.storage_context.make_default_checkpoint_dir_name())
+
+
+def take_each_report(self: Any, worker_group_status: Any) -> None:
+    """Pass every report on as it comes, in ReportCallbackHandler's place."""
+    for status in worker_group_status.worker_statuses.values():
+        report = status.training_report
+        if report is None:
+            continue
+        for callback in self._report_callbacks:
+            callback.after_report(training_report=report, metrics=[report.metrics])
