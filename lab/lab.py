@@ -280,6 +280,7 @@ class Lab:
         name: str,
         settings: Mapping[str, str],
         *,
+        fault_tolerance: str = "",
         num_cpus: float = 0,
         num_gpus: float = 0,
         job_name: str = "",
@@ -288,9 +289,13 @@ class Lab:
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
-        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
+        `fault_tolerance` is a way in which it survives the loss of a rank, such as `torchft`. With
+        `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises;
+        SetupError where the packages for that way cannot be had.
         """
-        recipe = find_recipe(name)
+        recipe = find_recipe(name).tolerating(fault_tolerance)
+        if fault_tolerance:
+            self.runtime.provide(fault_tolerance)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
             return self.queues.submit(

@@ -91,7 +91,7 @@ SURVIVORS = (
         "RAYLAB_TORCHFT_HEARTBEAT_MS",
         "400",
         "5000",
-        "torchft: a rank that has sent none of its ten beats a second for so long is left out of the next step",
+        "torchft: a rank whose beats, ten a second, were missing for so long is left out of the next step",
     ),
     Knob(
         "RAYLAB_TORCHFT_JOIN_MS",

@@ -137,6 +137,13 @@ class Runtime(LabView):
         """Start what `up_to_train` left out; a no-op where there is nothing. Raises what `start` raises."""
         del on_progress
 
+    def provide(self, group: str) -> None:
+        """Make a group of packages importable on the nodes, where they are not in an image anyway.
+
+        Raises SetupError where they cannot be had.
+        """
+        del group
+
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Do what `up` does before anything starts; returns the command that starts the lab by hand.
 

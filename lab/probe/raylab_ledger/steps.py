@@ -3,16 +3,15 @@
 A rank of `torchft.Manager` asks before each step who takes part, and commits it together with them. What is
 recorded of that, as events of the ledger:
 
-| event | says |
-| --- | --- |
-| steps | consecutive steps that were committed: `first` is the number of the first, `began` its time in seconds since the epoch, `ms` the milliseconds from each to the next, `ranks` how many took part |
-| step_discarded | step `step` was not committed, and why: a rank was lost on the way |
-| healed | the rank was given the state of step `step` by `source`, in `seconds` |
-| state | `sha256` of all that a neighbour would be given (weights, optimizer), after step `step` |
+- `steps`: consecutive steps that were committed. `first` is the number of the first, `began` its time in
+  seconds since the epoch, `ms` the milliseconds from each to the next, `ranks` how many took part.
+- `step_discarded`: step `step` was not committed, and `why`: a rank was lost on the way.
+- `healed`: the rank was given the state of step `step` by `source`.
+- `state`: `sha256` of all that a neighbour would be given (weights, optimizer), after step `step`.
 
 A state is hashed after the first step that a new number of ranks commits together, and as the manager is
-shut down: at these steps all ranks have the same. Several steps make one event, so that an hour of ten steps a
-second is less than a megabyte: an event holds at most LONGEST_SECONDS, less right after a change.
+shut down: at these steps all ranks have the same. Several steps make one event, so that an hour of ten steps
+a second is less than a megabyte: an event holds at most LONGEST_SECONDS, less right after a change.
 The names used here are torchft's own (torchft-nightly 2026.10); a script needs no change.
 """
 

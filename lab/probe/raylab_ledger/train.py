@@ -137,7 +137,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
             node_id=ray.get_runtime_context().get_node_id(),
             storage_path=str(run.storage_path),
             num_workers=scaling.num_workers,
-            replica_groups=has_groups(train_run_context.backend_config),
+            replica_groups=has_groups(getattr(train_run_context, "backend_config", None)),
             resources_per_worker=dict(scaling._resources_per_worker_not_none),
             max_failures=run.failure_config.max_failures if run.failure_config else 0,
             num_to_keep=kept.num_to_keep if kept else None,
@@ -222,7 +222,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
 
 def has_groups(backend_config: Any) -> bool:
     """Tell whether the ranks of a training are replica groups, each of which is replaced alone."""
-    return bool(getattr(backend_config.backend_cls, "has_replica_groups", False))
+    return bool(getattr(getattr(backend_config, "backend_cls", None), "has_replica_groups", False))
 
 
 def workers_of(group: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Survivors of a lost rank report while it is away: RAY_TRAIN_CALLBACKS=...,raylab_patches.survivors.Survivors
+"""Survivors of a lost rank go on to report: RAY_TRAIN_CALLBACKS=...,raylab_patches.survivors.Survivors
 
 With `TorchftConfig` Ray Train (2.60) replaces the lost rank alone, and torchft lets the others train on. But
 `ray.train.report` still waits for all ranks, the controller takes a report only once it has one of each, and
@@ -7,7 +7,7 @@ lost rank is back. Here each rank of such a training reports for itself. A check
 saved it, because every rank has the same state.
 
 The lighthouse, which decides who trains, gets the lab's time-outs (lab/cluster/ray_settings.py) for those
-that the script does not name. The classes used here are internal to Ray.
+that the script does not name, and runs beside the controller, on a head that offers no CPU. The classes used here are internal to Ray.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ class Survivors(ControllerCallback, WorkerCallback):
         config = train_run_context.backend_config
         if not (active("survivors") and has_groups(config)):
             return
+        import ray
         from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
+        from ray.train.v2.torch import torchft_config
 
+        lighthouse = torchft_config.LighthouseServerActor.__ray_metadata__.modified_class
+        torchft_config.LighthouseServerActor = ray.remote(num_cpus=0)(lighthouse.__ray_actor_class__)
         config.lighthouse_kwargs = {**timeouts(os.environ), **config.lighthouse_kwargs}
         ReportCallbackHandler.after_worker_group_poll_status = take_each_report
 
