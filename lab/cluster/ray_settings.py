@@ -117,6 +117,7 @@ CONVENIENCE = (
         "1",
         "gRPC's handlers of a fork now and then end the process that Ray starts for a client (`ray://`)",
     ),
+    Knob("RUST_LOG", "warn", "info", "torchft writes several lines for each step of each rank otherwise"),
     Knob(
         "RAY_raylet_start_wait_time_s",
         "60",

@@ -15,22 +15,30 @@ from lab.evidence.ledger.model import (
     Report,
     Run,
     RunAttempt,
+    Replacement,
     manifest_sha256,
 )
+from lab.evidence.ledger.steps import Gap, Healing, Steps, Stretch, steps_of
 
 __all__ = [
     "EPOCH_KEYS",
     "CommittedCheckpoint",
     "Event",
     "Files",
+    "Gap",
+    "Healing",
     "History",
     "Load",
     "Number",
+    "Replacement",
     "Report",
     "Run",
     "RunAttempt",
+    "Steps",
+    "Stretch",
     "epochs_of",
     "manifest_sha256",
     "number",
     "parse_events",
+    "steps_of",
 ]

@@ -7,11 +7,13 @@ lost rank is back. Here each rank of such a training reports for itself. A check
 saved it, because every rank has the same state.
 
 The lighthouse, which decides who trains, gets the lab's time-outs (lab/cluster/ray_settings.py) for those
-that the script does not name, and runs beside the controller, on a head that offers no CPU. The classes used here are internal to Ray.
+that the script does not name, and runs beside the controller, on a head that offers no CPU. The classes used
+here are internal to Ray.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -34,8 +36,7 @@ class Survivors(ControllerCallback, WorkerCallback):
 
     @quietly
     def after_controller_start(self, train_run_context: Any) -> None:
-        config = train_run_context.backend_config
-        if not (active("survivors") and has_groups(config)):
+        if not (active("survivors") and has_groups(train_run_context.backend_config)):
             return
         import ray
         from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
@@ -43,7 +44,7 @@ class Survivors(ControllerCallback, WorkerCallback):
 
         lighthouse = torchft_config.LighthouseServerActor.__ray_metadata__.modified_class
         torchft_config.LighthouseServerActor = ray.remote(num_cpus=0)(lighthouse.__ray_actor_class__)
-        config.lighthouse_kwargs = {**timeouts(os.environ), **config.lighthouse_kwargs}
+        settle_timeouts(torchft_config._TorchftBackend, timeouts(os.environ))
         ReportCallbackHandler.after_worker_group_poll_status = take_each_report
 
     @quietly
@@ -61,6 +62,18 @@ def timeouts(environ: Mapping[str, str]) -> dict[str, int]:
     """The lighthouse's time-outs in milliseconds, as far as this environment has them."""
     found = {name: environ.get(variable, "") for name, variable in TIMEOUTS.items()}
     return {name: int(text) for name, text in found.items() if text.isdecimal()}
+
+
+def settle_timeouts(backend_class: Any, ours: Mapping[str, int]) -> None:
+    """Let this backend start its lighthouse with these time-outs where the script names none."""
+    create = backend_class._maybe_create_lighthouse_actor
+
+    @functools.wraps(create)
+    def _maybe_create_lighthouse_actor(self: Any, backend_config: Any) -> Any:
+        backend_config.lighthouse_kwargs = {**ours, **backend_config.lighthouse_kwargs}
+        return create(self, backend_config)
+
+    backend_class._maybe_create_lighthouse_actor = _maybe_create_lighthouse_actor
 
 
 def name_alone(self: Any, checkpoint_dir_name: str | None = None) -> str:
