@@ -153,9 +153,7 @@ def report(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a digit classifier that stops for nobody.")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument(
-        "--workers", type=int, default=2, help="Ray Train workers (ranks)"
-    )
+    parser.add_argument("--workers", type=int, default=2, help="Ray Train workers (ranks)")
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs per worker")
     parser.add_argument(
         "--gpus", type=float, default=None, help="GPUs per worker (default: 1 if there are enough)"

@@ -12,10 +12,10 @@ from lab.evidence.ledger.model import (
     CommittedCheckpoint,
     Files,
     Load,
+    Replacement,
     Report,
     Run,
     RunAttempt,
-    Replacement,
     manifest_sha256,
 )
 from lab.evidence.ledger.steps import Gap, Healing, Steps, Stretch, steps_of
