@@ -289,13 +289,11 @@ class Lab:
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
-        `fault_tolerance` is a way in which it survives the loss of a rank, such as `torchft`. With
-        `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises;
-        SetupError where the packages for that way cannot be had.
+        `fault_tolerance` is a way to survive the loss of a rank, such as `torchft`. With `fail_if_infeasible`
+        its ranks must fit on the nodes there are. Raises what `submit` raises, and SetupError (no packages).
         """
         recipe = find_recipe(name).tolerating(fault_tolerance)
-        if fault_tolerance:
-            self.runtime.provide(fault_tolerance)
+        self.runtime.provide(fault_tolerance)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
             return self.queues.submit(
@@ -397,7 +395,5 @@ class Lab:
 
 
 def _refused(why: str) -> RefusedError:
-    return RefusedError(
-        f"the job was not submitted: {why}",
-        "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
-    )
+    hint = "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins"
+    return RefusedError(f"the job was not submitted: {why}", hint)

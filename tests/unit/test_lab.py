@@ -135,6 +135,17 @@ def test_a_recipe_becomes_a_submission_with_its_settings() -> None:
     assert submission.num_cpus == 1
 
 
+def test_a_way_to_survive_faults_gets_its_packages_before_it_is_submitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, jobs = lab_with()
+    provided: list[str] = []
+    monkeypatch.setattr(lab.runtime, "provide", provided.append)
+    lab.submit_recipe("digits", {}, fault_tolerance="torchft")
+    assert provided == ["torchft"]
+    assert jobs.submitted[0].command[:2] == ("python", "survivors.py")
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "error"),
     [

@@ -57,7 +57,7 @@ class Survival:
 
     @cached_property
     def back_at(self) -> float | None:
-        """Time of the first step with all ranks after the last lost one was healed; None while there is none."""
+        """Time of the first step of all ranks after the lost ones were healed; None while there is none."""
         healed = {h.rank: h.at for h in self.healings}
         if not self.lost or any(rank not in healed for rank in self.lost):
             return None
@@ -113,7 +113,7 @@ class Survival:
 
     @cached_property
     def compared(self) -> tuple[int, Mapping[int, str]] | None:
-        """The last step after the lost ranks were healed of which all ranks' states are known: rank -> SHA-256."""
+        """The last step, after the lost ranks were back, with a state of every rank: rank -> SHA-256."""
         if not self.healings:
             return None
         since = max(healing.step for healing in self.healings)

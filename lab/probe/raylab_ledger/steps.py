@@ -127,10 +127,9 @@ def watch_manager(manager: Any, record: Record) -> None:
 
     @functools.wraps(apply)
     def watched_apply(self: Any, *args: Any, **kwargs: Any) -> Any:
-        began = time.monotonic()
         result = apply(self, *args, **kwargs)
-        took, quorum = time.monotonic() - began, getattr(self._client, "raylab_quorum", None)
-        record("healed", step=self.current_step(), source=source(quorum), seconds=round(took, 3))
+        quorum = getattr(self._client, "raylab_quorum", None)
+        record("healed", step=self.current_step(), source=source(quorum))
         return result
 
     @functools.wraps(shutdown)

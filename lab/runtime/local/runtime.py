@@ -78,7 +78,8 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def provide(self, group: str) -> None:
         """See Runtime.provide. The nodes run in the environment of labctl."""
-        environment.ensure(group)
+        if group:
+            environment.ensure(group)
 
     def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
         """See Runtime.start_left_out. An `up` that was called meanwhile may have started it."""

@@ -1,4 +1,4 @@
-"""The questions of a training whose survivors go on: none of them stopped, and the lost rank is one of them again."""
+"""The questions of a training whose survivors go on: none of them stopped, and the lost rank is back."""
 
 from __future__ import annotations
 
