@@ -36,9 +36,7 @@ def test_each_report_is_taken_as_it_comes_from_whichever_rank() -> None:
     )
     reports = {0: None, 1: SimpleNamespace(metrics={"epoch": 3}), 2: None}
     statuses = {rank: SimpleNamespace(training_report=report) for rank, report in reports.items()}
-    take_each_report(
-        SimpleNamespace(_report_callbacks=[callback]), SimpleNamespace(worker_statuses=statuses)
-    )
+    take_each_report(SimpleNamespace(_report_callbacks=[callback]), SimpleNamespace(worker_statuses=statuses))
     assert taken == [({"epoch": 3}, [{"epoch": 3}])]
 
 
