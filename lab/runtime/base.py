@@ -138,7 +138,7 @@ class Runtime(LabView):
         del on_progress
 
     def provide(self, group: str) -> None:
-        """Make a group of packages importable on the nodes, unless their image has it; none for an empty name.
+        """Make a group of packages importable on the nodes, unless their image has it; no-op without a name.
 
         Raises SetupError where they cannot be had.
         """
