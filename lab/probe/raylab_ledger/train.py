@@ -27,7 +27,10 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
 | report | rank | `ray.train.report` returned: metrics, and the checkpoint's URI if there was one |
-| steps, step_discarded, healed, state | rank | what ranks with torchft do, step by step (steps.py) |
+| steps | rank | with torchft: consecutive steps, and how many ranks took part (steps.py) |
+| step_discarded | rank | a step that did not count, and why |
+| healed | rank | it was given the state of a neighbour |
+| state | rank | SHA-256 of weights and optimizer after a step |
 | rank_given_up | controller | a lost rank of such a training is to be replaced; the others train on |
 | rank_replaced | controller | rank, node and process of the new one |
 | fit_ended | rank | a fit of Lightning, Keras or XGBoost returned, and whether it stopped early (early.py) |
