@@ -5,7 +5,7 @@ UV ?= uv
 LOCK = cd requirements && $(UV) pip compile --universal --python-version 3.10 --no-header --no-annotate --quiet
 # What images hold: for their one Python and system, each package with its hashes.
 IMAGE_LOCK = cd requirements && $(UV) pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
-             --generate-hashes --no-header --no-annotate --quiet
+             --generate-hashes --no-strip-markers --no-header --no-annotate --quiet
 # What torch's CUDA build brings along on Linux. It depends on which build of torch is installed, so pip
 # resolves it together with torch; in the lock it would force CUDA on every machine.
 CUDA = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc \
@@ -44,6 +44,7 @@ lock: ## pin requirements/*.in into *.txt, keeping pins that still fit (needs uv
 	$(LOCK) jupyter.in -o jupyter.txt $(UPGRADE)
 	$(LOCK) report.in -o report.txt $(UPGRADE)
 	$(LOCK) kubernetes.in -o kubernetes.txt $(UPGRADE)
+	$(LOCK) torchft.in -o torchft.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(LOCK) test.in -o test.txt $(UPGRADE)
 	$(IMAGE_LOCK) image.in -o image.txt --no-emit-package torch $(CUDA:%=--no-emit-package %) $(UPGRADE)
 	$(IMAGE_LOCK) standin.in -o standin.txt $(UPGRADE)

@@ -278,6 +278,7 @@ class Lab:
         name: str,
         settings: Mapping[str, str],
         *,
+        fault_tolerance: str = "",
         num_cpus: float = 0,
         num_gpus: float = 0,
         job_name: str = "",
@@ -285,9 +286,12 @@ class Lab:
         queue: QueueRequest | None = None,
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
-        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
+
+        `fault_tolerance` is a way to survive the loss of a rank, such as `torchft`. With `fail_if_infeasible`
+        its ranks must fit on the nodes there are. Raises what `submit` raises, and SetupError (no packages).
         """
-        recipe = find_recipe(name)
+        recipe = find_recipe(name).tolerating(fault_tolerance)
+        self.runtime.provide(fault_tolerance)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
             job = queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
@@ -394,7 +398,5 @@ class Lab:
 
 
 def _refused(why: str) -> RefusedError:
-    return RefusedError(
-        f"the job was not submitted: {why}",
-        "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
-    )
+    hint = "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins"
+    return RefusedError(f"the job was not submitted: {why}", hint)

@@ -150,7 +150,7 @@ def checkpoint(item: CheckpointInfo) -> Document:
 def recipe(item: Recipe) -> Document:
     """One recipe and its `-p` parameters."""
     parameters = [fields(each, "name type default minimum maximum help") for each in item.parameters]
-    return {**fields(item, "name summary"), "parameters": parameters}
+    return {**fields(item, "name summary"), "parameters": parameters, "fault_tolerance": [*item.ways]}
 
 
 def fault_kind(item: FaultKind) -> Document:

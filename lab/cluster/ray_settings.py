@@ -86,6 +86,28 @@ RESTART = (
 )
 """Settings for how fast training starts again once a loss was noticed."""
 
+SURVIVORS = (
+    Knob(
+        "RAYLAB_TORCHFT_HEARTBEAT_MS",
+        "400",
+        "5000",
+        "torchft: a rank whose beats, ten a second, were missing for so long is left out of the next step",
+    ),
+    Knob(
+        "RAYLAB_TORCHFT_JOIN_MS",
+        "1000",
+        "60000",
+        "torchft: ranks that are alive, but late for a step, are waited for no longer than this",
+    ),
+    Knob(
+        "RAYLAB_TORCHFT_TICK_MS",
+        "20",
+        "100",
+        "torchft: the lighthouse looks that often for ranks that have come or gone",
+    ),
+)
+"""Time-outs of torchft's lighthouse, which decides who takes the next step (raylab_patches/survivors.py)."""
+
 CONVENIENCE = (
     Knob("RAY_DEDUP_LOGS", "0", "1", "every line of every worker reaches the job's log as it was printed"),
     Knob("RAY_TRAIN_ENABLE_PRINT_PATCH", "0", "1", "what a training function prints is logged once"),
@@ -95,6 +117,7 @@ CONVENIENCE = (
         "1",
         "gRPC's handlers of a fork now and then end the process that Ray starts for a client (`ray://`)",
     ),
+    Knob("RUST_LOG", "warn", "info", "torchft writes several lines for each step of each rank otherwise"),
     Knob(
         "RAY_raylet_start_wait_time_s",
         "60",
@@ -107,7 +130,7 @@ CONVENIENCE = (
 PRIVATE = (Knob("RAY_USAGE_STATS_ENABLED", "0", "1", "the lab reports to nobody"),)
 """Settings that hold with stock Ray too."""
 
-KNOBS = DETECTION + RESTART + CONVENIENCE + PRIVATE
+KNOBS = DETECTION + RESTART + SURVIVORS + CONVENIENCE + PRIVATE
 
 
 def environment(*, stock: bool = False) -> dict[str, str]:

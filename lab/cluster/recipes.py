@@ -6,13 +6,17 @@
 
 A parameter `epochs` is passed to the script as `--epochs VALUE`. `ranks` and `resources` name the parameters
 that say how many workers the training has and what each asks of a node: labctl says when none can hold it.
+
+`fault_tolerance` has further ways of the same training, by the package that each needs (a group of
+lab.host.environment): {"torchft": {"command": [...], "parameters": {...}}}. Parameters there replace those of
+the same name; null takes one away.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +77,15 @@ class Recipe:
     """The parameter that says how many ranks it trains with."""
     resources: Mapping[str, str] = field(default_factory=dict)
     """Resource -> the parameter that says how much of it each rank asks for."""
+    ways: Mapping[str, Recipe] = field(default_factory=dict)
+    """What `--fault-tolerance` may name -> the recipe that it stands for."""
+
+    def tolerating(self, way: str) -> Recipe:
+        """The recipe that survives faults in this way; itself for an empty one. Raises UsageError."""
+        if way and way not in self.ways:
+            known = f"it has: {', '.join(self.ways)}" if self.ways else "leave --fault-tolerance out"
+            raise UsageError(f"--fault-tolerance {way}: the recipe {self.name} has no such way", known)
+        return self.ways[way] if way else self
 
     def demand(self, settings: Mapping[str, str]) -> tuple[int, Mapping[str, float]]:
         """With these settings: how many ranks there are, and what each asks for, as far as it is known."""
@@ -121,13 +134,12 @@ def load_recipe(folder: Path) -> Recipe:
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     try:
-        parameters = tuple(
-            _parameter(name, entry, path) for name, entry in document.get("parameters", {}).items()
-        )
-        words = document["command"]
-        if not isinstance(words, list) or not words:
-            raise TypeError("`command` is not a list of words")
-        command = tuple(str(word) for word in words)
+        entries = document.get("parameters", {})
+        parameters, command = _parameters(entries, path), _command(document)
+        others = {
+            str(way): (_command(each), _parameters({**entries, **each.get("parameters", {})}, path))
+            for way, each in document.get("fault_tolerance", {}).items()
+        }
         summary = str(document["summary"])
         ranks = str(document.get("ranks", ""))
         resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
@@ -138,7 +150,9 @@ def load_recipe(folder: Path) -> Recipe:
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    return Recipe(folder.name, summary, folder, command, parameters, ranks, resources)
+    recipe = Recipe(folder.name, summary, folder, command, parameters, ranks, resources)
+    ways = {way: replace(recipe, command=c, parameters=p) for way, (c, p) in others.items()}
+    return replace(recipe, ways=ways)
 
 
 def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:
@@ -157,6 +171,17 @@ def find_recipe(name: str, workspace: Path = WORKSPACE) -> Recipe:
             f"known: {', '.join(names) or 'none'}; for a script of your own: submit -- python SCRIPT",
         )
     return load_recipe(workspace / name)
+
+
+def _command(document: Mapping[str, Any]) -> tuple[str, ...]:
+    words = document["command"]
+    if not isinstance(words, list) or not words:
+        raise TypeError("`command` is not a list of words")
+    return tuple(str(word) for word in words)
+
+
+def _parameters(entries: Mapping[str, Any], path: Path) -> tuple[Parameter, ...]:
+    return tuple(_parameter(name, entry, path) for name, entry in entries.items() if entry is not None)
 
 
 def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:

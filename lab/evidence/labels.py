@@ -14,6 +14,8 @@ MOMENTS: Mapping[str, str] = {
     "failure_detected": "Ray Train acts",
     "attempt_started": "new attempt",
     "restored": "checkpoint loaded",
+    "survivors": "survivors go on",
+    "rejoined": "rank is back",
     "first_report": "first new report",
     "reverted": "fault reverted",
     "admitted": "admitted again",

@@ -93,6 +93,12 @@ PATCHES = (
         callback="raylab_patches.datasets.Datasets",
     ),
     Patch(
+        "survivors",
+        "with torchft the ranks that are left report and save while a lost one is replaced",
+        "Ray waits at the next checkpoint until all ranks are there again: the survivors would stand still",
+        callback="raylab_patches.survivors.Survivors",
+    ),
+    Patch(
         "pip_environments",
         "`pip` packages of a job go into an environment that sees what is installed, not into a copy of it",
         "the copy takes 2 GB and a minute or more, on each node for each list of packages",

@@ -151,6 +151,13 @@ class Runtime(LabView):
         """Start what `up_to_train` left out; a no-op where there is nothing. Raises what `start` raises."""
         del on_progress
 
+    def provide(self, group: str) -> None:
+        """Make a group of packages importable on the nodes, unless their image has it; no-op without a name.
+
+        Raises SetupError where they cannot be had.
+        """
+        del group
+
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Do what `up` does before anything starts; returns the command that starts the lab by hand.
 

@@ -192,7 +192,7 @@ def test_every_error_and_exit_code_is_in_the_table() -> None:
 
 def test_the_settings_of_ray_are_those_of_the_lab() -> None:
     table = [
-        row for row in rows("docs/recovery.md") if re.fullmatch(r"`(RAY|RAYLAB|TORCH|GRPC)_\w+`", row[0])
+        row for row in rows("docs/recovery.md") if re.fullmatch(r"`(RAY|RAYLAB|TORCH|GRPC|RUST)_\w+`", row[0])
     ]
     assert table == [[f"`{k.name}`", k.stock, k.value, k.reason] for k in ray_settings.KNOBS]
 

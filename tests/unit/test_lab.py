@@ -165,6 +165,17 @@ def test_the_name_of_a_queued_job_can_be_used_once(tmp_path: Path) -> None:
     assert queues.taken == ["new", ""]
 
 
+def test_a_way_to_survive_faults_gets_its_packages_before_it_is_submitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, jobs = lab_with()
+    provided: list[str] = []
+    monkeypatch.setattr(lab.runtime, "provide", provided.append)
+    lab.submit_recipe("digits", {}, fault_tolerance="torchft")
+    assert provided == ["torchft"]
+    assert jobs.submitted[0].command[:2] == ("python", "survivors.py")
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "error"),
     [

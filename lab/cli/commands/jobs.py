@@ -297,7 +297,8 @@ def recipes(app: App) -> None:
     if app.out.as_json({"recipes": [documents.recipe(w) for w in found]}):
         return
     for item in found:
-        app.out.line(f"{item.name}: {item.summary}")
+        also = f"; --fault-tolerance {' or '.join(item.ways)}" if item.ways else ""
+        app.out.line(f"{item.name}: {item.summary}{also}")
         rows = (
             (f"  -p {p.name}=", "" if p.default is None else p.default, p.type, p.help)
             for p in item.parameters

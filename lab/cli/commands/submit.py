@@ -69,6 +69,10 @@ class SubmitCommand(DashCommand):
     help="A parameter of the recipe, repeatable; see `labctl recipes`.",
 )  # fmt: skip
 @click.option(
+    "--fault-tolerance", type=values.Text(), metavar="WAY",
+    help="A way in which the recipe survives the loss of a rank: `torchft`, the others go on.",
+)  # fmt: skip
+@click.option(
     "--num-cpus",
     type=values.Amount(MAX_CPUS),
     default=0,
@@ -105,6 +109,7 @@ def submit(
     /,
     recipe: str | None,
     parameters: tuple[str, ...],
+    fault_tolerance: str | None,
     num_cpus: float,
     num_gpus: float,
     runtime_env: Path | None,
@@ -138,7 +143,7 @@ def submit(
             if value is not None:
                 raise UsageError(f"{option}: only for a command after --; the recipe {recipe} brings its own")
         chosen = values.settings(parameters)
-        found = find_recipe(recipe)
+        found = find_recipe(recipe).tolerating(fault_tolerance or "")
         found.arguments(chosen)
         lab = app.open()
         if request is not None and dry_run:
@@ -148,6 +153,7 @@ def submit(
         submitted = lab.submit_recipe(
             recipe,
             chosen,
+            fault_tolerance=fault_tolerance or "",
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             job_name=job_name or "",
@@ -155,6 +161,11 @@ def submit(
             queue=request,
         )
     else:
+        if fault_tolerance:
+            raise UsageError(
+                f"--fault-tolerance {fault_tolerance}: only for a recipe",
+                "a script of your own needs what torchft needs: docs/survivors.md",
+            )
         if parameters:
             raise UsageError(
                 f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --"

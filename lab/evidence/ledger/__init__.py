@@ -12,11 +12,13 @@ from lab.evidence.ledger.model import (
     CommittedCheckpoint,
     Files,
     Load,
+    Replacement,
     Report,
     Run,
     RunAttempt,
     manifest_sha256,
 )
+from lab.evidence.ledger.steps import Gap, Healing, Steps, Stretch, steps_of
 
 __all__ = [
     "EPOCH_KEYS",
@@ -24,14 +26,20 @@ __all__ = [
     "CommittedCheckpoint",
     "Event",
     "Files",
+    "Gap",
+    "Healing",
     "History",
     "Load",
     "Number",
+    "Replacement",
     "Report",
     "Run",
     "RunAttempt",
+    "Steps",
+    "Stretch",
     "epochs_of",
     "manifest_sha256",
     "number",
     "parse_events",
+    "steps_of",
 ]

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 from typing import Any
 
 from lab.evidence.ledger.events import Event, Number, number
-from lab.evidence.ledger.model import CommittedCheckpoint, Files, Load, Plan, Report, Request, Run, RunAttempt
+from lab.evidence.ledger.model import (
+    CommittedCheckpoint,
+    Files,
+    Load,
+    Plan,
+    Replacement,
+    Report,
+    Request,
+    Run,
+    RunAttempt,
+)
 
 PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global_step")
 """Metrics that can say how far a run is, the preferred one first."""
@@ -48,11 +58,12 @@ class History:
 
 
 def _run(events: list[Event]) -> Run:
-    reports = [e for e in events if e.event == "report" and e.rank == 0]
+    started = next((e for e in events if e.event == "run_started"), None)
+    groups = started is not None and started.fields.get("replica_groups") is True
+    reports = [e for e in events if e.event == "report" and (groups or e.rank == 0)]
     key, repeats = _progress_key(reports)
     numbers = sorted({e.attempt for e in events if e.attempt > 0})
-    attempts = tuple(_attempt(n, [e for e in events if e.attempt == n], key) for n in numbers)
-    started = next((e for e in events if e.event == "run_started"), None)
+    attempts = tuple(_attempt(n, [e for e in events if e.attempt == n], key, groups) for n in numbers)
     finished = next((e for e in events if e.event == "run_finished"), None)
     return Run(
         job=events[0].job,
@@ -89,10 +100,12 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
         max_failures=failures if isinstance(failures, int) else None,
         num_to_keep=_whole(fields.get("num_to_keep")),
         score_attribute=_text(fields.get("checkpoint_score_attribute")),
+        replica_groups=fields.get("replica_groups") is True,
     )
 
 
-def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
+def _attempt(n: int, events: list[Event], key: str | None, groups: bool) -> RunAttempt:
+    """`groups`: any rank may report, and an attempt goes on after the loss of one."""
     named: dict[str, list[Event]] = {}
     for event in events:
         named.setdefault(event.event, []).append(event)
@@ -106,9 +119,13 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
     def first_by_rank(name: str) -> dict[int, float]:
         return {rank: e.at for rank, e in reversed(by_rank(name))}
 
-    over = min(
-        (at for at in map(first, ("failure_detected", "attempt_ended")) if at is not None), default=inf
-    )
+    replacements = _replacements(events) if groups else ()
+    failures = [e.at for e in named.get("failure_detected", ())]
+    failed, ended = failures[0] if failures else None, first("attempt_ended")
+    if groups:  # the failure that ended it is the last one, after which no rank was given up
+        last = failures[-1] if failures and ended is not None else None
+        failed = None if last is None or any(r.given_up_at >= last for r in replacements) else last
+    over = min((at for at in (failed, ended) if at is not None), default=inf)
     reached = (
         _progress(e.fields, key)
         for name in ("report", "checkpoint_saved", "checkpoint_committed")
@@ -117,15 +134,17 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
     )
     reports = [(rank, _report(e, key)) for rank, e in by_rank("report")]
     workers = _workers(named["attempt_started"][0]) if "attempt_started" in named else {}
+    for event in named.get("rank_replaced", ()):
+        workers |= _workers(event)
     return RunAttempt(
         number=n,
         nodes={rank: str(w["node_id"]) for rank, w in workers.items() if w.get("node_id")},
         scheduled_at=first("attempt_scheduled"),
         started_at=first("attempt_started"),
         training_started_at=first("training_started"),
-        failure_detected_at=first("failure_detected"),
-        ended_at=first("attempt_ended"),
-        reports=tuple(report for rank, report in reports if rank == 0),
+        failure_detected_at=failed,
+        ended_at=ended,
+        reports=tuple(report for rank, report in reports if groups or rank == 0),
         reported_at=first_by_rank("report"),
         requests=tuple(
             Request(e.at, rank, _text(e.fields.get("uri"))) for rank, e in by_rank("get_checkpoint")
@@ -148,6 +167,8 @@ def _attempt(n: int, events: list[Event], key: str | None) -> RunAttempt:
         resized_at=first("resized"),
         last_reports=dict(reports),
         ended_early=_ended_early(e for _, e in by_rank("fit_ended")),
+        failures=tuple(failures),
+        replacements=replacements,
     )
 
 
@@ -156,6 +177,19 @@ def _workers(started: Event) -> dict[int, dict[str, Any]]:
     workers = started.fields.get("workers")
     rows = [w for w in workers if isinstance(w, dict)] if isinstance(workers, list) else []
     return {w["rank"]: w for w in rows if isinstance(w.get("rank"), int)}
+
+
+def _replacements(events: list[Event]) -> tuple[Replacement, ...]:
+    """Return the ranks of an attempt that were given up, each with the process that took its place."""
+    found: list[Replacement] = []
+    for event in events:
+        for rank, worker in _workers(event).items():
+            if event.event == "rank_given_up":
+                node, pid = str(worker.get("node_id") or ""), worker.get("pid")
+                found.append(Replacement(rank, event.at, None, node, pid if isinstance(pid, int) else 0))
+            elif event.event == "rank_replaced":
+                found = [replace(r, at=event.at) if r.rank == rank and r.at is None else r for r in found]
+    return tuple(found)
 
 
 def _ended_early(events: Iterable[Event]) -> str:

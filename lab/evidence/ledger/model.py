@@ -38,6 +38,9 @@ class Plan:
     score_attribute: str | None = None
     """The metric by which it keeps the best ones; None: it keeps the newest, or unknown."""
 
+    replica_groups: bool = False
+    """True if each rank is a replica group: a lost one is replaced alone, the others go on."""
+
     @property
     def best_by(self) -> str:
         """The metric that decides which checkpoints Ray Train deletes; empty when their age alone does."""
@@ -76,12 +79,25 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """A rank was lost, and replaced while the others went on. Times: seconds since the epoch."""
+
+    rank: int
+    given_up_at: float
+    at: float | None
+    """Time at which the new process was there; None while it is not."""
+    node_id: str = ""
+    """Node of the lost process."""
+    pid: int = 0
+
+
+@dataclass(frozen=True)
 class RunAttempt:
     """One attempt of a run. Times: seconds since the epoch, None when it did not happen or is unknown."""
 
     number: int
     nodes: Mapping[int, str]
-    """Rank -> node id, as the controller placed them; empty when the attempt never started."""
+    """Rank -> node id, as the controller placed them last; empty when the attempt never started."""
     scheduled_at: float | None
     started_at: float | None
     training_started_at: float | None
@@ -110,8 +126,16 @@ class RunAttempt:
     """Rank -> service that its node is, or pod; empty in ledgers that do not record it."""
     resized_at: float | None = None
     """Time of Ray Train's decision to end it for another number of ranks: an elastic run, no failure."""
+    failures: tuple[float, ...] = ()
+    """Times at which Ray Train noticed a failure; with replica groups the attempt goes on after most."""
+    replacements: tuple[Replacement, ...] = ()
     ended_early: str = ""
     """The library whose early stopping ended its training, such as `Lightning`; empty: none is known."""
+
+    def nodes_at(self, at: float) -> Mapping[int, str]:
+        """Return the nodes of the ranks as they were then: rank -> node id."""
+        lost = reversed([r for r in self.replacements if r.given_up_at >= at])
+        return {**self.nodes, **{r.rank: r.node_id for r in lost}}
 
     @property
     def first(self) -> Report | None:

@@ -9,9 +9,18 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from lab.evidence.ledger import STEP_KEYS, CommittedCheckpoint, Load, Number, Run, RunAttempt
-from lab.evidence.receipt.expected import Expected
+from lab.evidence.ledger import (
+    STEP_KEYS,
+    CommittedCheckpoint,
+    Load,
+    Number,
+    Run,
+    RunAttempt,
+    steps_of,
+)
+from lab.evidence.receipt.expected import LOSES_A_RANK, Expected
 from lab.evidence.receipt.model import Evidence, FaultRecord, LostWork, NodeRecord, Source
+from lab.evidence.receipt.survival import Survival
 
 
 class Unasked(Enum):
@@ -40,9 +49,28 @@ class Case:
     control: Run | None = None
     """The run of the control job, where there is one to compare with."""
 
-    @property
+    @cached_property
     def fault(self) -> FaultRecord:
-        return self.evidence.fault
+        """The fault, with the outcome that it should have in a training such as this."""
+        fault = self.evidence.fault
+        return replace(fault, expected=Expected.SURVIVED) if self._survivors_left else fault
+
+    @cached_property
+    def _survivors_left(self) -> bool:
+        """True where ranks that the fault did not hit can go on without those that it did."""
+        fault, attempt = self.evidence.fault, self._current
+        groups = self.run is not None and self.run.plan is not None and self.run.plan.replica_groups
+        if not groups or attempt is None or fault.expected not in LOSES_A_RANK or not fault.node_id:
+            return False
+        return any(node != fault.node_id for node in attempt.nodes_at(fault.at).values())
+
+    @cached_property
+    def survival(self) -> Survival | None:
+        """The steps around the fault; None where no survivors could go on."""
+        if self.fault.expected is not Expected.SURVIVED or self.run is None or self.current is None:
+            return None
+        mine = (e for e in self.evidence.events if e.run == self.run.name)
+        return Survival(self.current, steps_of(mine), self.fault.node_id, self.fault.at, self.until)
 
     @property
     def word(self) -> str:
@@ -57,7 +85,8 @@ class Case:
     @cached_property
     def until(self) -> float:
         """Time of the next fault of the job, which is to blame for what happens from then on."""
-        return min((other.at for other in self.evidence.others if other.at > self.fault.at), default=inf)
+        at = self.evidence.fault.at
+        return min((other.at for other in self.evidence.others if other.at > at), default=inf)
 
     @cached_property
     def overtaken(self) -> bool:
@@ -71,15 +100,21 @@ class Case:
     @cached_property
     def current(self) -> RunAttempt | None:
         """The attempt that had last started when the fault came."""
-        started = [a for a in self.attempts if a.started_at is not None and a.started_at <= self.fault.at]
+        return self._current
+
+    @cached_property
+    def _current(self) -> RunAttempt | None:
+        at = self.evidence.fault.at
+        started = [a for a in self.attempts if a.started_at is not None and a.started_at <= at]
         return started[-1] if started else None
 
     @cached_property
     def hit(self) -> RunAttempt | None:
         """The attempt that was running on the fault's node when it came."""
         current = self.current
-        anywhere = self.fault.expected not in (Expected.NODE_LOST, Expected.RANK_LOST)
-        on_node = current is not None and (anywhere or self.fault.node_id in current.nodes.values())
+        anywhere = self.fault.expected not in (Expected.NODE_LOST, Expected.RANK_LOST, Expected.SURVIVED)
+        nodes = current.nodes_at(self.fault.at) if current is not None else {}
+        on_node = current is not None and (anywhere or self.fault.node_id in nodes.values())
         if current is None or not on_node or self._over_at(current) < self.fault.at:
             return None
         failed, ended = self._mine(current.failure_detected_at), self._mine(current.ended_at)
@@ -206,6 +241,8 @@ class Case:
     @cached_property
     def lost(self) -> Number | None:
         """Work that the new attempt did again, in reports."""
+        if self.survival is not None and not self.after:
+            return None if self.survival.repeated else 0
         first = self.new.first if self.new else None
         if (
             self.run is None

@@ -16,6 +16,8 @@ class Expected(str, Enum):
     SLOWED = "slowed"
     HEAD_LOST = "head-lost"
     PREEMPTED = "preempted"
+    SURVIVED = "survived"
+    """No fault states it: the judge asks for it where the ranks that are left go on (`Case.fault`)."""
 
     @property
     def text(self) -> str:
@@ -42,10 +44,15 @@ TEXTS = {
         "the cluster comes back; the job goes on, or is submitted again and resumes, or fails and says why; "
         "nothing saved is lost"
     ),
+    Expected.SURVIVED: "survivors go on; the lost rank comes back and gets its state from one of them",
     Expected.PREEMPTED: (
         "the job gives way to another one, waits for its turn, and resumes from its newest checkpoint"
     ),
 }
+
+
+LOSES_A_RANK = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED, Expected.SLOWED)
+"""Outcomes of faults of a node or a rank, in whose place it is right that the others go on."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lab.evidence.receipt.model import (
     Timeline,
     Verdict,
 )
-from lab.evidence.receipt.questions import RESUMED, WENT_ON, WHOLE, run_checks
+from lab.evidence.receipt.questions import RESUMED, SURVIVED, WENT_ON, WHOLE, run_checks
 from lab.evidence.receipt.questions.resume import likely_reason
 from lab.topology import JOB_FINAL
 
@@ -61,6 +61,7 @@ def _receipt(case: Case) -> Receipt:
         resubmitted_as=case.evidence.resubmitted_as,
         preemption=case.evidence.preemption,
         not_asked=case.evidence.not_asked,
+        survival=case.survival,
         breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
         if case.run and case.hit and case.new
         else None,
@@ -108,7 +109,7 @@ def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
     if case.new is not None and case.new.first is not None and ended_well:
         return Verdict.RECOVERED, told.get(RESUMED) or told[WENT_ON]
-    return Verdict.AS_EXPECTED, told[WENT_ON]
+    return Verdict.AS_EXPECTED, told.get(SURVIVED) or told[WENT_ON]
 
 
 def _went_well(case: Case, checks: tuple[CheckResult, ...]) -> str:

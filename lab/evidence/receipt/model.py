@@ -10,6 +10,7 @@ from typing import Any
 from lab.evidence.ledger import Event, Files, History, Number
 from lab.evidence.receipt.breakdown import Breakdown
 from lab.evidence.receipt.expected import Expected, Traits
+from lab.evidence.receipt.survival import Survival
 from lab.topology import ServiceStatus
 
 NOT_REVERTED = "the fault could not be reverted"
@@ -236,6 +237,8 @@ class Receipt:
     resubmitted_as: str = ""
     """The job that took the place of this one, whose head was lost or which was preempted."""
     preemption: Preemption | None = None
+    survival: Survival | None = None
+    """The ranks that went on, and those that came back; None for a training that starts again."""
     breakdown: Breakdown | None = None
     """Parts of the time until the first new report; None where nothing had to resume."""
     lost_work: LostWork | None = None
@@ -285,6 +288,7 @@ class Receipt:
                 "resubmitted_as": self.resubmitted_as or None,
             },
             "preemption": None if self.preemption is None else self.preemption.to_json(),
+            "survivors": None if self.survival is None else self.survival.to_json(),
             "checks": [
                 {"name": c.name, "passed": c.passed, "skipped": c.skipped, "detail": c.detail}
                 for c in self.checks

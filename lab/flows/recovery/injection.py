@@ -278,7 +278,7 @@ class Injection:
 
     def _goes_on(self) -> bool:
         """True once training has gone on: in a new attempt, or after the revert in the one that was hit."""
-        if "first_report" in self.timeline.emitted:
+        if self.timeline.emitted & {"first_report", "survivors"}:
             return True
         last = self.timeline.run.last if self.timeline.run else None
         return last is not None and self._revert.done_at is not None and last.at > self._revert.done_at
@@ -297,7 +297,7 @@ class Injection:
         if self._duration is not None:
             return elapsed >= self._duration
         emitted = self.timeline.emitted
-        if "first_report" in emitted or elapsed >= self._fault.patience or self._watch.over:
+        if emitted & {"first_report", "survivors"} or elapsed >= self._fault.patience or self._watch.over:
             return True
         lost = self._fault.kind.scope is Scope.NODE and "node_dead" in emitted
         return lost and not self._rest_can_hold()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lab.evidence.ledger import Run, RunAttempt
+from lab.evidence.ledger import Run, RunAttempt, steps_of
+from lab.evidence.receipt.survival import Survival
 from lab.flows.recovery.request import Moment, OnMoment
 from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import Watch, progress_name, progress_text
@@ -41,6 +42,7 @@ class Timeline:
         run = self.run
         if run is not None and self.hit is not None:
             self._attempts(run, self.hit)
+            self._survivors(run, self.hit)
             self._progress(run)
         for node in nodes:
             if node.service == self._aim.target and node.alive and (node.started_at or 0.0) > self.at:
@@ -63,6 +65,29 @@ class Timeline:
                 known = first.progress is not None
                 what = f"reports {progress_name(run)} {first.progress}" if known else "reports again"
                 self.emit("first_report", first.at, what)
+
+    def _survivors(self, run: Run, hit: RunAttempt) -> None:
+        """Tell who goes on without the lost ranks, and who comes back, where the training can do that."""
+        if self._aim.node is None or run.plan is None or not run.plan.replica_groups:
+            return
+        steps = steps_of(e for e in self._watch.events if e.run == run.name)
+        newest = next((a for a in run.attempts if a.number == hit.number), hit)
+        found = Survival(newest, steps, self._aim.node.node_id, self.at)
+        alone = [
+            (at, rank, ranks)
+            for rank in found.nodes
+            for at, _, ranks in steps.of(rank)
+            if at > self.at and ranks < len(found.nodes)
+        ]
+        if alone:
+            at, rank, ranks = min(alone)
+            self.emit(
+                "survivors", at, f"rank {rank} trains on, {ranks} of {len(found.nodes)} ranks take part"
+            )
+        for healing in found.healings:
+            source = healing.source.replace("rank", "rank ") or "a neighbour"
+            told = f"rank {healing.rank} trains again at step {healing.step + 1}, with the state of {source}"
+            self.emit(f"rejoined {healing.rank}", healing.at, told)
 
     def _progress(self, run: Run) -> None:
         last = run.last

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from lab.evidence.labels import moment_label
-from lab.evidence.ledger import Number, Run, RunAttempt, number
+from lab.evidence.ledger import Number, Run, RunAttempt, Steps, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report import labels
-from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData
+from lab.flows.report.model import Bar, Down, Evidence, Line, Metric, Moment, Part, ReportData, StepRow
 from lab.services import is_node
 
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
@@ -25,6 +26,9 @@ COUNTS = re.compile(r"^(current_)?epoch$|(^|_)(step|steps|iteration|iterations|r
 """Metrics that count something and are no curve worth drawing."""
 
 MAX_METRICS = 8
+
+STEPS_BEFORE, STEPS_AFTER = 2.0, 2.0
+"""Steps are shown from so long before the fault to so long after the last rank is back, in seconds."""
 
 AROUND = 30.0
 """Samples of resource use are shown from this long before the run to this long after, in seconds."""
@@ -61,6 +65,7 @@ def build_report(evidence: Evidence) -> ReportData:
         services=tuple(sorted(services)),
         bars=bars,
         down=down,
+        steps=_steps(receipt, evidence.steps, origin),
         metrics=_metrics(run, evidence),
         fault_epoch=_fault_epoch(run, origin) if fault else None,
         repeated=_repeated(run),
@@ -77,6 +82,31 @@ def build_report(evidence: Evidence) -> ReportData:
         environment=_environment(evidence),
         missing=tuple(_brief(text) for text in gaps),
     )
+
+
+def _steps(receipt: Mapping[str, Any], steps: Steps | None, origin: float) -> tuple[StepRow, ...]:
+    """The steps around the fault, of a training whose survivors went on."""
+    found = receipt.get("survivors")
+    if steps is None or not found:
+        return ()
+    back = max((float(each["after"]) for each in found["rejoined"]), default=0.0)
+    end = max(back, float(found["full_strength"] or 0.0))
+    survivors = {each["rank"] for each in found["ranks"]}
+    rows = []
+    for rank in steps.ranks:
+        near = [(at - origin, ranks) for at, _, ranks in steps.of(rank)]
+        near = [(at, ranks) for at, ranks in near if -STEPS_BEFORE <= at <= end + STEPS_AFTER]
+        every = max((ranks for _, ranks in near), default=0)
+        gaps = [(a, b) for (a, _), (b, _) in pairwise(near) if b > 0 and a < end]
+        rows.append(
+            StepRow(
+                rank,
+                tuple(at for at, ranks in near if ranks == every),
+                tuple(at for at, ranks in near if ranks < every),
+                max(gaps, key=lambda gap: gap[1] - gap[0], default=None) if rank in survivors else None,
+            )
+        )
+    return tuple(rows)
 
 
 def _lost(evidence: Evidence) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.cluster.ray_settings import environment
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
-from lab.evidence.ledger import number
+from lab.evidence.ledger import Steps, number, steps_of
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
 from lab.flows.recovery.control import control_of
@@ -168,6 +168,7 @@ class _Reader:
         return Evidence(
             subject,
             history=history,
+            steps=_steps(events, subject),
             **self._cluster(),
             **self._control(history),
             faults=self._faults(),
@@ -263,3 +264,10 @@ def _gpus(plan: GpuPlan) -> str:
 def _machine(events: tuple[Event, ...]) -> Mapping[str, Any]:
     started = [e.fields.get("environment") for e in events if e.event == "run_started"]
     return next((found for found in reversed(started) if isinstance(found, dict)), {})
+
+
+def _steps(events: tuple[Event, ...], subject: Subject) -> Steps | None:
+    """The steps of the run that a receipt is about; None where none are recorded."""
+    run = (subject.receipt or {}).get("run")
+    steps = steps_of(event for event in events if event.run == run)
+    return steps if steps.stretches else None

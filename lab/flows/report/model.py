@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.evidence.ledger import History, Number
+from lab.evidence.ledger import History, Number, Steps
 from lab.evidence.receipt import Curves
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.usage_samples import Sample
@@ -31,6 +31,8 @@ class Evidence:
     lab: str = ""
     runtime: str = ""
     history: History | None = None
+    steps: Steps | None = None
+    """Of the run that the receipt is about; None where none are recorded."""
     faults: tuple[LoggedFault, ...] = ()
     """Faults on record for the job."""
     control_job: str = ""
@@ -72,6 +74,19 @@ class Down:
     end: float | None
     """None when it lasted to the end of what is known."""
     lost: bool = True
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """The steps of one rank around the fault, by their times."""
+
+    rank: int
+    together: tuple[float, ...]
+    """Those that all ranks took."""
+    alone: tuple[float, ...]
+    """Those without a lost one."""
+    gap: tuple[float, float] | None = None
+    """Beginning and end of the longest gap between two steps of a rank that was not lost."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +149,8 @@ class ReportData:
     """The rows of the picture of who trained when."""
     bars: tuple[Bar, ...] = ()
     down: Down | None = None
+    steps: tuple[StepRow, ...] = ()
+    """Of a training whose survivors go on; empty for others."""
     metrics: tuple[Metric, ...] = ()
     fault_epoch: float | None = None
     """The last epoch that was reported before the fault."""

@@ -29,7 +29,8 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "jupyter": ("cli", "local", "jupyter"),
     "report": ("cli", "report"),
     "kubernetes": ("cli", "kubernetes"),
-    "test": ("cli", "local", "jupyter", "report", "kubernetes", "test"),
+    "torchft": ("cli", "local", "torchft"),
+    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -67,6 +68,9 @@ MODULES: dict[str, dict[str, str]] = {
     "kubernetes": {
         "kubernetes_validate": "kubernetes-validate",
     },
+    "torchft": {
+        "torchft": "torchft-nightly",
+    },
     "test": {
         "hypothesis": "hypothesis",
         "mypy": "mypy",
@@ -76,13 +80,19 @@ MODULES: dict[str, dict[str, str]] = {
 }
 """For each group: the modules that it provides, and the package that each comes from."""
 
+TORCHFT_PYTHONS = ((3, 10), (3, 13))
+"""Oldest and newest Python that torchft has wheels for."""
+
 
 def ensure(group: str, on_line: Say | None = None, *, root: str = ROOT) -> bool:
     """Install `group`, and what it builds on, unless it is installed; returns whether anything was.
 
     `on_line` is given the progress as lines; without it, progress goes to stderr. Blocks for minutes.
-    Raises SetupError: a package is missing and may not be installed, or the installation failed.
+    Raises SetupError: a package is missing and may not be installed, the installation failed, or there is no
+    such package for this machine.
     """
+    if why := unavailable(group):
+        raise SetupError(why, "start labctl with such a Python, or train in containers: --runtime compose")
     if not in_venv(root):
         _require_modules(group, root)
         return False
@@ -95,9 +105,32 @@ def ensure(group: str, on_line: Say | None = None, *, root: str = ROOT) -> bool:
 
 def installed(group: str, *, root: str = ROOT) -> bool:
     """True if `ensure` has nothing to install, and nothing to complain about."""
+    if unavailable(group):
+        return False
     if in_venv(root):
         return is_current(group, root)
     return not any(_missing(name) for name in BUILDS_ON[group])
+
+
+def unavailable(
+    group: str,
+    system: str = sys.platform,
+    machine: str = "",
+    python: tuple[int, int] = sys.version_info[:2],
+) -> str:
+    """The reason for which a group has no packages on a machine, by default this one; empty if it has."""
+    if group != "torchft":
+        return ""
+    if not machine:
+        machine = os.uname().machine if hasattr(os, "uname") else "an unknown processor"
+    oldest, newest = TORCHFT_PYTHONS
+    if system == "linux" and machine == "x86_64" and oldest <= python <= newest:
+        return ""
+    have = f"Python {python[0]}.{python[1]} on {system} {machine}"
+    return (
+        f"torchft has packages for Linux on x86_64 and Python {oldest[0]}.{oldest[1]} to "
+        f"{newest[0]}.{newest[1]} only, not for {have}"
+    )
 
 
 def interpreter(*, root: str = ROOT) -> str | None:
@@ -187,6 +220,8 @@ def _missing(group: str) -> list[str]:
     """The packages of this one group that cannot be imported."""
     from importlib.util import find_spec
 
+    if unavailable(group):  # nothing is pinned for this machine; who asks for the group itself is told so
+        return []
     return [package for module, package in MODULES[group].items() if find_spec(module) is None]
 
 

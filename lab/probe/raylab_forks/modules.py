@@ -81,6 +81,9 @@ TRAIN = (
     "raylab_patches.teardown",
     "raylab_patches.rendezvous",
     "raylab_patches.datasets",
+    "raylab_patches.survivors",
+    "ray.train.v2.torch.torchft_config",
+    "torchft",
 )
 """Modules that trainings import as a rule; LEARNT adds what they were seen to import."""
 

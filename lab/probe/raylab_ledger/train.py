@@ -27,6 +27,12 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
 | report | rank | `ray.train.report` returned: metrics, the checkpoint's URI if any, the optimizer's steps |
+| steps | rank | with torchft: consecutive steps, and how many ranks took part (survivors.py) |
+| step_discarded | rank | a step that did not count, and why |
+| healed | rank | it was given the state of a neighbour |
+| state | rank | SHA-256 of weights and optimizer after a step |
+| rank_given_up | controller | a lost rank of such a training is to be replaced; the others train on |
+| rank_replaced | controller | rank, node and process of the new one |
 | fit_ended | rank | a fit of Lightning, Keras or XGBoost returned, and whether it stopped early (early.py) |
 | fault_armed | rank | it was told to fail on purpose at an epoch (armed.py) |
 | fault_fired | rank | it did so: the epoch, and for NaN the parameter |
@@ -46,6 +52,7 @@ from ray.train import Checkpoint
 from ray.train.v2._internal.execution import context as train_context
 from ray.train.v2._internal.execution.callback import (
     ControllerCallback,
+    ReplicaGroupCallback,
     ReportCallback,
     WorkerCallback,
     WorkerGroupCallback,
@@ -56,6 +63,7 @@ from raylab_faults.armed import Armed
 from raylab_ledger.early import watch_fits
 from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_ledger.steps import Steps
+from raylab_ledger.survivors import watch_steps
 from raylab_ledger.versions import environment
 from raylab_switches import in_training
 
@@ -101,7 +109,7 @@ def uri_of(checkpoint: Checkpoint | None) -> str | None:
     return str(checkpoint.path) if kind == "local" else f"{kind}://{checkpoint.path}"
 
 
-class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCallback):
+class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, ReportCallback, WorkerCallback):
     """Records a run's attempts, checkpoints and reports. One copy per process; only plain data travel."""
 
     def __init__(self) -> None:
@@ -136,6 +144,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
             node_id=ray.get_runtime_context().get_node_id(),
             storage_path=str(run.storage_path),
             num_workers=scaling.num_workers,
+            replica_groups=has_groups(getattr(train_run_context, "backend_config", None)),
             resources_per_worker=dict(scaling._resources_per_worker_not_none),
             max_failures=run.failure_config.max_failures if run.failure_config else 0,
             num_to_keep=kept.num_to_keep if kept else None,
@@ -153,17 +162,15 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
     @quietly
     def after_worker_group_start(self, worker_group: Any) -> None:
         self._ranks = len(worker_group.get_workers())
-        self._record(
-            "attempt_started",
-            workers=[
-                {
-                    "rank": worker.distributed_context.world_rank,
-                    "node_id": worker.metadata.node_id,
-                    "pid": worker.metadata.pid,
-                }
-                for worker in worker_group.get_workers()
-            ],
-        )
+        self._record("attempt_started", workers=workers_of(worker_group))
+
+    @quietly
+    def before_replica_group_shutdown(self, replica_group: Any) -> None:
+        self._record("rank_given_up", workers=workers_of(replica_group))
+
+    @quietly
+    def after_replica_group_start(self, replica_group: Any) -> None:
+        self._record("rank_replaced", workers=workers_of(replica_group))
 
     @quietly
     def after_worker_group_training_start(self, worker_group: Any) -> None:
@@ -222,6 +229,23 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
         self._flush()
 
 
+def has_groups(backend_config: Any) -> bool:
+    """Tell whether the ranks of a training are replica groups, each of which is replaced alone."""
+    return bool(getattr(getattr(backend_config, "backend_cls", None), "has_replica_groups", False))
+
+
+def workers_of(group: Any) -> list[dict[str, Any]]:
+    """Rank, node and process of each worker of a group."""
+    return [
+        {
+            "rank": worker.distributed_context.world_rank,
+            "node_id": worker.metadata.node_id,
+            "pid": worker.metadata.pid,
+        }
+        for worker in group.get_workers()
+    ]
+
+
 def launched_at() -> float | None:
     """Time at which Ray began to start this process (seconds since the epoch); None where it does not say."""
     milliseconds = argument("--worker-launch-time-ms", sys.argv)
@@ -277,6 +301,7 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None], steps: 
     saved = threading.local()
     armed = Armed(record, flush)
     watch_fits(record)
+    watch_steps(record)
 
     upload = train_context.TrainContext._upload_checkpoint
 

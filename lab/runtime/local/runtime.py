@@ -76,6 +76,11 @@ class LocalRuntime(HostedRuntime[LabState]):
         lacking = (name for name, group in services.PACKAGES.items() if not environment.installed(group))
         return self._start_all(spec, on_progress, tuple(lacking))
 
+    def provide(self, group: str) -> None:
+        """See Runtime.provide. The nodes run in the environment of labctl."""
+        if group:
+            environment.ensure(group)
+
     def start_left_out(self, on_progress: OnProgress = ignore_progress) -> None:
         """See Runtime.start_left_out. An `up` that was called meanwhile may have started it."""
         for service in self._up().left_out:

@@ -465,6 +465,22 @@ def test_recipes_need_no_lab(labctl: Labctl) -> None:
     assert shown.startswith("digits: ")
     assert "  -p epochs=" in shown
     (digits,) = (w for w in labctl.json("recipes")["recipes"] if w["name"] == "digits")
-    assert set(digits) == {"name", "summary", "parameters"}
+    assert set(digits) == {"name", "summary", "parameters", "fault_tolerance"}
     assert set(digits["parameters"][0]) == {"name", "type", "default", "minimum", "maximum", "help"}
     assert labctl.opened == []
+
+
+def test_a_way_to_survive_faults_belongs_to_a_recipe_that_has_it(labctl: Labctl) -> None:
+    refused = labctl("submit", "--fault-tolerance", "torchft", "--", "python", "-c", "pass")
+    assert refused.exit_code == 2
+    assert "--fault-tolerance torchft: only for a recipe" in refused.stderr
+    unknown = labctl("submit", "digits", "--fault-tolerance", "magic")
+    assert unknown.exit_code == 2
+    assert "the recipe digits has no such way" in unknown.stderr
+    assert "torchft" in unknown.stderr
+
+
+def test_recipes_name_their_ways_to_survive_faults(labctl: Labctl) -> None:
+    found = {recipe["name"]: recipe for recipe in labctl.json("recipes")["recipes"]}
+    assert found["digits"]["fault_tolerance"] == ["torchft"]
+    assert found["food11"]["fault_tolerance"] == []

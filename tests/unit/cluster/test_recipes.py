@@ -155,3 +155,28 @@ def test_a_workspace_that_is_not_there_is_no_empty_one(tmp_path: Path, name: str
     with pytest.raises(NotFoundError, match="there is no folder") as caught:
         recipes(tmp_path / name)
     assert "RAYLAB_WORKSPACE" in caught.value.hint
+
+
+def test_a_way_to_survive_faults_has_its_own_command_and_changes_some_parameters(tmp_path: Path) -> None:
+    way = {
+        "command": ["python", "survivors.py"],
+        "parameters": {"epochs": {"type": "int", "default": 7}, "tag": None},
+    }
+    recipe = load_recipe(manifest(tmp_path / "w", {**GOOD, "fault_tolerance": {"torchft": way}}))
+    assert recipe.tolerating("") is recipe
+    found = recipe.tolerating("torchft")
+    assert found.arguments({}) == ("python", "survivors.py", "--epochs", "7", "--lr", "0.001")
+    with pytest.raises(UsageError, match="no such parameter"):
+        found.arguments({"tag": "y"})
+    with pytest.raises(UsageError, match="--fault-tolerance magic: the recipe w has no such way"):
+        recipe.tolerating("magic")
+
+
+def test_digits_survives_with_two_to_eight_workers() -> None:
+    found = find_recipe("digits").tolerating("torchft")
+    argv = found.arguments({})
+    assert argv[:2] == ("python", "survivors.py")
+    assert argv[argv.index("--workers") + 1] == "2"
+    for workers in ("1", "9"):
+        with pytest.raises(UsageError, match="at least 2 and at most 8"):
+            found.arguments({"workers": workers})

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
-from lab.evidence.receipt.questions import ending, hit, queues, resume, whole
+from lab.evidence.receipt.questions import ending, hit, queues, resume, survivors, whole
 
 RESUMED = "resumed, not restarted"
 WENT_ON = "went on"
+SURVIVED = "survivors went on"
 WHOLE = "lab whole again"
 """Always the last question, and the only one that is not about the training."""
 
@@ -76,6 +77,15 @@ QUESTIONS: Mapping[Expected, Questions] = {
         RESUMED: resume.resumed,
         "little lost": resume.little_lost,
         WHOLE: whole.services_whole,
+    },
+    Expected.SURVIVED: {
+        "job finished": ending.job_finished,
+        "a real fault": survivors.rank_lost,
+        SURVIVED: survivors.went_on,
+        "rejoined": survivors.rejoined,
+        "nothing repeated": survivors.nothing_repeated,
+        "same state": survivors.same_state,
+        WHOLE: whole.lab_whole,
     },
     Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
 }

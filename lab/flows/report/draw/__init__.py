@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lab.flows.report.draw import curves, recovery, usage, workers
+from lab.flows.report.draw import curves, recovery, steps, usage, workers
 from lab.flows.report.draw.style import render, styled
 from lab.flows.report.model import ReportData
 
@@ -37,6 +37,7 @@ Drawing = tuple[Callable[[ReportData], Any], Callable[[ReportData], str]]
 PICTURES: dict[str, Drawing] = {
     "timeline": (recovery.draw_timeline, recovery.alt_timeline),
     "workers": (workers.draw, workers.alt),
+    "steps": (steps.draw, steps.alt),
     "curves": (curves.draw, curves.alt),
     "breakdown": (recovery.draw_breakdown, recovery.alt_breakdown),
     "ranks": (workers.draw_ranks, workers.alt_ranks),

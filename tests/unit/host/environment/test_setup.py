@@ -29,6 +29,7 @@ PINNED = {
     "jupyter": "jupyterlab==4.6.6\n",
     "report": "matplotlib==3.11.2\n",
     "kubernetes": "kubernetes-validate==1.37.0\n",
+    "torchft": "torchft-nightly==2026.10.26 ; platform_machine == 'x86_64'\n",
     "test": "pytest==9.2.0\n",
 }
 
@@ -154,7 +155,10 @@ def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: Fa
 def test_a_group_brings_what_it_builds_on_in_one_call_each(fake: FakeMachine) -> None:
     install(fake, "test", environ={pip.TORCH_INDEX: ""})
     files = [Path(call.split()[-1]).name for call in fake.did("uv pip install")]
-    assert files == ["cli.txt", "local.txt", "jupyter.txt", "report.txt", "kubernetes.txt", "test.txt"]
+    assert files == [
+        *("cli.txt", "local.txt", "jupyter.txt", "report.txt", "kubernetes.txt", "torchft.txt"),
+        "test.txt",
+    ]
 
 
 def test_changed_pins_are_installed_again_and_only_those(fake: FakeMachine, root: Path) -> None:
@@ -572,3 +576,22 @@ def test_an_incomplete_checkout_is_told(fake: FakeMachine, root: Path) -> None:
     (root / "requirements" / "cli.txt").unlink()
     with pytest.raises(SetupError, match=r"cli\.txt cannot be read"):
         environment.is_current("cli", str(root))
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "python", "available"),
+    [
+        ("linux", "x86_64", (3, 10), True),
+        ("linux", "x86_64", (3, 13), True),
+        ("linux", "x86_64", (3, 14), False),
+        ("linux", "aarch64", (3, 11), False),
+        ("darwin", "arm64", (3, 12), False),
+    ],
+)
+def test_torchft_is_had_only_where_it_has_wheels(
+    system: str, machine: str, python: tuple[int, int], available: bool
+) -> None:
+    why = environment.unavailable("torchft", system, machine, python)
+    assert (not why) == available
+    assert available or f"Python {python[0]}.{python[1]} on {system} {machine}" in why
+    assert environment.unavailable("local", system, machine, python) == ""

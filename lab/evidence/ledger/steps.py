@@ -1,0 +1,139 @@
+"""Steps of a training that goes on without a lost rank, as `raylab_ledger.survivors` records them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from lab.evidence.ledger.events import Event, Number, number
+
+MOST_STEPS = 100_000
+"""Most steps that one event can hold; a line with more is skipped."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Consecutive steps that one process committed together with the same number of ranks."""
+
+    rank: int
+    pid: int
+    first: int
+    times: tuple[float, ...]
+    """Seconds since the epoch at which each was committed."""
+    ranks: int
+    """Number of ranks that took part, this one included unless it was being healed."""
+
+    @property
+    def last(self) -> int:
+        """Number of the last step."""
+        return self.first + len(self.times) - 1
+
+
+@dataclass(frozen=True)
+class Healing:
+    """A rank was given the state of its neighbours as they were after `step`."""
+
+    at: float
+    rank: int
+    pid: int
+    step: int
+    source: str
+    """Name of the neighbour, such as `rank0`; empty if unknown."""
+
+
+@dataclass(frozen=True)
+class StateHash:
+    """SHA-256 of weights and optimizer of a rank after `step`."""
+
+    at: float
+    rank: int
+    step: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The time between two steps of one process that follow each other."""
+
+    rank: int
+    began: float
+    """Time of the earlier one, in seconds since the epoch."""
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.ended - self.began
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All that is recorded of the steps of one run. Every tuple is in the order of time."""
+
+    stretches: tuple[Stretch, ...] = ()
+    healings: tuple[Healing, ...] = ()
+    states: tuple[StateHash, ...] = ()
+    discarded: tuple[tuple[float, int], ...] = ()
+    """Time and rank of each step that was not committed: it is taken again, so nothing is done twice."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that took a step."""
+        return tuple(sorted({s.rank for s in self.stretches}))
+
+    def of(self, rank: int, pid: int | None = None) -> Iterator[tuple[float, int, int]]:
+        """Yield time, number and number of ranks of each step of a rank, or of one process of it."""
+        for stretch in self.stretches:
+            if stretch.rank == rank and pid in (None, stretch.pid):
+                for offset, at in enumerate(stretch.times):
+                    yield at, stretch.first + offset, stretch.ranks
+
+    def pids(self, rank: int) -> tuple[int, ...]:
+        """The processes of a rank that took a step, in their order."""
+        return tuple(dict.fromkeys(s.pid for s in self.stretches if s.rank == rank))
+
+    def longest_gap(self, rank: int, pid: int, since: float, until: float) -> Gap | None:
+        """Return the longest gap of a process of a rank that lies in this time, or crosses its beginning."""
+        times = [at for at, _, _ in self.of(rank, pid)]
+        gaps = [Gap(rank, a, b) for a, b in pairwise(times) if b > since and a < until]
+        return max(gaps, key=lambda gap: gap.seconds, default=None)
+
+
+def steps_of(events: Iterable[Event]) -> Steps:
+    """Return the steps that these events of one run tell of; those that are malformed are left out."""
+    stretches: list[Stretch] = []
+    healings: list[Healing] = []
+    states: list[StateHash] = []
+    discarded: list[tuple[float, int]] = []
+    for event in sorted(events, key=lambda e: e.at):
+        fields, rank = event.fields, event.rank
+        pid, step = fields.get("pid"), number(fields.get("step"))
+        if rank is None or not isinstance(pid, int):
+            continue
+        if event.event == "steps":
+            stretch = _stretch(rank, pid, fields)
+            stretches += [stretch] if stretch else []
+        elif event.event == "step_discarded":
+            discarded.append((event.at, rank))
+        elif not isinstance(step, int):
+            continue
+        elif event.event == "healed":
+            healings.append(Healing(event.at, rank, pid, step, str(fields.get("source") or "")))
+        elif event.event == "state" and isinstance(fields.get("sha256"), str):
+            states.append(StateHash(event.at, rank, step, str(fields["sha256"])))
+    stretches.sort(key=lambda s: s.times[0])
+    return Steps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
+
+
+def _stretch(rank: int, pid: int, given: Mapping[str, Any]) -> Stretch | None:
+    first, ranks = number(given.get("first")), number(given.get("ranks"))
+    began, ms = number(given.get("began")), given.get("ms")
+    if not (isinstance(first, int) and isinstance(ranks, int) and began is not None and isinstance(ms, list)):
+        return None
+    offsets: list[Number] = [n for each in ms if (n := number(each)) is not None]
+    if len(offsets) != len(ms) or len(ms) >= MOST_STEPS:
+        return None
+    times = tuple(float(began) + so_far / 1000 for so_far in accumulate(offsets, initial=0))
+    return Stretch(rank, pid, first, times, ranks)

@@ -1,0 +1,92 @@
+"""The questions of a training whose survivors go on: none of them stopped, and the lost rank is back."""
+
+from __future__ import annotations
+
+from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
+from lab.evidence.receipt.questions.hit import hit_attempt
+from lab.host.quantities import plural
+
+NOT_LOST = "no rank was left out: the fault was over, or too weak, before the others had to go on without it"
+
+
+def rank_lost(case: Case) -> Answer:
+    """A rank was lost, while others trained, after at least one checkpoint."""
+    hit, why = hit_attempt(case)
+    if hit is None or case.survival is None:
+        return None, why or NO_LEDGER
+    fault, lost = case.fault, case.survival.lost
+    if not lost:
+        return None, fault.traits.too_short or NOT_LOST
+    detail = f"{fault.kind} on {fault.target} in attempt {hit.number} cost {_ranks(lost)}"
+    noticed = min((at for at in hit.failures if fault.at <= at < case.until), default=None)
+    acted = (
+        "Ray Train did not have to act"
+        if noticed is None
+        else f"Ray Train acted after {noticed - fault.at:.1f} s"
+    )
+    return True, f"{detail}, after {plural(len(case.before_fault), 'checkpoint')}; {acted}"
+
+
+def went_on(case: Case) -> Answer:
+    """Every other rank took steps without the lost one, in the same process."""
+    if case.survival is None:
+        return None, NO_LEDGER
+    if case.after:
+        return False, f"attempt {case.after[0].number} had to start: all ranks began again from a checkpoint"
+    stood = [s.rank for s in case.survival.survivors if s.longest_gap is None]
+    if stood:
+        over = case.evidence.job_status in ("SUCCEEDED", "FAILED", "STOPPED")
+        return (False if over else None), f"{_ranks(stood)} took no step after the fault"
+    told = ", ".join(
+        f"rank {s.rank}: longest gap {s.longest_gap:.2f} s, {plural(s.steps_alone, 'step')} alone"
+        for s in case.survival.survivors
+    )
+    return True, told
+
+
+def rejoined(case: Case) -> Answer:
+    """Each lost rank trains again, with the state of a neighbour."""
+    if case.survival is None:
+        return None, NO_LEDGER
+    back = {healing.rank: healing for healing in case.survival.healings}
+    missing = [rank for rank in case.survival.lost if rank not in back]
+    if missing:
+        return False, f"{_ranks(missing)} never trained again"
+    if not back:
+        return None, NOT_LOST
+    told = [
+        f"rank {h.rank} after {h.at - case.fault.at:.1f} s at step {h.step + 1}, with the state of "
+        f"{h.source.replace('rank', 'rank ') or 'a neighbour'}"
+        for h in back.values()
+    ]
+    full = case.survival.full_strength
+    return True, "; ".join(told) + ("" if full is None else f"; all trained together after {full:.1f} s")
+
+
+def nothing_repeated(case: Case) -> Answer:
+    """No rank took a step twice, also not in another process."""
+    if case.survival is None or not case.survival.steps.stretches:
+        return None, NO_LEDGER
+    if found := case.survival.repeated:
+        return False, f"rank {found[0]} took step {found[1]} again"
+    last = max(stretch.last for stretch in case.survival.steps.stretches)
+    return True, f"every rank's steps rise without a repetition, up to step {last}"
+
+
+def same_state(case: Case) -> Answer:
+    """Weights and optimizer of all ranks were equal at a step after the lost ranks were back."""
+    compared = case.survival.compared if case.survival else None
+    if compared is None:
+        return None, "there is no step after the return of which every rank's state is known"
+    step, sums = compared
+    if len(set(sums.values())) > 1:
+        return False, f"after step {step} the ranks' states differ: " + ", ".join(
+            f"rank {rank} {sha256[:8]}" for rank, sha256 in sorted(sums.items())
+        )
+    return True, f"after step {step} all {len(sums)} ranks have the same weights and optimizer, SHA-256 " + (
+        next(iter(sums.values()))[:8]
+    )
+
+
+def _ranks(ranks: tuple[int, ...] | list[int]) -> str:
+    return "rank " + " and ".join(map(str, ranks))

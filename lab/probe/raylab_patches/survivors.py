@@ -1,0 +1,91 @@
+"""Survivors of a lost rank go on to report: RAY_TRAIN_CALLBACKS=...,raylab_patches.survivors.Survivors
+
+With `TorchftConfig` Ray Train (2.60) replaces the lost rank alone, and torchft lets the others train on. But
+`ray.train.report` still waits for all ranks, the controller takes a report only once it has one of each, and
+throws away those that wait when it replaces a rank: a survivor stands still at its next checkpoint until the
+lost rank is back. Here each rank of such a training reports for itself. A checkpoint is whole as one rank
+saved it, because every rank has the same state.
+
+The lighthouse, which decides who trains, gets the lab's time-outs (lab/cluster/ray_settings.py) for those
+that the script does not name, and runs beside the controller, on a head that offers no CPU. The classes used
+here are internal to Ray.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerCallback
+
+from raylab_ledger.train import has_groups, quietly
+from raylab_switches import active
+
+TIMEOUTS = {
+    "heartbeat_timeout_ms": "RAYLAB_TORCHFT_HEARTBEAT_MS",
+    "join_timeout_ms": "RAYLAB_TORCHFT_JOIN_MS",
+    "quorum_tick_ms": "RAYLAB_TORCHFT_TICK_MS",
+}
+"""Argument of torchft's lighthouse -> the lab's setting."""
+
+
+class Survivors(ControllerCallback, WorkerCallback):
+    """Changes how reports of replica groups are taken; other trainings stay as they are."""
+
+    @quietly
+    def after_controller_start(self, train_run_context: Any) -> None:
+        if not (active("survivors") and has_groups(train_run_context.backend_config)):
+            return
+        import ray
+        from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
+        from ray.train.v2.torch import torchft_config
+
+        lighthouse = torchft_config.LighthouseServerActor.__ray_metadata__.modified_class
+        torchft_config.LighthouseServerActor = ray.remote(num_cpus=0)(lighthouse.__ray_actor_class__)
+        settle_timeouts(torchft_config._TorchftBackend, timeouts(os.environ))
+        ReportCallbackHandler.after_worker_group_poll_status = take_each_report
+
+    @quietly
+    def after_init_train_context(self) -> None:
+        from ray.train.v2._internal.execution import context
+        from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
+
+        config = context.get_train_context().train_run_context.backend_config
+        if active("survivors") and has_groups(config):
+            context.TrainContext._sync_checkpoint_dir_name_across_ranks = name_alone
+            RayTrainWorker.clear_result_queue = lambda self: None
+
+
+def timeouts(environ: Mapping[str, str]) -> dict[str, int]:
+    """The lighthouse's time-outs in milliseconds, as far as this environment has them."""
+    found = {name: environ.get(variable, "") for name, variable in TIMEOUTS.items()}
+    return {name: int(text) for name, text in found.items() if text.isdecimal()}
+
+
+def settle_timeouts(backend_class: Any, ours: Mapping[str, int]) -> None:
+    """Let this backend start its lighthouse with these time-outs where the script names none."""
+    create = backend_class._maybe_create_lighthouse_actor
+
+    @functools.wraps(create)
+    def _maybe_create_lighthouse_actor(self: Any, backend_config: Any) -> Any:
+        backend_config.lighthouse_kwargs = {**ours, **backend_config.lighthouse_kwargs}
+        return create(self, backend_config)
+
+    backend_class._maybe_create_lighthouse_actor = _maybe_create_lighthouse_actor
+
+
+def name_alone(self: Any, checkpoint_dir_name: str | None = None) -> str:
+    """Return the name of a checkpoint's folder without asking the other ranks, in TrainContext's place."""
+    return checkpoint_dir_name or str(self.storage_context.make_default_checkpoint_dir_name())
+
+
+def take_each_report(self: Any, worker_group_status: Any) -> None:
+    """Pass every report on as it comes, in ReportCallbackHandler's place."""
+    for status in worker_group_status.worker_statuses.values():
+        report = status.training_report
+        if report is None:
+            continue
+        for callback in self._report_callbacks:
+            callback.after_report(training_report=report, metrics=[report.metrics])

@@ -1,0 +1,42 @@
+"""Training that does not stop: a rank dies, its node dies, the others go on, and the receipts prove it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.host import environment
+from tests.e2e.harness import PATIENCE, Bench
+from tests.e2e.receipts import assert_valid
+
+EPOCHS = 100
+
+SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
+
+GAP_SECONDS = 10.0
+"""Longest gap that passes: twenty times what is usual, for a machine that does much else."""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    bool(environment.unavailable("torchft")), reason="torchft has no packages for this machine"
+)
+@pytest.mark.parametrize("kind", ["rank-kill", "kill"])
+def test_the_others_go_on_when_a_rank_or_its_node_dies(bench: Bench, kind: str) -> None:
+    job = bench.labctl(
+        *("submit", "digits", "--fault-tolerance", "torchft"),
+        *("-p", "workers=2", "-p", f"epochs={EPOCHS}", "--detach"),
+    ).out.strip()
+    ended = bench.labctl("fault-inject", "--fault", kind, "--job", job, "--json", timeout=4 * PATIENCE)
+
+    receipt = ended.document
+    assert_valid(receipt)
+    assert receipt["verdict"] == "as-expected", receipt
+    assert receipt["expected"]["outcome"] == "survived"
+    assert {check["name"] for check in receipt["checks"] if check["passed"]} >= set(SURVIVED)
+    assert receipt["lost_epochs"] == 0
+    assert len(receipt["attempts"]) == 1, "the training was started again"
+    survivors = receipt["survivors"]
+    assert survivors["longest_gap"] < GAP_SECONDS
+    assert [each["steps_alone"] > 0 for each in survivors["ranks"]] == [True]
+    assert [each["source"] for each in survivors["rejoined"]] == ["rank1"]
+    assert bench.healthy()

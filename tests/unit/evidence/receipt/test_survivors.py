@@ -1,0 +1,101 @@
+"""Receipts of trainings whose survivors go on: what they say of them, and of the rank that is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lab.evidence.ledger import Event, History
+from lab.evidence.receipt import Verdict, judge
+from lab.evidence.receipt.expected import Expected
+from lab.host.schemas import load_schema, misfits
+from tests.unit.data.survivors import AT, NEW, OLD, OTHER, evidence, story
+
+
+def wrong(events: Sequence[Event]) -> set[str]:
+    return {check.name for check in judge(evidence(events)).checks if not check.passed}
+
+
+def test_a_rank_was_lost_the_other_went_on_and_all_ended_the_same() -> None:
+    receipt = judge(evidence(story()))
+    assert receipt.verdict is Verdict.AS_EXPECTED
+    assert receipt.fault.expected is Expected.SURVIVED
+    assert {check.name for check in receipt.checks if not check.passed} == set()
+    document = receipt.to_json()
+    assert not list(misfits(document, load_schema("lab.evidence.receipt"), "receipt"))
+    assert document["survivors"] == {
+        "longest_gap": 0.6,
+        "full_strength": 2.1,
+        "ranks": [{"rank": 1, "longest_gap": 0.6, "steps_alone": 16}],
+        "rejoined": [{"rank": 0, "after": 2.0, "step": 116, "source": "rank1"}],
+    }
+    assert document["lost_epochs"] == 0
+
+
+def test_an_attempt_goes_on_after_the_loss_of_one_of_its_ranks() -> None:
+    (run,) = History.of(story()).runs
+    (attempt,) = run.attempts
+    assert attempt.failure_detected_at is None
+    assert attempt.failures == (AT + 0.3,)
+    assert (attempt.pids, attempt.nodes) == ({0: NEW, 1: OTHER}, {0: "a", 1: "b"})
+    assert [report.progress for report in attempt.reports] == [1, 2]  # whichever rank reported
+    moved = replace(attempt, nodes={0: "c", 1: "b"})
+    assert moved.nodes_at(AT) == {0: "a", 1: "b"}
+    assert moved.nodes_at(AT + 5.0) == {0: "c", 1: "b"}
+
+
+def without(name: str, rank: int | None = None) -> Callable[[list[Event]], list[Event]]:
+    return lambda events: [e for e in events if not (e.event == name and rank in (None, e.rank))]
+
+
+def changed(name: str, rank: int, at: float, **fields: Any) -> Callable[[list[Event]], list[Event]]:
+    def change(events: list[Event]) -> list[Event]:
+        return [
+            replace(e, fields={**e.fields, **fields}) if (e.event, e.rank, e.at) == (name, rank, at) else e
+            for e in events
+        ]
+
+    return change
+
+
+def stopped(events: list[Event]) -> list[Event]:
+    return [e for e in events if not (e.event == "steps" and e.rank == 1 and e.at > AT)]
+
+
+@pytest.mark.parametrize(
+    ("happened", "not_passed"),
+    [
+        (stopped, {"survivors went on"}),
+        (without("healed"), {"rejoined", "same state"}),
+        (without("state", 0), {"same state"}),
+        (changed("state", 0, AT + 2.1, sha256="6" * 64), {"same state"}),
+        (changed("steps", 0, AT + 2.1, first=90), {"nothing repeated"}),
+    ],
+)
+def test_what_went_wrong_is_found(
+    happened: Callable[[list[Event]], list[Event]], not_passed: set[str]
+) -> None:
+    assert wrong(happened(story())) == not_passed
+
+
+def test_a_fault_that_left_nobody_out_proves_nothing() -> None:
+    events = [e for e in story() if e.event not in ("rank_given_up", "rank_replaced", "healed")]
+    receipt = judge(evidence(events))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "no rank was left out" in receipt.reason
+
+
+def test_the_loss_of_every_rank_is_no_survival() -> None:
+    events = [replace(e, fields={**e.fields, "workers": [
+        {"rank": rank, "node_id": "a", "pid": pid} for rank, pid in ((0, OLD), (1, OTHER))
+    ]}) if e.event == "attempt_started" else e for e in story()]  # fmt: skip
+    assert judge(evidence(events, "kill")).fault.expected is Expected.NODE_LOST
+
+
+def test_without_replica_groups_a_fault_keeps_its_outcome() -> None:
+    events = changed("run_started", 0, 0.0)(story())
+    events[0] = replace(events[0], fields={**events[0].fields, "replica_groups": False})
+    assert judge(evidence(events)).fault.expected is Expected.RANK_LOST
