@@ -197,6 +197,7 @@ def _body(job: QueuedSubmission) -> Document:
         "ranks": "" if recipe is None else recipe.ranks,
         "enforce": request.enforce,
         **({} if grace is None else {"preemption_grace": grace}),
+        **({} if request.retry is None else {"retry": request.retry.document}),
     }
 
 

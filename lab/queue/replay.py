@@ -107,6 +107,11 @@ def _gone(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
     return engine.gone(given["workload"], now, given["message"])
 
 
+def _forget(engine: Engine, given: Mapping[str, Any], _: float) -> list[Change]:
+    engine.forget(given["workload"])
+    return []
+
+
 def _apply(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
     return [*engine.apply(setup_of(given["objects"]), now), *engine.drain(now)]
 
@@ -119,6 +124,7 @@ def _sample(engine: Engine, _: Mapping[str, Any], now: float) -> list[Change]:
 CALLS: Mapping[str, Callable[[Engine, Mapping[str, Any], float], list[Change]]] = {
     "submit": _submit,
     "finish": _finish,
+    "forget": _forget,
     "set_ready": _set_ready,
     "set_active": _set_active,
     "evict": _evict,

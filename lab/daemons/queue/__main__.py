@@ -72,14 +72,14 @@ def main(
             lock = take_lock(folder / LOCK, timeout=patience)
         except BlockingIOError as error:
             raise RefusedError(f"another controller works in {folder}", "end it first") from error
-        controller = Controller(Store(folder), Packages(folder), resource=gpu_resource(environ))
+        queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
+        resource = gpu_resource(environ)
+        controller = Controller(Store(folder), Packages(folder), resource=resource, queued_only=queued_only)
         server = make_server(host, port, make_app(controller, environment.ray_token(environ)))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    reconciler = Reconciler(
-        controller, ray, Threads(), queued_only=environ.get("RAYLAB_QUEUED_ONLY") == "1", say=log
-    )
+    reconciler = Reconciler(controller, ray, Threads(), queued_only=queued_only, say=log)
     stop = threading.Event()
     loop = threading.Thread(target=reconciler.run, args=(stop,), name="queue-loop", daemon=True)
     loop.start()

@@ -56,10 +56,15 @@ class Controller:
         *,
         clock: Clock = WALL,
         resource: str = "nvidia.com/gpu",
+        queued_only: bool = False,
     ) -> None:
-        """Go on with what the file says. `resource` is what a GPU is called. Raises StateError."""
+        """Go on with what the file says. `resource` is what a GPU is called. Raises StateError.
+
+        With `queued_only` no job is taken that names no queue.
+        """
         self.lock = threading.RLock()
         self.clock, self.resource, self.packages = clock, resource, packages
+        self.queued_only = queued_only
         self.away: Mapping[str, str] = {}
         self.wake = threading.Event()
         """Set when there is something to decide."""
@@ -160,6 +165,7 @@ class Draft:
         self._controller = controller
         self._calls: list[Call] = []
         self._touched: dict[str, None] = {}
+        self._forgotten: list[str] = []
         self._objects: list[Object] | None = None
 
     @property
@@ -184,7 +190,8 @@ class Draft:
         if isinstance(key := call.arguments.get("workload"), str):
             keys[key] = None
         for key in keys:
-            self._follow(key, changes)
+            if key in self._controller.engine.items:
+                self._follow(key, changes)
 
     def add(self, record: Record, document: Object) -> None:
         """Take a new job in."""
@@ -197,6 +204,19 @@ class Draft:
         for keys, phases in ((self._controller.holding, HOLDING), (self._controller.waiting, (QUEUED,))):
             (keys.add if record.phase in phases else keys.discard)(record.key)
         self._touched[record.key] = None
+
+    def forget(self, key: str) -> None:
+        """Keep nothing but the events of a job that has ended."""
+        self.call("forget", workload=key)
+        del self._controller.records[key]
+        self._touched.pop(key, None)
+        self._forgotten.append(key)
+
+    def attempt(self, record: Record) -> None:
+        """Begin the next attempt of a job that holds quota."""
+        number = len(record.job.attempts) + 1
+        attempt = Attempt(number, submission_id(record.name, number), self.now)
+        self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
 
     def tell(self, event: str, key: str, reason: str, message: str) -> None:
         """Add an event that the engine knows nothing of."""
@@ -222,6 +242,7 @@ class Draft:
             self.changes,
             self._calls,
             None if history is None else history.status(),
+            self._forgotten,
         )
 
     # What the engine decided, for a job
@@ -238,9 +259,7 @@ class Draft:
             if record.phase != phase:
                 self.put(replace(record, phase=phase, stop=None))
         elif record.phase not in HOLDING:
-            number = len(record.job.attempts) + 1
-            attempt = Attempt(number, submission_id(record.name, number), self.now)
-            self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
+            self.attempt(record)
         elif self._controller.engine.leaving(key):
             self._order(record, changes)
 
@@ -256,4 +275,4 @@ class Draft:
             stop = Stop(to, item.evicted, message, self.now, grace)
             self.put(replace(record, phase=STOPPING, stop=stop))
         elif stop.to not in (to, DONE):
-            self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted)))
+            self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted, charged=False)))

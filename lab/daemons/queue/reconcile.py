@@ -10,6 +10,7 @@ from typing import Any
 from lab.cluster.allocation import amounts
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
+from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.desk import cancel
 from lab.daemons.queue.effects import Effects, Outcome
@@ -17,6 +18,7 @@ from lab.daemons.queue.model import (
     DONE,
     HOLDING,
     LOST,
+    RESETTING,
     RUNNING,
     STOPPING,
     SUBMITTING,
@@ -98,6 +100,8 @@ class Reconciler:
                 self._take(draft, outcome)
             for each in seen:
                 self._judge(draft, each)
+            for key in sorted(self.controller.holding):
+                self._between(draft, self.controller.records[key])
             self._decide(draft)
         return self._act(seen)
 
@@ -108,7 +112,7 @@ class Reconciler:
         try:
             for record in targets:
                 attempt = record.attempt
-                if attempt is not None:
+                if attempt is not None and not attempt.ended:
                     found.append(Seen(record.key, attempt.number, self._ray.find(attempt.submission_id)))
             if not found:
                 self._ray.ping()
@@ -170,8 +174,10 @@ class Reconciler:
             draft.put(record)
         if job.final:
             self._ended(draft, record, known, job)
-        elif job.status == "RUNNING" and phase == RUNNING:
-            self._ready(draft, record, known)
+        elif phase == RUNNING:
+            if job.status == "RUNNING":
+                self._ready(draft, record, known)
+            self._watch(draft, self.controller.records[record.key], known, job.status)
 
     def _unknown(self, draft: Draft, record: Record, attempt: Attempt) -> None:
         """Ray does not know an attempt: it was not submitted yet, never will be, or was forgotten."""
@@ -180,6 +186,8 @@ class Reconciler:
         stop = record.stop
         ended = LOST if attempt.seen_at is not None else UNSENT
         self._end(draft, record, attempt, ended, "Ray no longer knows it" if ended == LOST else "")
+        if stop is not None and stop.to == RESETTING:
+            return
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         else:
@@ -190,26 +198,51 @@ class Reconciler:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
         stop = record.stop
         message = job.message[-MESSAGE:].strip()
-        self._end(draft, record, attempt, job.status, message)
+        attempt = replace(attempt, exit_code=resets.exit_code(job))
+        against = resets.refusal(record.job, attempt, job.status)
+        self._end(draft, record, attempt, job.status, message, retried=not against)
+        told = message or f"Ray says {job.status}"
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         elif job.status == "SUCCEEDED":
             draft.call("finish", workload=record.key, reason="Succeeded", message="Job finished successfully")
+        elif stop is not None and stop.to == RESETTING:
+            return
         elif stop is not None and (job.status == "STOPPED" or self._by_us(attempt, stop.since, stop.grace)):
             draft.call("gone", workload=record.key, message=stop.message)
+        elif not against:
+            if stop is not None:
+                draft.call("gone", workload=record.key, message=stop.message)
+            else:
+                draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, told)
         else:
-            told = message or f"Ray says {job.status}"
+            if record.job.retry is not None:
+                told = f"{told}; no retry: {against}"
             draft.call("finish", workload=record.key, reason="Failed", message=told)
 
     def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
         """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
         return self.effects.asked(attempt) or self._clock() >= since + grace or attempt.started_at is None
 
-    def _end(self, draft: Draft, record: Record, attempt: Attempt, ended: str, message: str) -> None:
-        """Close an attempt."""
-        evicted = record.stop.reason if record.stop is not None else ""
+    def _end(
+        self,
+        draft: Draft,
+        record: Record,
+        attempt: Attempt,
+        ended: str,
+        message: str,
+        *,
+        retried: bool = False,
+    ) -> None:
+        """Close an attempt, and leave the job between two attempts where another one follows it."""
+        stop = record.stop
+        evicted = stop.reason if stop is not None else ""
         done = replace(attempt, ended_at=draft.now, ended=ended, message=message, evicted=evicted)
         changed = record.with_attempt(done)
+        if stop is not None and stop.to == RESETTING and ended != "SUCCEEDED":
+            changed = resets.closed(record, done, stop.reason, charged=stop.charged)
+        elif retried and stop is None:
+            changed = resets.closed(record, done, resets.FAILED_COMPONENT, charged=True)
         if changed.job.takes:
             changed = replace(changed, job=replace(changed.job, takes={}))
         draft.put(changed)
@@ -226,6 +259,48 @@ class Reconciler:
             ready = covers(self._taken.get(attempt.submission_id, {}), record.job, item)
         if item.ready != ready:
             draft.call("set_ready", workload=record.key, ready=ready)
+
+    def _watch(self, draft: Draft, record: Record, attempt: Attempt, status: str) -> None:
+        """Reset a job that has a retry policy and lacks for too long what it was granted."""
+        policy = record.job.retry
+        if policy is None or (status == "RUNNING" and self._taken is None):
+            return
+        item = self.controller.engine.items[record.key]
+        taken = (self._taken or {}).get(attempt.submission_id, {})
+        whole = status == "RUNNING" and covers(taken, record.job, item)
+        known = resets.watched(attempt, whole, draft.now)
+        if known != attempt:
+            record = record.with_attempt(known)
+            draft.put(record)
+        if (due := resets.overdue(policy, known, draft.now)) is not None:
+            resets.order(draft, record, *due, charged=True)
+
+    def _between(self, draft: Draft, record: Record) -> None:
+        """Go on with a job that holds quota and has no attempt in Ray: after its pause, or as ordered."""
+        attempt, stop = record.attempt, record.stop
+        if attempt is None or not attempt.ended:
+            return
+        if stop is not None and stop.to == DONE:
+            draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+        elif stop is not None:
+            draft.call("gone", workload=record.key, message=stop.message)
+        elif record.phase == RESETTING:
+            if self.controller.engine.items[record.key].ready:
+                draft.call("set_ready", workload=record.key, ready=False)
+            if not self.controller.away and draft.now >= resets.resume_at(attempt):
+                draft.attempt(record)
+                draft.tell("Resuming", record.key, "Resuming", f"attempt {attempt.number + 1} begins")
+
+    def _forget(self, draft: Draft) -> None:
+        """Forget jobs that succeeded as long ago as their policy says."""
+        if not self._is_time("forget", PACKAGES_SECONDS):
+            return
+        for key, record in list(self.controller.records.items()):
+            policy, ended = record.job.retry, record.finished_at
+            if policy is None or ended is None or draft.now < ended + policy.success_ttl:
+                continue
+            if self.controller.engine.items[key].reason == "Succeeded":
+                draft.forget(key)
 
     def _compare(self, draft: Draft, taken: Mapping[str, Mapping[str, float]]) -> None:
         """Note who takes more than was asked for; with `enforce` such a job is ended, at the second sight."""
@@ -272,6 +347,7 @@ class Reconciler:
     # Deciding
 
     def _decide(self, draft: Draft) -> None:
+        self._forget(draft)
         engine = self.controller.engine
         due = engine.next_due()
         if due is not None and due <= draft.now:
@@ -298,11 +374,13 @@ class Reconciler:
                     self.effects.submit(record, attempt, item)
                 elif record.phase == STOPPING and record.stop is not None and each.job is not None:
                     self.effects.stop(record, attempt, record.stop)
-            fresh = [key for key in controller.holding if key not in unfinal]
+            between = {key for key in controller.holding if controller.records[key].phase == RESETTING}
+            fresh = [key for key in controller.holding if key not in unfinal and key not in between]
             if fresh and not controller.away:
                 controller.wake.set()  # admitted just now: Ray is asked about them at once
             running = any(controller.records[key].phase == RUNNING for key in controller.holding)
-            moving = any(controller.records[key].phase != RUNNING for key in controller.holding)
+            still = (RUNNING, RESETTING)
+            moving = any(controller.records[key].phase not in still for key in controller.holding)
         self._background(running)
         return BUSY_SECONDS if moving or controller.waiting else CALM_SECONDS
 
@@ -314,11 +392,17 @@ class Reconciler:
             ("others", OTHERS_SECONDS, ray.unfinished, not away),
             ("packages", PACKAGES_SECONDS, self._sweep, True),
         )
-        now = self._clock()
         for kind, every, task, wanted in looks:
-            if wanted and not 0 <= now - self._looked.get(kind, float("-inf")) < every:
-                self._looked[kind] = now
+            if wanted and self._is_time(kind, every):
                 self.effects.background(kind, task)
+
+    def _is_time(self, kind: str, every: float) -> bool:
+        """Tell if something that is done `every` so many seconds is due, and note that it is done."""
+        now = self._clock()
+        due = not 0 <= now - self._looked.get(kind, float("-inf")) < every
+        if due:
+            self._looked[kind] = now
+        return due
 
     def _sweep(self) -> None:
         with self.controller.lock:

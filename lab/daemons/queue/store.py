@@ -48,6 +48,8 @@ class Batch:
     calls: Sequence[Call] = ()
     usage: Mapping[str, Any] | None = None
     """Usage of LocalQueues over time."""
+    forgotten: Sequence[str] = ()
+    """Keys of the rows to delete."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ class Store:
                 "INSERT INTO trace (at, call, arguments) VALUES (?, ?, ?)",
                 ((call.at, call.name, _json(call.arguments)) for call in batch.calls),
             )
+            many("DELETE FROM workloads WHERE key = ?", ((key,) for key in batch.forgotten))
             if batch.usage is not None:
                 execute("INSERT OR REPLACE INTO usage VALUES (1, ?)", (_json(batch.usage),))
 

@@ -23,7 +23,7 @@ from lab.queue.model import FlavorResource
 from lab.queue.writing import as_yaml
 
 GPU = "nvidia.com/gpu"
-BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS = 1.0, 3.0, 4.0
+BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS, BREAK_SECONDS = 1.0, 3.0, 4.0, 4.0
 
 
 class Crash(BaseException):
@@ -65,6 +65,12 @@ class RayJob:
     created: float
     left: float
     fails: bool = False
+    breaks_after: float | None = None
+    """Seconds of work after which it fails."""
+    code: int | None = None
+    """Exit code with which it fails."""
+    whole_after: float = 0.0
+    """Seconds of work after which it holds what it was granted."""
     stopped: float | None = None
 
     def status(self, now: float) -> str:
@@ -72,6 +78,8 @@ class RayJob:
             return "STOPPED"
         if now < self.created + BOOT_SECONDS:
             return "PENDING"
+        if self.breaks_after is not None and now >= self.created + BOOT_SECONDS + self.breaks_after:
+            return "FAILED"
         if now < self.created + BOOT_SECONDS + self.left:
             return "RUNNING"
         return "FAILED" if self.fails else "SUCCEEDED"
@@ -131,7 +139,8 @@ class FakeRay:
     def _job(self, name: str) -> Job:
         known = self.jobs[name]
         status = known.status(self.clock())
-        return Job(name, status, "", f"it {status}", None, None, "", None, known.order.metadata)
+        code = known.code if status == "FAILED" else None
+        return Job(name, status, "", f"it {status}", None, None, "", code, known.order.metadata)
 
     def submit(self, order: Order) -> None:
         self._ask("submit")
@@ -150,11 +159,17 @@ class FakeRay:
     def _create(self, order: Order) -> None:
         key = order.metadata[WORKLOAD]
         variables = order.runtime_env["env_vars"]
-        done = self.progress.get(key, 0.0) if int(order.metadata["raylab_attempt"]) > 1 else 0.0
-        fails = "FAILS" in variables
-        self.jobs[order.submission_id] = RayJob(
-            order, key, self.clock(), float(variables["WORK"]) - done, fails
+        number = int(order.metadata["raylab_attempt"])
+        done = self.progress.get(key, 0.0) if number > 1 else 0.0
+        breaks = BREAK_SECONDS if number <= int(variables.get("BREAKS", 0)) else None
+        made = self.jobs[order.submission_id] = RayJob(
+            *(order, key, self.clock(), float(variables["WORK"]) - done, "FAILS" in variables),
+            breaks_after=breaks,
+            code=int(variables["EXIT"]) if "EXIT" in variables else None,
+            whole_after=float(variables.get("LATE", 0)) if number == 1 else 0.0,
         )
+        if breaks is not None:
+            self.progress[key] = done + made.saved(made.created + BOOT_SECONDS + breaks)
         self.submitted.append(order.submission_id)
         live = [each for each in self.living() if each.workload == key]
         assert len(live) == 1, f"{key} runs twice"
@@ -186,6 +201,7 @@ class FakeRay:
             name: {"GPU": job.gpus + self.more_gpus.get(name, 0.0)}
             for name, job in self.jobs.items()
             if job.status(self.clock()) == "RUNNING"
+            and self.clock() >= job.created + BOOT_SECONDS + job.whole_after
         }
 
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
@@ -266,7 +282,7 @@ class World:
         self._store = CrashingStore(self.folder, self.points)
         packages = CrashingPackages(self.folder, self.clock)
         packages.points = self.points
-        self.controller = Controller(self._store, packages, clock=self.clock)
+        self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
         self.desk = Desk(self.controller)
         self.reconciler = Reconciler(
             self.controller, self.ray, AtOnce(), queued_only=self.queued_only, say=self.log.append
@@ -309,6 +325,15 @@ class World:
                 return
             self.step()
         raise AssertionError({each.key: each.phase for each in self.controller.records.values()})
+
+    def settle_but(self, name: str, most: int = 100) -> None:
+        """Step until every other job has ended."""
+        for _ in range(most):
+            others = [r for r in self.controller.records.values() if r.job.metadata["job_name"] != name]
+            if all(each.phase == DONE for each in others):
+                return
+            self.step()
+        raise AssertionError(f"others than {name} have not ended")
 
     # People
 
@@ -373,6 +398,8 @@ class World:
         for job in self.ray.living():
             item = engine.items[job.workload]
             assert item.state == "Admitted", f"{job.workload} runs in Ray without quota"
+            if item.unmanaged:
+                continue
             running[item.cluster_queue] = running.get(item.cluster_queue, 0) + job.gpus
         for name, node in engine.tree.queues.items():
             for place in node.quotas:
