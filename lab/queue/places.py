@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lab.queue import reasons
+from lab.queue.capacity import shrink
 from lab.queue.history import History
 from lab.queue.item import ADMITTED, INACTIVE, PENDING, Item
 from lab.queue.model import NONE, Setup
@@ -56,6 +57,7 @@ class Places:
     def _build(self) -> None:
         setup = self.setup
         self.tree = Tree(setup.cluster_queues.values(), setup.cohorts.values())
+        shrink(self.tree, setup.lost)
         self.inactive = dict(self._inactive())
         self.history: History | None = None
         fair = setup.config.admission_fair_sharing

@@ -57,6 +57,7 @@ class Ray:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self.orders: list[Order] = []
+        self.end = jobs.end
 
     def ping(self) -> None:
         pass
