@@ -91,6 +91,12 @@ class Board:
         """One device; None when no agent has told of it."""
         return self._told.get((node, device))
 
+    def speaking(self, now: float) -> tuple[str, ...]:
+        """Nodes whose agent reports."""
+        return tuple(
+            name for name, node in self._nodes.items() if node.quiet(now) <= SILENT_AFTER * node.interval
+        )
+
     def overrides(self, node: str = "") -> tuple[Override, ...]:
         """Orders that hold now, those of one node or all."""
         return tuple(each for each in self._overrides.values() if node in ("", each.node))
@@ -103,9 +109,8 @@ class Board:
         """Checks whose last result differs from their state: they run again soon, to settle it."""
         return tuple(
             Order(name, check.name)
-            for name, node in self._nodes.items()
-            if node.quiet(now) <= SILENT_AFTER * node.interval
-            for check in node.checks.values()
+            for name in self.speaking(now)
+            for check in self._nodes[name].checks.values()
             if not check.settled and check.name != PRESENCE and check.result.state != UNKNOWN
         )
 

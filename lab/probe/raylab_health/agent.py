@@ -1,8 +1,8 @@
 """The health agent of one node: runs its checks by their schedule and tells the controller what they found.
 
 Every BEAT_SECONDS it reports to the service `queue`, which shows that it lives; a result that says something
-new is told at once. The answer brings orders: checks to run now, results that a fault wants (overrides), which
-invasive check may have its device, and the other nodes. One check runs at a time, in the runner's process.
+new is told at once. The answer brings orders: checks to run now, results that a fault wants (overrides),
+which invasive check may have its device, and the other nodes. One check runs at a time, in the runner.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Agent:
         address: str = "",
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`boot` names this life of the node; `gpus` is their number as Ray was told, `address` its listener."""
+        """`boot` names this life of the node, `gpus` is their number as Ray was told, `address` a listener's."""
         self.node, self.boot, self.address = node, boot, address
         self.checks = {each.name: each for each in checks}
         self.devices: list[dict[str, str]] = []

@@ -1,7 +1,7 @@
 """Starts a node's health agent as a fork of the node's first process, with which it ends.
 
-`ray_start` calls `beside` before it imports anything: in a container the fork is a small process then, and in a
-lab of plain processes it shares all its pages with the fork server. It belongs to the node: whoever kills,
+`ray_start` calls `beside` before it imports anything: in a container the fork is a small process then, and in
+a lab of plain processes it shares its pages with the fork server. It belongs to the node: whoever kills,
 freezes or cuts off the node does so to its agent too.
 """
 
