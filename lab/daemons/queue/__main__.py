@@ -17,6 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.daemons import environment
+from lab.daemons.health.desk import Desk
+from lab.daemons.health.gauges import Collector
+from lab.daemons.health.rayside import free_nodes
+from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.metrics import exposition
@@ -36,6 +40,9 @@ NAME = "queue"
 LOCK = "controller.lock"
 AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
 
+TICK_SECONDS = 1.0
+"""Time between two looks at the agents of health."""
+
 PATIENCE_SECONDS = 10.0
 """Time for a controller that was told to end to let go of the folder."""
 
@@ -45,10 +52,16 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, token: str) -> App:
+def make_app(controller: Controller, health: Desk, token: str) -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only."""
-    routes = Routes(controller, views, exposition(controller))
+    routes = Routes(controller, views, exposition(controller, Collector(health)), health_pages(health))
     return named(bearing(routes, token, public=("/healthz",)), (*LOOPBACK_NAMES, NAME))
+
+
+def watch(health: Desk, stop: threading.Event) -> None:
+    """Look at who is silent, until `stop` is set."""
+    while not stop.wait(TICK_SECONDS):
+        health.tick()
 
 
 def main(
@@ -73,9 +86,10 @@ def main(
         except BlockingIOError as error:
             raise RefusedError(f"another controller works in {folder}", "end it first") from error
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
-        resource = gpu_resource(environ)
-        controller = Controller(Store(folder), Packages(folder), resource=resource, queued_only=queued_only)
-        server = make_server(host, port, make_app(controller, environment.ray_token(environ)))
+        resource, store = gpu_resource(environ), Store(folder)
+        controller = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
+        health = Desk(store, free_nodes(environment.ray(environ)), controller.lock, controller.clock, log)
+        server = make_server(host, port, make_app(controller, health, environment.ray_token(environ)))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
@@ -83,6 +97,7 @@ def main(
     stop = threading.Event()
     loop = threading.Thread(target=reconciler.run, args=(stop,), name="queue-loop", daemon=True)
     loop.start()
+    threading.Thread(target=watch, args=(health, stop), name="health", daemon=True).start()
     log(f"serving http://{host}:{server.server_port}")
     serve(server)
     stop.set()

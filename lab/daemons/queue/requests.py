@@ -32,8 +32,8 @@ NAMESPACE = "default"
 """Namespace of a job that names no queue."""
 
 
-def body(data: bytes, kind: str) -> dict[str, Any]:
-    """The JSON object in a request, as schema.json has it under this name; an empty one is {}.
+def body(data: bytes, kind: str, package: str = "lab.daemons.queue") -> dict[str, Any]:
+    """The JSON object in a request, as the package's schema.json has it under this name; an empty one is {}.
 
     Raises UsageError that says where it is wrong.
     """
@@ -42,7 +42,7 @@ def body(data: bytes, kind: str) -> dict[str, Any]:
         json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be stored
     except ValueError as error:
         raise UsageError(f"the request is not JSON: {error}") from error
-    schema = load_schema("lab.daemons.queue")["$defs"][kind]
+    schema = load_schema(package)["$defs"][kind]
     found = list(misfits(document, schema, "the request"))
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""

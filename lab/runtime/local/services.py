@@ -289,6 +289,8 @@ class Plan:
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "RAYLAB_SERVICE_NAME": service,
         }
+        if "queue" in self.ports:
+            environment["RAYLAB_HEALTH_URL"] = self.url("queue")
         if self.forked:
             environment["RAYLAB_FORK_FOLDER"] = str(self.layout.forks)
             environment["RAYLAB_FORK_LEARNT"] = str(self.layout.folder / "imports.json")
