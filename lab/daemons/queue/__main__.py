@@ -5,6 +5,7 @@ Configured by the environment, as `lab.daemons.environment` says, and by:
 | variable | says |
 | --- | --- |
 | RAYLAB_GPU | the GPUs' vendor |
+| RAYLAB_GCS_ADDRESS | HOST:PORT of Ray's GCS, by which sick nodes are closed |
 | RAYLAB_QUEUED_ONLY | 1: jobs that are submitted past the queues are stopped |
 """
 
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
 from lab.daemons.health.desk import Desk
 from lab.daemons.health.gauges import Collector
@@ -79,7 +81,9 @@ def main(
     args = parser.parse_args(argv)
     try:
         host, port = listen_address(args.listen, LISTEN)
-        ray = Cluster(environment.ray(environ), environment.object_store(environ))
+        token = environment.ray_token(environ)
+        gcs = NodeSizes(environ.get("RAYLAB_GCS_ADDRESS", ""), token)
+        ray = Cluster(environment.ray(environ), environment.object_store(environ), gcs)
         folder = make_private(args.folder)
         try:
             lock = take_lock(folder / LOCK, timeout=patience)
@@ -89,11 +93,13 @@ def main(
         resource, store = gpu_resource(environ), Store(folder)
         controller = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
         health = Desk(store, free_nodes(environment.ray(environ)), controller.lock, controller.clock, log)
-        server = make_server(host, port, make_app(controller, health, environment.ray_token(environ)))
+        server = make_server(host, port, make_app(controller, health, token))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    reconciler = Reconciler(controller, ray, Threads(), queued_only=queued_only, say=log)
+    states = health.board.states
+    reconciler = Reconciler(controller, ray, Threads(), queued_only=queued_only, states=states, say=log)
+    health.board.listen(lambda _: controller.wake.set())
     stop = threading.Event()
     loop = threading.Thread(target=reconciler.run, args=(stop,), name="queue-loop", daemon=True)
     loop.start()

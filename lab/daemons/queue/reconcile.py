@@ -27,6 +27,7 @@ from lab.daemons.queue.model import (
     Record,
 )
 from lab.daemons.queue.rayside import RaySide
+from lab.daemons.queue.steward import States, Steward
 from lab.daemons.queue.takes import covers, exceeded
 from lab.daemons.queue.workers import Workers
 from lab.errors import LabError
@@ -60,12 +61,17 @@ class Reconciler:
         workers: Workers,
         *,
         queued_only: bool = False,
+        states: States = tuple,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """With `queued_only`, jobs that were submitted past the queues are stopped."""
+        """With `queued_only`, jobs that were submitted past the queues are stopped.
+
+        `states` are those of every device of the nodes, which is read under the controller's lock.
+        """
         self.controller, self._ray, self._queued_only, self._say = controller, ray, queued_only, say
         self._clock = controller.clock
         self.effects = Effects(ray, controller.packages, workers, self._clock, controller.wake.set, say)
+        self._steward = Steward(controller, ray, states, say)
         self._looked: dict[str, float] = {}
         self._taken: Mapping[str, Mapping[str, float]] | None = None
         self._over: set[str] = set()
@@ -101,7 +107,8 @@ class Reconciler:
             for each in seen:
                 self._judge(draft, each)
             for key in sorted(self.controller.holding):
-                self._between(draft, self.controller.records[key])
+                resets.proceed(draft, self.controller, self.controller.records[key])
+            self._steward.steer(draft)
             self._decide(draft)
         return self._act(seen)
 
@@ -143,6 +150,8 @@ class Reconciler:
         """Take up what came out of a task."""
         if outcome.kind == "store":
             self._away("store", outcome.value.message if isinstance(outcome.value, LabError) else "")
+        elif self._steward.take(draft, outcome.kind, outcome.value):
+            return
         elif isinstance(outcome.value, LabError):
             return  # Ray is away, which a step finds out by itself
         elif outcome.kind == "taken":
@@ -177,7 +186,8 @@ class Reconciler:
         elif phase == RUNNING:
             if job.status == "RUNNING":
                 self._ready(draft, record, known)
-            self._watch(draft, self.controller.records[record.key], known, job.status)
+            record = self.controller.records[record.key]
+            resets.watch(draft, self.controller.engine.items[record.key], record, job.status, self._taken)
 
     def _unknown(self, draft: Draft, record: Record, attempt: Attempt) -> None:
         """Ray does not know an attempt: it was not submitted yet, never will be, or was forgotten."""
@@ -260,48 +270,6 @@ class Reconciler:
         if item.ready != ready:
             draft.call("set_ready", workload=record.key, ready=ready)
 
-    def _watch(self, draft: Draft, record: Record, attempt: Attempt, status: str) -> None:
-        """Reset a job that has a retry policy and lacks for too long what it was granted."""
-        policy = record.job.retry
-        if policy is None or (status == "RUNNING" and self._taken is None):
-            return
-        item = self.controller.engine.items[record.key]
-        taken = (self._taken or {}).get(attempt.submission_id, {})
-        whole = status == "RUNNING" and covers(taken, record.job, item)
-        known = resets.watched(attempt, whole, draft.now)
-        if known != attempt:
-            record = record.with_attempt(known)
-            draft.put(record)
-        if (due := resets.overdue(policy, known, draft.now)) is not None:
-            resets.order(draft, record, *due, charged=True)
-
-    def _between(self, draft: Draft, record: Record) -> None:
-        """Go on with a job that holds quota and has no attempt in Ray: after its pause, or as ordered."""
-        attempt, stop = record.attempt, record.stop
-        if attempt is None or not attempt.ended:
-            return
-        if stop is not None and stop.to == DONE:
-            draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
-        elif stop is not None:
-            draft.call("gone", workload=record.key, message=stop.message)
-        elif record.phase == RESETTING:
-            if self.controller.engine.items[record.key].ready:
-                draft.call("set_ready", workload=record.key, ready=False)
-            if not self.controller.away and draft.now >= resets.resume_at(attempt):
-                draft.attempt(record)
-                draft.tell("Resuming", record.key, "Resuming", f"attempt {attempt.number + 1} begins")
-
-    def _forget(self, draft: Draft) -> None:
-        """Forget jobs that succeeded as long ago as their policy says."""
-        if not self._is_time("forget", PACKAGES_SECONDS):
-            return
-        for key, record in list(self.controller.records.items()):
-            policy, ended = record.job.retry, record.finished_at
-            if policy is None or ended is None or draft.now < ended + policy.success_ttl:
-                continue
-            if self.controller.engine.items[key].reason == "Succeeded":
-                draft.forget(key)
-
     def _compare(self, draft: Draft, taken: Mapping[str, Mapping[str, float]]) -> None:
         """Note who takes more than was asked for; with `enforce` such a job is ended, at the second sight."""
         self._taken = taken
@@ -347,7 +315,8 @@ class Reconciler:
     # Deciding
 
     def _decide(self, draft: Draft) -> None:
-        self._forget(draft)
+        if self._is_time("forget", PACKAGES_SECONDS):
+            resets.forget(draft, self.controller)
         engine = self.controller.engine
         due = engine.next_due()
         if due is not None and due <= draft.now:
@@ -381,12 +350,14 @@ class Reconciler:
             running = any(controller.records[key].phase == RUNNING for key in controller.holding)
             still = (RUNNING, RESETTING)
             moving = any(controller.records[key].phase not in still for key in controller.holding)
+            sick = self._steward.sick
         self._background(running)
-        return BUSY_SECONDS if moving or controller.waiting else CALM_SECONDS
+        return BUSY_SECONDS if moving or controller.waiting or sick else CALM_SECONDS
 
     def _background(self, running: bool) -> None:
         ray, away = self._ray, "ray" in self.controller.away
         looks: tuple[tuple[str, float, Callable[[], Any], bool], ...] = (
+            *(() if away else self._steward.tasks()),
             ("store", STORE_SECONDS, ray.ping_store, True),
             ("taken", TAKEN_SECONDS, ray.taken, running and not away),
             ("others", OTHERS_SECONDS, ray.unfinished, not away),

@@ -7,11 +7,12 @@ grace is for. A job that Ray calls failed is over, so nothing is waited for but 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lab.cluster.jobs import Job
 from lab.cluster.retries import RetryPolicy
-from lab.daemons.queue.controller import Draft
+from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import (
     DONE,
     INACTIVE,
@@ -25,6 +26,7 @@ from lab.daemons.queue.model import (
     Record,
     Stop,
 )
+from lab.daemons.queue.takes import covers
 from lab.host.quantities import format_duration
 from lab.queue.item import FINISHED, Item
 
@@ -115,3 +117,53 @@ def phase_of(record: Record, item: Item) -> str:
         RUNNING: "Running",
         **dict.fromkeys((STOPPING, RESETTING), "Resetting"),
     }[record.phase]
+
+
+def watch(
+    draft: Draft,
+    item: Item,
+    record: Record,
+    status: str,
+    taken: Mapping[str, Mapping[str, float]] | None,
+) -> None:
+    """Reset a job that has a retry policy and lacks for too long what it was granted.
+
+    `status` is Ray's, `taken` what each submission holds; None where that is not known yet.
+    """
+    policy, attempt = record.job.retry, record.attempt
+    if policy is None or attempt is None or (status == "RUNNING" and taken is None):
+        return
+    held = (taken or {}).get(attempt.submission_id, {})
+    known = watched(attempt, status == "RUNNING" and covers(held, record.job, item), draft.now)
+    if known != attempt:
+        record = record.with_attempt(known)
+        draft.put(record)
+    if (due := overdue(policy, known, draft.now)) is not None:
+        order(draft, record, *due, charged=True)
+
+
+def proceed(draft: Draft, controller: Controller, record: Record) -> None:
+    """Go on with a job that holds quota and has no attempt in Ray: after its pause, or as ordered."""
+    attempt, stop = record.attempt, record.stop
+    if attempt is None or not attempt.ended:
+        return
+    if stop is not None and stop.to == DONE:
+        draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
+    elif stop is not None:
+        draft.call("gone", workload=record.key, message=stop.message)
+    elif record.phase == RESETTING:
+        if controller.engine.items[record.key].ready:
+            draft.call("set_ready", workload=record.key, ready=False)
+        if not controller.away and draft.now >= resume_at(attempt):
+            draft.attempt(record)
+            draft.tell("Resuming", record.key, "Resuming", f"attempt {attempt.number + 1} begins")
+
+
+def forget(draft: Draft, controller: Controller) -> None:
+    """Forget jobs that succeeded as long ago as their policy says."""
+    for key, record in list(controller.records.items()):
+        policy, ended = record.job.retry, record.finished_at
+        if policy is None or ended is None or draft.now < ended + policy.success_ttl:
+            continue
+        if controller.engine.items[key].reason == "Succeeded":
+            draft.forget(key)

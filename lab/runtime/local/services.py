@@ -208,7 +208,10 @@ class Plan:
             *("--listen", f"{LOOPBACK}:{self.ports['queue']}"),
             *("--folder", str(self.layout.queue)),
         )
-        own = {"RAYLAB_GPU": self.spec.gpu.vendor.value}
+        own = {
+            "RAYLAB_GPU": self.spec.gpu.vendor.value,
+            "RAYLAB_GCS_ADDRESS": f"{LOOPBACK}:{self.ports['gcs']}",
+        }
         if self.spec.queued_only:
             own["RAYLAB_QUEUED_ONLY"] = "1"
         return Command(argv, {**environment, **client_environment(self), **own}, ROOT)

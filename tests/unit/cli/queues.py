@@ -10,6 +10,7 @@ from typing import Any
 
 from urllib3.exceptions import ProtocolError
 
+from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
 from lab.daemons.queue.__main__ import make_app
@@ -17,6 +18,7 @@ from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Store
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
@@ -80,6 +82,15 @@ class Ray:
     def stop(self, submission_id: str) -> None:
         if not self._jobs.known[submission_id].final:
             self._jobs.end(submission_id, "STOPPED")
+
+    def nodes(self) -> tuple[Node, ...]:
+        return ()
+
+    def look(self) -> Look:
+        return Look()
+
+    def resize(self, node_id: str, cpus: float) -> None:
+        pass
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         return {}

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
+from lab.daemons.health.board import Board
+from lab.daemons.health.model import Result
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.desk import Desk
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Batch, Loaded, Store
 from lab.daemons.queue.workers import Task
 from lab.errors import ClusterError, StoreError, UsageError
@@ -97,6 +101,11 @@ class RayJob:
         return int(variables["GPUS"]) * int(variables.get("RAYLAB_WORKERS_GRANTED", 1))
 
 
+def node(service: str) -> Node:
+    """A living node of 8 CPUs and a GPU."""
+    return Node(f"{service}-id", service, True, False, {"CPU": 8.0, "GPU": 1.0}, None, None, "")
+
+
 class FakeRay:
     """Ray and the store, which outlive every controller."""
 
@@ -109,6 +118,12 @@ class FakeRay:
         self.submitted: list[str] = []
         self.away = self.store_away = False
         self.more_gpus: dict[str, float] = {}
+        self.places: dict[str, str] = {}
+        """Submission id -> service on which it runs; else ray-worker-0."""
+        self.waits = False
+        self.cpus: dict[str, float] = {}
+        """Node id -> CPUs that Ray gives out."""
+        self.all_nodes = tuple(node(f"ray-worker-{number}") for number in (0, 1))
 
     def _ask(self, name: str) -> None:
         self.points.hit(name)
@@ -195,6 +210,23 @@ class FakeRay:
         self.forgotten += self.jobs.values()
         self.jobs, self.on_their_way = {}, []
 
+    def nodes(self) -> tuple[Node, ...]:
+        self._ask("nodes")
+        return self.all_nodes
+
+    def look(self) -> Look:
+        self._ask("look")
+        places = {
+            name: {self.places.get(name, "ray-worker-0"): float(job.gpus)}
+            for name, job in self.jobs.items()
+            if job.status(self.clock()) == "RUNNING"
+        }
+        return Look(places, self.waits)
+
+    def resize(self, node_id: str, cpus: float) -> None:
+        self._ask("resize")
+        self.cpus[node_id] = cpus
+
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         self._ask("taken")
         return {
@@ -271,6 +303,8 @@ class World:
         self.ray.points = self.points
         self.crashes = 0
         self.log: list[str] = []
+        self.ill: list[tuple[str, str, str]] = []
+        """Service, device and state of what is not healthy, which outlives the controller."""
         self._store: CrashingStore | None = None
         self.do(lambda: None)
 
@@ -282,10 +316,16 @@ class World:
         self._store = CrashingStore(self.folder, self.points)
         packages = CrashingPackages(self.folder, self.clock)
         packages.points = self.points
+        self.health = Board()
+        for each in self.ill:
+            self.health.report(each[0], (Result("ecc", each[1], each[2]),), self.clock())
         self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
         self.desk = Desk(self.controller)
         self.reconciler = Reconciler(
-            self.controller, self.ray, AtOnce(), queued_only=self.queued_only, say=self.log.append
+            *(self.controller, self.ray, AtOnce()),
+            queued_only=self.queued_only,
+            states=self.health.states,
+            say=self.log.append,
         )
 
     def close(self) -> None:
@@ -334,6 +374,15 @@ class World:
                 return
             self.step()
         raise AssertionError(f"others than {name} have not ended")
+
+    # Health
+
+    def check_says(self, service: str, device: str, state: str) -> None:
+        """Let a check of a device say this; PASS as often as it takes."""
+        self.ill = [each for each in self.ill if each[:2] != (service, device)]
+        self.ill += [(service, device, state)] if state != "PASS" else []
+        for _ in range(2):
+            self.do(lambda: self.health.report(service, (Result("ecc", device, state),), self.clock()))
 
     # People
 
