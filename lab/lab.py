@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from lab.cluster.submission import Submission, Submitted, check_command, describ
 from lab.errors import (
     EngineError,
     LabDownError,
+    LabError,
     NotFoundError,
     RefusedError,
     StoreError,
@@ -32,6 +34,7 @@ from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progres
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
+    from lab.cluster.health import Health
     from lab.cluster.queues import Queues
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
@@ -215,6 +218,13 @@ class Lab:
         endpoints = self.endpoints()
         return Queues(endpoints.queue, endpoints.ray_token)
 
+    @cached_property
+    def health(self) -> Health:
+        """Health of GPUs and nodes. Raises LabDownError."""
+        from lab.cluster.health import Health
+
+        return Health(self.queues)
+
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).
 
@@ -311,7 +321,7 @@ class Lab:
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
-        for name in ("api", "jobs", "store", "queues", "gpu_plan"):
+        for name in ("api", "jobs", "store", "queues", "health", "gpu_plan"):
             self.__dict__.pop(name, None)
         self.__dict__.update(self._given)
         self._ledgers.clear()
@@ -377,13 +387,18 @@ class Lab:
         Raises LabDownError, ClusterError.
         """
         from lab.cluster.allocation import read_top
+        from lab.cluster.health import worst
 
         plan = self.gpu_plan
         try:
             usage = self.runtime.usage([node.service for node in self.api.nodes() if node.alive])
         except EngineError:
             usage = {}
-        return read_top(self.api, plan, usage)
+        view = read_top(self.api, plan, usage)
+        with contextlib.suppress(LabError):  # a lab without a controller, or one that does not answer
+            found = worst(self.health.view()).items()
+            return replace(view, health={node: (each["state"], each["reason"]) for node, each in found})
+        return view
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""

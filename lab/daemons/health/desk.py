@@ -71,6 +71,8 @@ class Desk:
             self.board.override(each, now)
         self.board.listen(self._changed)
         self._dirty = False
+        self._checks: dict[str, dict[str, bool]] = {}
+        """Node -> its checks, and whether each is invasive."""
         self._skipped: dict[str, dict[str, str]] = {}
         self._addresses: dict[str, str] = {}
         self._orders: dict[str, dict[str, None]] = {}
@@ -88,6 +90,7 @@ class Desk:
         with self.lock:
             now = self.clock()
             self._skipped[node], self._addresses[node] = given["skipped"], given["address"]
+            self._checks[node] = given["checks"]
             mine = {each["device"]: each["check"] for each in given["wishes"]}
             self._wishes = {
                 **{key: check for key, check in self._wishes.items() if key[0] != node},
@@ -133,24 +136,33 @@ class Desk:
                 "now": self.clock(),
                 "devices": [documents.health(each) for each in self.board.states()],
                 "overrides": [asdict(each) for each in self.board.overrides()],
+                "checks": {node: dict(each) for node, each in sorted(self._checks.items())},
                 "skipped": {node: dict(each) for node, each in sorted(self._skipped.items())},
             }
 
     def run(self, data: bytes) -> Document:
-        """`POST /health/run`: order checks of one node or all. Raises UsageError, NotFoundError."""
+        """`POST /health/run`: order a check, or all that are not invasive, of one node or all.
+
+        Raises UsageError, NotFoundError.
+        """
         given = body(data, "run", PACKAGE)
         check = given.get("check", "")
         with self.lock:
             nodes = self._nodes(given.get("node", ""))
             ordered = {}
             for node in nodes:
-                known = self._checks(node)
+                known = self._checks.get(node, {})
                 if check and check not in known:
                     continue
-                ordered[node] = [check] if check else known
+                ordered[node] = (
+                    [check] if check else [name for name, invasive in known.items() if not invasive]
+                )
                 self._orders.setdefault(node, {}).update(dict.fromkeys(ordered[node]))
         if not ordered:
-            raise NotFoundError(f"no node makes the check {check!r}", "labctl health --all lists the checks")
+            known = {name: None for node in nodes for name in self._checks.get(node, ())}
+            raise NotFoundError(
+                f"no node makes the check {check!r}", f"there are: {', '.join(sorted(known))}"
+            )
         return {"ordered": ordered, "now": self.clock()}
 
     def override(self, data: bytes) -> Document:
@@ -195,11 +207,6 @@ class Desk:
             names = [each.device for each in self.board.states() if each.node == node]
             raise NotFoundError(f"{node} has no device {device!r}", f"it has: {', '.join(names)}")
         return found
-
-    def _checks(self, node: str) -> list[str]:
-        """Names of the checks of a node: those with results, and those that could not be made."""
-        made = {c.name for each in self.board.states() if each.node == node for c in each.checks}
-        return sorted({*made, *self._skipped.get(node, {})} - {"presence"})
 
     # Time
 

@@ -72,7 +72,7 @@ class Agent:
         address: str = "",
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`boot` names this life of the node, `gpus` is their number as Ray was told, `address` a listener's."""
+        """`boot` names this life, `gpus` is their number as Ray was told, `address` that of a listener."""
         self.node, self.boot, self.address = node, boot, address
         self.checks = {each.name: each for each in checks}
         self.devices: list[dict[str, str]] = []
@@ -208,6 +208,11 @@ class Agent:
                     "boot": self.boot,
                     "interval": BEAT_SECONDS,
                     "devices": self.devices,
+                    "checks": {
+                        name: each.invasive
+                        for name, each in self.checks.items()
+                        if any(self._has(name, device["name"]) for device in self.devices)
+                    },
                     "address": self.address,
                     "results": [result for _, result in sent],
                     "skipped": self._skipped,

@@ -26,16 +26,10 @@ def loopback(context: Context, device: str = CPU) -> Finding:
         best = min(best, context.monotonic() - begin)
         if best < SECONDS / 10:
             break
-    slow = best > SECONDS
-    told = (
-        f"127.0.0.1 does not answer: {why}"
-        if best == float("inf")
-        else "127.0.0.1 answers slowly"
-        if slow
-        else ""
-    )
-    value = None if best == float("inf") else round(best * 1000, 3)
-    return Finding(WARN if told else PASS, value, "ms", told)
+    if best == float("inf"):
+        return Finding(WARN, None, "ms", f"127.0.0.1 does not answer: {why}")
+    told = f"127.0.0.1 takes {best:.1f} s to answer" if best > SECONDS else ""
+    return Finding(WARN if told else PASS, round(best * 1000, 3), "ms", told)
 
 
 def echo() -> None:
