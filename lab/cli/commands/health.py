@@ -8,7 +8,8 @@ import click
 
 from lab.cli import health_words, render, values
 from lab.cli.context import App, LabGroup, pass_app
-from lab.cluster.health import RUN_SECONDS, Document
+from lab.cluster.health import RUN_SECONDS
+from lab.cluster.queues import Document
 
 
 @click.group(cls=LabGroup, invoke_without_command=True)
@@ -49,7 +50,12 @@ def run(app: App, node: str | None, check: str | None, timeout: float) -> None:
             for each in shown
             if (kept := [one for one in each["checks"] if one["name"] == check])
         ]
-    _show(app, {**found, "devices": shown}, every=True)
+    skipped = {
+        name: {one: why for one, why in each.items() if check in (None, one)}
+        for name, each in found["skipped"].items()
+        if node in (None, name)
+    }
+    _show(app, {**found, "devices": shown, "skipped": skipped}, every=True)
 
 
 def _show(app: App, found: Document, *, every: bool) -> None:

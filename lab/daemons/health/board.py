@@ -32,6 +32,7 @@ from lab.daemons.health.model import (
     Result,
     Trial,
 )
+from lab.host.quantities import plural
 
 DEFAULT_INTERVAL = 5.0
 """Seconds between reports of an agent that does not say."""
@@ -211,9 +212,9 @@ class Board:
         if CPU not in node.devices or (not count and key not in node.checks):
             return
         bad = count >= FLAKY_RETURNS
-        message = f"came back {count} times within {FLAKY_SECONDS / 60:g} minutes" if count else ""
+        told = f"came back {plural(count, 'time')} within {FLAKY_SECONDS / 60:g} minutes" if count else ""
         found = Result(
-            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", message, at=now, better_after=1
+            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", told, at=now, better_after=1
         )
         node.checks[key] = settle(node.checks.get(key), found, now)
 

@@ -154,15 +154,12 @@ class Desk:
                 known = self._checks.get(node, {})
                 if check and check not in known:
                     continue
-                ordered[node] = (
-                    [check] if check else [name for name, invasive in known.items() if not invasive]
-                )
+                usual = [name for name, invasive in known.items() if not invasive]
+                ordered[node] = [check] if check else usual
                 self._orders.setdefault(node, {}).update(dict.fromkeys(ordered[node]))
+            names = sorted({name for node in nodes for name in self._checks.get(node, ())})
         if not ordered:
-            known = {name: None for node in nodes for name in self._checks.get(node, ())}
-            raise NotFoundError(
-                f"no node makes the check {check!r}", f"there are: {', '.join(sorted(known))}"
-            )
+            raise NotFoundError(f"no node makes the check {check!r}", f"there are: {', '.join(names)}")
         return {"ordered": ordered, "now": self.clock()}
 
     def override(self, data: bytes) -> Document:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +87,7 @@ FAILURES = (
     Case("library and driver differ", "temperature", UNKNOWN, "does not start",
          "NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
     nvml("remapped", EVICT, "could not be replaced", "no spare row is left", RemappedRows=[0, 8, 0, 1]),
-    nvml("remapped", EVICT, "could not be replaced", "no spare row, and rows wait", RemappedRows=[0, 8, 1, 1]),
+    nvml("remapped", EVICT, "could not be replaced", "none left, and rows wait", RemappedRows=[0, 8, 1, 1]),
     nvml("remapped", WARN, "wait for a reset", "rows wait for a reset", RemappedRows=[0, 1, 1, 0]),
     nvml("remapped", WARN, "pages", "pages wait on an older GPU",
          RemappedRows="NVML_ERROR_NOT_SUPPORTED", RetiredPagesPendingStatus=1),
@@ -190,7 +189,7 @@ HEALTHY = (
 MISSING = (
     nvml("ecc", "", "Not Supported", "a GPU without ECC", TotalEccErrors="NVML_ERROR_NOT_SUPPORTED"),
     Case("a container without NVML", "ecc", "", "NVML", "NVML_ERROR_LIBRARY_NOT_FOUND"),
-    Case("the kernel's log may not be read", "xid", "", "cannot be read", files={"proc/uptime": "5000.0 1.0"}),
+    Case("the kernel's log may not be read", "xid", "", "cannot be read", files={"proc/uptime": "5000 1"}),
     Case("no dcgmi", "dcgm", "", "dcgmi is not installed"),
     Case("no PyTorch", "gpumem", "", "PyTorch is not installed", says=(NO_TORCH, "PyTorch is not installed")),
     Case("DCGM on AMD", "dcgm", "", "NVIDIA", vendor="amd"),
@@ -211,7 +210,7 @@ def found(case: Case, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
         monkeypatch.setattr(xid, "kernel_lines", lambda context: list(case.kernel))
     if case.disk is not None:
         total, free = case.disk
-        sizes = namedtuple("sizes", "f_blocks f_frsize f_bavail")(total, 1, free)
+        sizes = SimpleNamespace(f_blocks=total, f_frsize=1, f_bavail=free)
         monkeypatch.setattr(os, "statvfs", lambda path: sizes)
     monkeypatch.setattr(network, "unreachable", lambda at: "no answer" if at in case.refused else "")
     if case.check == "loopback":
