@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.daemons.health.desk import Desk
-from lab.daemons.health.model import CPU, EVICT, PASS, TESTING, UNKNOWN, WARN, CheckHealth
+from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
 
 AUTOPILOT = "autopilot_health_checks"
 STATE = "raylab_health_state"
@@ -45,7 +45,7 @@ class Collector:
             gpu = each.model if each.device != CPU else ""
             for state in STATES:
                 states.add_metric((each.node, each.device, state), float(state == each.state))
-            for check in each.checks:
+            for check in each.checks if each.reason != SILENT else ():
                 labels = (check.name, each.node, models.get(each.node, ""), gpu, each.device)
                 checks.add_metric(labels, gauge(check))
                 value = check.result.value
@@ -55,9 +55,12 @@ class Collector:
 
 
 def gauge(check: CheckHealth) -> float:
-    """Autopilot's value of a check: GB/s of `pciebw`, else 1 for WARN and EVICT; NaN while none is known."""
+    """Autopilot's value of a check: GB/s of `pciebw`, else 1 for WARN and EVICT and 0 for PASS.
+
+    NaN, which raises no alert, where nothing is known or measured.
+    """
     if check.state == UNKNOWN:
         return math.nan
-    if check.name == MEASURED and check.result.value is not None:
-        return check.result.value
-    return float(check.state != PASS)
+    if check.name == MEASURED and check.state == PASS:
+        return math.nan if check.result.value is None else check.result.value
+    return (check.result.value or 0.0) if check.name == MEASURED else float(check.state != PASS)

@@ -48,6 +48,9 @@ FORKS = "fork-server"
 
 LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
+RULES = "health.rules.yml"
+"""The alerts' file, as prometheus.yml names it."""
+
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
     "DASHBOARD_METRIC_PORT": "dashboard-metrics",
@@ -370,6 +373,11 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+def prometheus_rules() -> str:
+    """The alerts: those of the containers."""
+    return (ROOT / "compose" / "prometheus" / RULES).read_text(encoding="utf-8")
 
 
 def prometheus_config(plan: Plan) -> str:
