@@ -54,6 +54,7 @@ def _receipt(case: Case) -> Receipt:
         problems=case.evidence.problems,
         resubmitted_as=case.evidence.resubmitted_as,
         preemption=case.evidence.preemption,
+        health=case.evidence.health,
         breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
         if case.run and case.hit and case.new
         else None,

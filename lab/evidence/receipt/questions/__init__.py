@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from lab.evidence.receipt.case import Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
-from lab.evidence.receipt.questions import ending, hit, queues, resume, whole
+from lab.evidence.receipt.questions import ending, health, hit, queues, resume, whole
 
 RESUMED = "resumed, not restarted"
 WENT_ON = "went on"
@@ -75,6 +75,21 @@ QUESTIONS: Mapping[Expected, Questions] = {
         RESUMED: resume.resumed,
         "little lost": resume.little_lost,
         WHOLE: whole.services_whole,
+    },
+    Expected.SICK: {
+        "job finished": ending.job_finished,
+        "a real fault": health.noticed,
+        "avoided": health.avoided,
+        "moved, no retry charged": health.moved_free,
+        "right checkpoint": resume.right_checkpoint,
+        RESUMED: resume.resumed,
+        "little lost": resume.little_lost,
+        WHOLE: whole.services_whole,
+    },
+    Expected.DOUBTED: {
+        **STORE_QUESTIONS,
+        "a real fault": health.noticed,
+        "avoided": health.avoided,
     },
     Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
 }
