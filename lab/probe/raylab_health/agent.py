@@ -26,7 +26,7 @@ SPREAD_SECONDS = 60.0
 JITTER = 0.1
 """Part of an interval by which two runs may be nearer or farther, so that nodes do not beat together."""
 
-CONFIRM_SECONDS = 5.0
+CONFIRM_SECONDS = 10.0
 """Time until a check runs again whose last result has to be confirmed."""
 
 MISSING_SECONDS = 60.0

@@ -14,6 +14,8 @@ from raylab_health.model import CPU, NODE, PASS, WARN, Check, Context, Finding, 
 
 BUCKET, PREFIX = "ray", ".raylab/health"
 BYTES = 4096
+NO_BUCKET = "NoSuchBucket"
+"""S3's word; a lab that starts makes its bucket while its first nodes start."""
 SLOW_SECONDS = 5.0
 
 
@@ -39,7 +41,12 @@ def round_trip(context: Context, client: Any, name: str, data: bytes) -> Finding
             answer.release_conn()
         client.remove_object(BUCKET, name)
     except Exception as error:  # those of minio, of urllib3 and of the socket
-        return Finding(WARN, None, "ms", f"the object store fails: {' '.join(str(error).split())}"[:200])
+        code = getattr(error, "code", "")
+        if code == NO_BUCKET and not context.notes.get(BUCKET):
+            raise UnreadableError("the lab's bucket is not made yet") from error
+        told = code if isinstance(code, str) and code else " ".join(str(error).split())[:150]
+        return Finding(WARN, None, "ms", f"the object store fails: {told}")
+    context.notes[BUCKET] = True
     took = context.monotonic() - begin
     told = ""
     if hashlib.sha256(back).digest() != hashlib.sha256(data).digest():

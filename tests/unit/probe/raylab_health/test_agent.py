@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raylab_health.agent import BEAT_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
+from raylab_health.agent import BEAT_SECONDS, CONFIRM_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
 from raylab_health.examine import examine
 from raylab_health.model import CPU, EVICT, GPU, NODE, PASS, WARN, Check, Context, Finding, NotHereError
 from tests.unit.probe.raylab_health.fakes import FakeNode
@@ -183,7 +183,7 @@ def test_what_has_to_be_confirmed_runs_again_soon(bench: Bench) -> None:
     bench.says["dear"] = WARN
     bench.answer = {"confirm": ["dear"]}
     before = len(bench.ran)
-    bench.run(12)
+    bench.run(BEAT_SECONDS + CONFIRM_SECONDS + 1)
     assert ("dear", CPU) in [(name, device) for _, name, device in bench.ran[before:]]
 
 

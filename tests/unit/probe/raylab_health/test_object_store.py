@@ -56,6 +56,29 @@ def test_a_round_trip_is_judged_and_leaves_nothing(
     assert client.objects == {}
 
 
+class NoBucketError(Exception):
+    """minio's error where there is no bucket."""
+
+    code = "NoSuchBucket"
+
+
+def test_a_bucket_that_is_not_made_yet_is_unknown_and_one_that_is_gone_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise NoBucketError("the bucket does not exist")
+
+    node = FakeNode(tmp_path)
+    client = node.notes["object-store"] = Client(node)
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "put_object", refuse)
+        assert examine(object_store.CHECK, CPU, node)["state"] == UNKNOWN
+    assert examine(object_store.CHECK, CPU, node)["state"] == PASS
+    monkeypatch.setattr(client, "put_object", refuse)
+    result = examine(object_store.CHECK, CPU, node)
+    assert (result["state"], result["message"]) == (WARN, "the object store fails: NoSuchBucket")
+
+
 def test_the_key_is_read_from_the_environment_or_the_file_it_names(tmp_path: Path) -> None:
     file = tmp_path / "aws.ini"
     file.write_text("[default]\naws_access_key_id = a%b\naws_secret_access_key = c\n")
