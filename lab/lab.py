@@ -266,8 +266,7 @@ class Lab:
         Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
         that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
         entrypoint itself; `runtime_env`, Ray's, or a JSON file with it; `name`, which `labctl jobs` shows.
-        With `queue` it waits in that queue until it has its quota; a request that names none, and has a retry
-        policy, starts at once and is watched by the controller of the queues.
+        With `queue` it waits in that queue until it has its quota; one that names none starts at once.
 
         Raises UsageError, NotFoundError, ClusterError; nothing is submitted then.
         """
@@ -278,8 +277,6 @@ class Lab:
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
         if queue is not None:
-            if not queue.queue:
-                queue_request.refuse_past_queues(self.runtime.spec())
             return self.queues.submit(queue_request.of_command(submission, queue))
         with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
             queue_request.refuse_past_queues(self.runtime.spec())
@@ -305,8 +302,6 @@ class Lab:
         """
         recipe = find_recipe(name)
         if queue is not None:
-            if not queue.queue:
-                queue_request.refuse_past_queues(self.runtime.spec())
             gpus = len(self.gpu_plan.assignments)
             return self.queues.submit(
                 queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
