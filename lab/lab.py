@@ -14,7 +14,7 @@ from lab.cluster import queue_request
 from lab.cluster.api import RayApi, infeasible
 from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
-from lab.cluster.queue_request import QueueRequest
+from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, described
 from lab.errors import (
@@ -227,7 +227,6 @@ class Lab:
 
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).
-
         Raises NotFoundError, LabDownError, ClusterError.
         """
         from lab.cluster.earlier import earlier_job
@@ -266,9 +265,8 @@ class Lab:
         Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
         that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
         entrypoint itself; `runtime_env`, Ray's, or a JSON file with it; `name`, which `labctl jobs` shows.
-        With `queue` it waits in that queue until it has its quota; one that names none starts at once.
-
-        Raises UsageError, NotFoundError, ClusterError; nothing is submitted then.
+        With `queue` it waits in that queue until it has its quota; one that names none starts at once. Raises
+        UsageError, NotFoundError, RefusedError, ClusterError; nothing is submitted then.
         """
         if submission is None:
             submission = described(command, working_dir, num_cpus, num_gpus, runtime_env, name)
@@ -277,7 +275,7 @@ class Lab:
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
         if queue is not None:
-            return self.queues.submit(queue_request.of_command(submission, queue))
+            return self._enqueue(queue_request.of_command(submission, queue))
         with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
             queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
@@ -297,15 +295,13 @@ class Lab:
         queue: QueueRequest | None = None,
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
-
         With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
         """
         recipe = find_recipe(name)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
-            return self.queues.submit(
-                queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
-            )
+            job = queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
+            return self._enqueue(job)
         submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
@@ -313,6 +309,13 @@ class Lab:
             raise _refused(waits)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)
+
+    def _enqueue(self, job: QueuedSubmission) -> Submitted:
+        """Put a job into its queue. Raises RefusedError for a name whose runs it would resume."""
+        with contextlib.suppress(NotFoundError):
+            if job.request.name and self.job(job.request.name):
+                raise RefusedError(f"there is a job {job.request.name} already", "a name can be used once")
+        return self.queues.submit(job)
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
@@ -359,7 +362,6 @@ class Lab:
 
     def waiting(self, submission_id: str) -> Waiting | None:
         """Reason why a job, or a part of it, waits for resources now; None when it does not.
-
         Raises NotFoundError, LabDownError, ClusterError.
         """
         self.jobs.get(submission_id)

@@ -1,5 +1,7 @@
-"""Import of notebooks, `from lab.lessons import Session`; the rest is in lab/flows/lessons."""
+"""Imports of notebooks: `Session` is in lab/flows/lessons, queues are asked by a `QueueRequest`."""
 
+from lab.cluster.queue_request import QueueRequest
 from lab.flows.lessons import Session
+from lab.flows.queues.examples import example
 
-__all__ = ["Session"]
+__all__ = ["QueueRequest", "Session", "example"]

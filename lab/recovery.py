@@ -1,5 +1,6 @@
 """Breaking a lab from a program, see docs/python.md; the flow itself is in lab/flows/recovery."""
 
 from lab.flows.recovery import FaultRequest, Moment, OnMoment, Outcome, inject
+from lab.flows.recovery.preempted import receipts
 
-__all__ = ["FaultRequest", "Moment", "OnMoment", "Outcome", "inject"]
+__all__ = ["FaultRequest", "Moment", "OnMoment", "Outcome", "inject", "receipts"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,9 @@ from lab.cluster.retries import RetryPolicy
 from lab.cluster.submission import Submission
 from lab.errors import RefusedError, UsageError
 from lab.topology import LabSpec
+
+LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""A DNS label, as the name of a workload is one."""
 
 MOST_WORKERS = 10_000
 MOST_AMOUNT = 100_000.0
@@ -25,6 +29,7 @@ class QueueRequest:
     `queue` is NAME or NAMESPACE/NAME; with `retry` it may be empty: the job waits for nothing then, and the
     controller only watches it. Times are seconds, amounts those of one worker, memory bytes. With
     `min_workers` it starts with fewer workers too. `enforce` ends a job that takes more than it asked for.
+    `name` is that of the workload and the submission id of its first attempt, a new one; else one is made up.
     """
 
     queue: str
@@ -38,8 +43,14 @@ class QueueRequest:
     enforce: bool = False
     preemption_grace: float | None = None
     retry: RetryPolicy | None = None
+    name: str = ""
 
     def __post_init__(self) -> None:
+        if self.name and not re.fullmatch(LABEL, self.name):
+            raise UsageError(
+                f"name {self.name!r}: not the name of a workload",
+                "use 1 to 63 lower-case letters, digits and hyphens, the first and the last no hyphen",
+            )
         if not self.queue.strip("/") and (self.queue or self.retry is None):
             raise UsageError(f"queue {self.queue!r}: names no queue", "NAME or NAMESPACE/NAME")
         for name, number in (("workers", self.workers), ("min_workers", self.min_workers)):

@@ -184,6 +184,7 @@ def _body(job: QueuedSubmission) -> Document:
     submission, request, recipe = job.submission, job.request, job.recipe
     grace = request.preemption_grace
     return {
+        "name": request.name,
         "queue": request.queue,
         "command": list(submission.command),
         "runtime_env": dict(submission.runtime_env),

@@ -13,7 +13,9 @@ import pytest
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
-from lab.cluster.submission import Submission
+from lab.cluster.queue_request import QueuedSubmission, QueueRequest
+from lab.cluster.queues import Queues
+from lab.cluster.submission import Submission, Submitted
 from lab.errors import ClusterError, LabDownError, NotFoundError, RefusedError, UsageError
 from lab.evidence.ledger import Event, History
 from lab.lab import Lab
@@ -133,6 +135,34 @@ def test_a_recipe_becomes_a_submission_with_its_settings() -> None:
     assert submission.working_dir.name == "digits"
     assert submission.metadata == {"raylab_recipe": "digits", "job_name": "demo"}
     assert submission.num_cpus == 1
+
+
+class FakeQueues(Queues):
+    """Queues that only take jobs."""
+
+    def __init__(self) -> None:
+        super().__init__("http://queue", "token")
+        self.taken: list[str] = []
+
+    def submit(self, job: QueuedSubmission) -> Submitted:
+        self.taken.append(job.request.name)
+        return Submitted(job.request.name or "made-up", workload=f"ns/{job.request.name}")
+
+
+def test_the_name_of_a_queued_job_can_be_used_once(tmp_path: Path) -> None:
+    queues = FakeQueues()
+    store = FakeObjectStore()
+    store.put(".raylab/ledger/earlier/controller-1.jsonl", b"")
+    lab = Lab(
+        FakeRuntime("raylab"), api=FakeApi(), jobs=FakeJobs(running("known")), store=store, queues=queues
+    )
+    submission = Submission(("true",), tmp_path, num_gpus=1)
+    for name in ("known", "earlier"):
+        with pytest.raises(RefusedError, match=f"there is a job {name} already"):
+            lab.submit(submission, queue=QueueRequest("a", name=name))
+    assert lab.submit(submission, queue=QueueRequest("a", name="new")).workload == "ns/new"
+    assert lab.submit(submission, queue=QueueRequest("a")).submission_id == "made-up"
+    assert queues.taken == ["new", ""]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,17 @@ from typing import Any
 
 from lab.daemons.queue import requests, setup
 from lab.daemons.queue.controller import Controller, Draft
-from lab.daemons.queue.model import DONE, HOLDING, INACTIVE, QUEUED, STOPPING, Record, Stop, submission_id
+from lab.daemons.queue.model import (
+    DONE,
+    HOLDING,
+    INACTIVE,
+    QUEUED,
+    STOPPING,
+    Record,
+    Stop,
+    share_ids,
+    submission_id,
+)
 from lab.daemons.queue.views.rows import find
 from lab.errors import NotFoundError, RefusedError
 from lab.queue.model import Workload
@@ -49,6 +59,10 @@ class Desk:
 
     def _workload(self, given: Mapping[str, Any], now: float) -> Workload:
         controller = self._controller
+        if name := given.get("name"):
+            if taken := next((r.key for r in controller.records.values() if share_ids(r.name, name)), ""):
+                raise RefusedError(f"the name {name} is taken: there is a job {taken}", "choose another one")
+            return requests.workload(given, name, controller.setup, controller.resource, now)
         while True:
             name = f"job-{''.join(secrets.choice(LETTERS) for _ in range(10))}"
             found = requests.workload(given, name, controller.setup, controller.resource, now)

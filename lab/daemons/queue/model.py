@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -157,6 +158,12 @@ class Event:
 def submission_id(name: str, attempt: int) -> str:
     """Ray's id of an attempt, counted from 1. It never changes, so nothing can be submitted twice."""
     return name if attempt == 1 else f"{name}-{attempt}"
+
+
+def share_ids(one: str, other: str) -> bool:
+    """Tell if attempts of jobs with these names could have one id, such as `a-2` and the second of `a`."""
+    short, long = sorted((one, other), key=len)
+    return re.fullmatch(f"{re.escape(short)}(-[1-9][0-9]*)?", long) is not None
 
 
 def job_document(record: Record) -> dict[str, Any]:

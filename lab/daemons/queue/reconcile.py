@@ -38,6 +38,9 @@ BUSY_SECONDS, CALM_SECONDS = 0.25, 1.0
 STORE_SECONDS, TAKEN_SECONDS, OTHERS_SECONDS, PACKAGES_SECONDS = 5.0, 3.0, 5.0, 60.0
 """Time between two looks at the store, at the allocation, at other jobs, and at packages nobody needs."""
 
+SLACK_SECONDS = 1.0
+"""Ray's clock and the controller's differ by less, as both run on one machine."""
+
 MESSAGE = 1000
 """Characters of a job's last message that are kept."""
 
@@ -49,6 +52,12 @@ class Seen:
     key: str
     number: int
     job: Job | None
+
+
+def _is_foreign(job: Job, record: Record) -> bool:
+    """Tell if a job with the id of an attempt is another one: submitted past the queues, or before it."""
+    early = job.started_at is not None and job.started_at < record.created - SLACK_SECONDS
+    return early or job.metadata.get(WORKLOAD) != record.key
 
 
 class Reconciler:
@@ -174,6 +183,11 @@ class Reconciler:
             return  # it went on while Ray was asked
         if job is None:
             self._unknown(draft, record, attempt)
+            return
+        if attempt.seen_at is None and _is_foreign(job, record):
+            told = f"Ray has another job {attempt.submission_id}, which did not come from this one"
+            self._end(draft, record, attempt, UNSENT, told)
+            draft.call("finish", workload=record.key, reason="Failed", message=told)
             return
         begun = draft.now if job.status == "RUNNING" and attempt.started_at is None else attempt.started_at
         known = replace(attempt, seen_at=attempt.seen_at or draft.now, started_at=begun)

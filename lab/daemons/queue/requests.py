@@ -1,6 +1,7 @@
 """Bodies of POST /jobs and /dry-run. Unknown fields are refused.
 
-    {"queue": "NAME" or "NAMESPACE/NAME", "command": ["python", "train.py"],
+    {"name": a DNS label, or "" for one that is made up,
+     "queue": "NAME" or "NAMESPACE/NAME", "command": ["python", "train.py"],
      "package": SHA-256 of a zip that was PUT before, or "", "runtime_env": {}, "metadata": {"name": "text"},
      "num_cpus": 0, "num_gpus": 0,
      "workers": {"count": 2, "min_count": 1 or null, "cpus": 4, "gpus": 1, "memory": BYTES} or null,

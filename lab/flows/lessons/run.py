@@ -133,8 +133,14 @@ def run_lesson(
 def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
     """Stop the lesson's jobs that have not ended: they would hold the GPUs against the next run.
 
-    What cannot be stopped is told.
+    What cannot be stopped is told. Jobs of queues go first: one that waits would take the place of another.
     """
+    for workload in _queued(lab, lesson):
+        on_step(Step("note", f"cancelling job {workload}"))
+        try:
+            lab.queues.cancel(workload)
+        except LabError as error:
+            on_step(Step("note", f"job {workload} is not cancelled: {error.message}"))
     try:
         mine = [job for job in lab.jobs.list() if job.submission_id.startswith(job_prefix(lesson.number))]
     except LabError as error:
@@ -148,6 +154,15 @@ def stop_jobs(lab: Lab, lesson: Lesson, on_step: OnStep) -> None:
             lab.jobs.stop(job.submission_id)
         except LabError as error:
             on_step(Step("note", f"job {job.submission_id} is not stopped: {error.message}"))
+
+
+def _queued(lab: Lab, lesson: Lesson) -> tuple[str, ...]:
+    """Workloads of the lesson that have not ended; none where no controller answers."""
+    try:
+        found = lab.queues.list()["workloads"]
+    except LabError:
+        return ()
+    return tuple(each["workload"] for each in found if each["name"].startswith(job_prefix(lesson.number)))
 
 
 def check_lab(lab: Lab) -> None:

@@ -111,6 +111,13 @@ def test_a_folder_is_sent_once(tmp_path: Path) -> None:
     assert (body["num_gpus"], body["workers"]) == (1, None)
 
 
+def test_a_name_that_was_chosen_is_sent() -> None:
+    job = of_command(Submission(("true",), num_gpus=1), QueueRequest("a", name="mine"))
+    client, pool = queues((201, {"workload": "ns/mine", "submission_id": "mine"}))
+    assert client.submit(job).submission_id == "mine"
+    assert json.loads(pool.asked[0][2] or b"")["name"] == "mine"
+
+
 def test_events_are_read_page_after_page() -> None:
     pages = [(200, [{"number": 1}, {"number": 2}]), (200, [{"number": 5}]), (200, [])]
     client, pool = queues(*pages)
@@ -127,6 +134,9 @@ def test_events_are_read_page_after_page() -> None:
         {"gpus_per_worker": -1.0},
         {"cpus_per_worker": float("nan")},
         {"max_time": float("inf")},
+        {"name": "My_Job"},
+        {"name": "x" * 64},
+        {"name": "job-"},
     ],
 )
 def test_requests_that_make_no_sense(wrong: dict[str, Any]) -> None:

@@ -60,6 +60,23 @@ def test_an_attempt_says_whose_it_is_and_what_it_resumes(world: World) -> None:
     assert second.runtime_env["env_vars"]["RAYLAB_RESUME_RUN"] == record.name
 
 
+@pytest.mark.parametrize("workload", ["", "ns/another"])
+def test_a_job_of_somebody_else_with_the_same_id_is_neither_taken_for_it_nor_stopped(
+    world: World, workload: str
+) -> None:
+    world.apply(*queue("a", 1))
+    variables = {"env_vars": {"GPUS": "0", "WORK": "60"}}
+    metadata = {"raylab_workload": workload, "raylab_attempt": "1"}
+    world.ray.submit(Order("mine", ("sleep", "60"), variables, metadata=metadata))
+    world.submit("one", name="mine")
+    world.run(3)
+    record = world.job("one")
+    assert (record.phase, short(record)) == (DONE, ["UNSENT"])
+    assert "Ray has another job mine" in world.controller.engine.items[record.key].message
+    assert world.ray.jobs["mine"].stopped is None
+    assert world.ray.submitted == ["mine"], "nothing was submitted in its place"
+
+
 @pytest.mark.parametrize(
     ("fields", "seconds"),
     [

@@ -84,6 +84,26 @@ def test_a_job_is_taken_in_and_can_be_looked_at(site: Site) -> None:
     assert site.ask("GET", "/queues")[0] == 200
 
 
+def test_a_job_has_the_name_that_it_was_given_unless_that_is_taken(site: Site) -> None:
+    told = {"workload": "ns/mine-1", "submission_id": "mine-1"}
+    assert site.ask("POST", "/jobs", {**JOB, "name": "mine-1"}) == (201, told)
+    assert site.ask("POST", "/jobs", {**JOB, "name": "mine-02"})[0] == 201
+    before = site.state()
+    for name in ("mine-1", "mine", "mine-1-2", "mine-1-20270115"):
+        status, answer = site.ask("POST", "/jobs", {**JOB, "name": name})
+        assert status == 409
+        message = f"the name {name} is taken: there is a job ns/mine-1"
+        assert answer["error"]["message"] == message, "an attempt of one could have the id of the other"
+    assert site.state() == before
+    assert site.ask("POST", "/jobs", {**JOB, "name": ""})[1]["submission_id"].startswith("job-")
+
+
+def test_a_name_that_is_taken_in_another_namespace_is_taken(site: Site) -> None:
+    site.apply({**queue("a", 2)[2], "metadata": {"name": "a", "namespace": "other"}})
+    assert site.ask("POST", "/jobs", {**JOB, "queue": "ns/a", "name": "mine"})[0] == 201
+    assert site.ask("POST", "/jobs", {**JOB, "queue": "other/a", "name": "mine"})[0] == 409
+
+
 def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> None:
     _, told = site.ask(
         "POST",
@@ -109,6 +129,8 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
         ("POST", "/jobs", b"[" * 100_000, 400, "nested too deeply"),
         ("POST", "/jobs", {"queue": "a"}, 400, "'command' is a required property"),
         ("POST", "/jobs", {**JOB, "comand": 1}, 400, "comand"),
+        ("POST", "/jobs", {**JOB, "name": "A_b"}, 400, "name"),
+        ("POST", "/jobs", {**JOB, "name": "x" * 64}, 400, "name"),
         ("POST", "/jobs", {**JOB, "command": []}, 400, "command"),
         ("POST", "/jobs", {**JOB, "command": ["a\0b"]}, 400, "command"),
         ("POST", "/jobs", {**JOB, "num_gpus": -1}, 400, "num_gpus"),

@@ -391,7 +391,9 @@ class World:
         found: dict[str, Any] = self.do(lambda: self.desk.apply(json.dumps(body).encode()))
         return found
 
-    def submit(self, name: str, queue: str = "a", *, work: float = 5.0, gpus: int = 1, **fields: Any) -> str:
+    def submit(
+        self, name: str, /, queue: str = "a", *, work: float = 5.0, gpus: int = 1, **fields: Any
+    ) -> str:
         """Submit a job, unless it is there: as a person does who got no answer. Returns its key."""
         variables = {"GPUS": str(gpus), "WORK": str(work), **fields.pop("env", {})}
         workers = {"count": fields.pop("count", 1), "gpus": gpus, "min_count": fields.pop("least", None)}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -230,6 +230,28 @@ def test_a_lesson_that_fails_or_is_interrupted_stops_its_own_jobs_and_no_others(
         run(lesson())
     assert world.jobs.get(stuck).status == "STOPPED"
     assert world.jobs.get("raysubmit_1").status == "RUNNING"
+
+
+def test_a_lesson_that_fails_cancels_its_jobs_in_queues(world: World, run: Runs) -> None:
+    class Answers:
+        cancelled: ClassVar[list[str]] = []
+
+        def list(self) -> dict[str, Any]:
+            names = (name(2, "waits"), name(2, "stuck"), name(4, "waits"), "job-abc")
+            return {"workloads": [{"workload": f"ns/{each}", "name": each} for each in names]}
+
+        def cancel(self, workload: str) -> None:
+            if "stuck" in workload:
+                raise RefusedError("it has ended already")
+            self.cancelled.append(workload)
+
+    world.queues = Answers()
+    world.notebook(argv(lesson()), {"event": "failed", "number": 1, "of": 2, "error": "E: x"}, exit_code=3)
+    with pytest.raises(LessonError):
+        run(lesson())
+    assert Answers.cancelled == [f"ns/{name(2, 'waits')}"]
+    told = [step.text for step in run.steps]
+    assert f"job ns/{name(2, 'stuck')} is not cancelled: it has ended already" in told
 
 
 # Beside the notebook

@@ -106,7 +106,7 @@ class WorldLab(Lab):
     """A lab on a fake runtime with these parts."""
 
     def __init__(self, runtime: FakeRuntime, world: World) -> None:
-        super().__init__(runtime, api=world.api, jobs=world.jobs, store=world.store)
+        super().__init__(runtime, api=world.api, jobs=world.jobs, store=world.store, queues=world.queues)
         self.world = world
 
     def waiting(self, submission_id: str) -> Any:
@@ -122,6 +122,8 @@ class World:
         self.host = FakeHost(self.clock)
         self.runtime = FakeRuntime("raylab", self.host)
         self.jobs, self.api, self.store = FakeJobs(self.clock), WorldApi(), FakeObjectStore(clock=self.clock)
+        self.queues: Any = None
+        """The controller, where a lesson has one."""
         self.waits: dict[str, Any] = {}
         self.said: list[str] = []
         if up:

@@ -1,0 +1,168 @@
+"""Lesson 10: what its checks make of a job that borrowed, gave way and resumed, and of one with a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.evidence.ledger import History, Run, parse_events
+from lab.flows.lessons.catalogue.lesson_10 import LESSON
+from lab.flows.lessons.model import Evidence
+from tests.unit.flows.lessons.world import evidence, failing, job, name
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+BLUE, RED = name(10, "borrow"), name(10, "reclaim")
+
+Receipt = dict[str, Any]
+
+
+def runs() -> tuple[Run, Run]:
+    """The two attempts of a training: that of a lab which lost a node, as if each were a job of its own."""
+    (run,) = History.of(parse_events((DATA / "ledger_kill.jsonl").read_bytes().splitlines())).runs
+    first, second, *_ = run.attempts
+    two = {0: "id-of-ray-worker-0", 1: "id-of-ray-worker-1"}
+    saved = tuple(each for each in run.checkpoints if each.attempt == first.number)
+    later = tuple(each for each in run.checkpoints if each.attempt == second.number)
+    plan = replace(run.plan, resources_per_worker={"CPU": 1.0, "GPU": 1.0}) if run.plan else None
+    return (
+        replace(run, plan=plan, attempts=(replace(first, nodes=two),), checkpoints=saved),
+        replace(run, plan=plan, attempts=(replace(second, nodes=two),), checkpoints=later),
+    )
+
+
+def receipt(**changes: Any) -> Receipt:
+    return {
+        "verdict": "recovered",
+        "job": {"submission_id": BLUE},
+        "checks": [{"name": "little was repeated", "passed": True, "detail": "0 epochs"}],
+        "lost_epochs": 0,
+        "preemption": {"by": f"bob/{RED}", "reason": "InCohortReclamation"},
+        "control": {"weights": "equal", "detail": "epoch 12 of both"},
+        **changes,
+    }
+
+
+def found(
+    *receipts: Receipt,
+    first: Callable[[Run], Run] = lambda run: run,
+    second: Callable[[Run], Run] = lambda run: run,
+    blue: str = "alice/blue",
+    red: str = "bob/red",
+    end: str = "SUCCEEDED",
+    gpus: float = 1.0,
+) -> Evidence:
+    """Evidence of the lesson as it should be, but for what is given."""
+    histories = dict(zip((BLUE, f"{BLUE}-2"), runs(), strict=True))
+    of_blue = {"raylab_queue": blue}
+    return evidence(
+        10,
+        job(f"{BLUE}-2", end, metadata=of_blue),
+        job(RED, metadata={"raylab_queue": red}),
+        job(BLUE, "STOPPED", metadata=of_blue),
+        histories={
+            BLUE: History((first(histories[BLUE]),)),
+            f"{BLUE}-2": History((second(histories[f"{BLUE}-2"]),)),
+            RED: History(()),
+        },
+        demands={RED: {"GPU": gpus}},
+        receipts=receipts or (receipt(),),
+    )
+
+
+def test_a_job_that_borrowed_gave_way_and_resumed_passes() -> None:
+    assert failing(LESSON, found()) == []
+
+
+def test_without_jobs_nothing_passes() -> None:
+    assert len(failing(LESSON, evidence(10))) == len(LESSON.checks)
+
+
+@pytest.mark.parametrize("queue", ["", "bob/red"])
+def test_a_job_past_the_queues_or_in_the_wrong_one_is_noticed(queue: str) -> None:
+    assert failing(LESSON, found(blue=queue)) == ["blue borrowed red's GPU"]
+    assert failing(LESSON, found(red="" if not queue else "alice/blue")) == ["red got its GPU back"]
+
+
+def test_a_job_that_borrowed_nothing_is_noticed() -> None:
+    def alone(run: Run) -> Run:
+        return replace(run, attempts=(replace(run.attempts[0], nodes={0: "id-of-ray-worker-0"}),))
+
+    def without_gpu(run: Run) -> Run:
+        return replace(run, plan=replace(run.plan, resources_per_worker={"CPU": 1.0}) if run.plan else None)
+
+    for change in (alone, without_gpu):
+        assert failing(LESSON, found(first=change)) == ["blue borrowed red's GPU"]
+
+
+def test_an_owner_that_asked_for_no_gpu_took_nothing_back() -> None:
+    assert failing(LESSON, found(gpus=0)) == ["red got its GPU back"]
+
+
+def test_a_job_that_nobody_preempted_is_noticed() -> None:
+    whole = evidence(
+        10, job(BLUE, metadata={"raylab_queue": "alice/blue"}), histories={BLUE: History(runs()[:1])}
+    )
+    assert failing(LESSON, whole) == [
+        "red got its GPU back",
+        "blue resumed from its newest checkpoint",
+        "blue gave way to red",
+        "the receipt says recovered",
+        "the weights are those of an undisturbed run",
+    ]
+
+
+def test_a_script_that_loads_nothing_or_an_older_checkpoint_is_noticed() -> None:
+    older = runs()[0].checkpoints[0].uri
+
+    def fresh(run: Run) -> Run:
+        return replace(run, attempts=(replace(run.attempts[0], loads=()),))
+
+    def stale(run: Run) -> Run:
+        loads = tuple(replace(load, uri=older) for load in run.attempts[0].loads)
+        return replace(run, attempts=(replace(run.attempts[0], loads=loads),))
+
+    def again(run: Run) -> Run:
+        reports = tuple(replace(r, progress=n) for n, r in enumerate(run.attempts[0].reports, 1))
+        return replace(run, attempts=(replace(run.attempts[0], reports=reports),))
+
+    for change in (fresh, stale, again):
+        assert failing(LESSON, found(second=change)) == ["blue resumed from its newest checkpoint"]
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "FAILED", "STOPPED"])
+def test_a_training_that_did_not_come_to_its_end_is_noticed(status: str) -> None:
+    assert failing(LESSON, found(end=status)) == ["blue's training came to its end"]
+
+
+def test_a_preemption_of_another_kind_or_for_somebody_else_is_noticed() -> None:
+    for told in (
+        {"by": "bob/another", "reason": "InCohortReclamation"},
+        {"by": f"bob/{RED}", "reason": "InClusterQueue"},
+        {"by": None, "reason": "InCohortReclamation"},
+    ):
+        assert failing(LESSON, found(receipt(preemption=told))) == ["blue gave way to red"]
+
+
+def test_a_receipt_that_says_something_else_is_noticed() -> None:
+    wrong = [{"name": "little was repeated", "passed": False, "detail": "9 epochs"}]
+    seen = found(receipt(), receipt(verdict="restarted-from-scratch", checks=wrong))
+    assert failing(LESSON, seen) == ["the receipt says recovered"]
+
+
+def test_a_receipt_without_preemption_or_of_another_job_is_none() -> None:
+    missing = [
+        "blue gave way to red",
+        "the receipt says recovered",
+        "the weights are those of an undisturbed run",
+    ]
+    assert failing(LESSON, found(receipt(preemption=None))) == missing
+    assert failing(LESSON, found(receipt(job={"submission_id": "another"}))) == missing
+
+
+@pytest.mark.parametrize("control", [None, {"weights": "different", "detail": "epoch 12 differs"}])
+def test_weights_that_differ_or_were_not_compared_are_noticed(control: Any) -> None:
+    assert failing(LESSON, found(receipt(control=control))) == ["the weights are those of an undisturbed run"]
