@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 URL = "RAYLAB_HEALTH_URL"
 """Variable of the controller's address; without it there is no agent."""
 
+PAUSE_SECONDS = 5.0
+"""Time in which the node starts alone."""
+
 NICENESS = 10
 NAME = "raylab-health"
 TIMEOUT_SECONDS = 4.0
@@ -74,7 +77,11 @@ def settle(parent: int, niceness: int) -> None:
 
 
 def serve(environ: Mapping[str, str], gpus: int, parent: int) -> NoReturn:
-    """Be the agent."""
+    """Be the agent, once the node has had time to start: imports too cost it some of a core."""
+    import time
+
+    time.sleep(PAUSE_SECONDS)
+
     from raylab_health.agent import Agent
     from raylab_health.checks import CHECKS
     from raylab_health.model import Context
