@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.cluster.queues import Document, Queues
-from lab.errors import UsageError
+from lab.errors import LabError, UsageError
 from lab.host.clock import MONOTONIC, Clock, poll
 
 STATES = ("PASS", "WARN", "TESTING", "EVICT", "UNKNOWN")
@@ -31,6 +31,14 @@ class Health:
     def view(self) -> Document:
         """Every device with its checks: `devices`, `overrides`, and `skipped`, checks that cannot be made."""
         return self._queues.ask("GET", "/health")
+
+    def worst(self) -> dict[str, tuple[str, str]]:
+        """Node -> state and reason of its worst device; empty where the controller does not answer."""
+        try:
+            found = worst(self.view())
+        except LabError:
+            return {}
+        return {node: (each["state"], each["reason"]) for node, each in found.items()}
 
     def run(self, node: str = "", check: str = "") -> Document:
         """Order checks of a node or all; returns which, at once. Raises NotFoundError."""
