@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,10 @@ from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
 from lab.cluster.queue_request import QueueRequest
 from lab.cluster.recipes import find_recipe
-from lab.cluster.submission import Submission, Submitted, check_command, described
+from lab.cluster.submission import Submission, Submitted, check_command, described, waits_refused
 from lab.errors import (
     EngineError,
     LabDownError,
-    LabError,
     NotFoundError,
     RefusedError,
     StoreError,
@@ -282,7 +280,7 @@ class Lab:
             queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
-            raise _refused(waits)
+            raise waits_refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
 
     def submit_recipe(
@@ -310,7 +308,7 @@ class Lab:
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
         if waits and fail_if_infeasible:
-            raise _refused(waits)
+            raise waits_refused(waits)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)
 
@@ -382,18 +380,14 @@ class Lab:
         Raises LabDownError, ClusterError.
         """
         from lab.cluster.allocation import read_top
-        from lab.cluster.health import worst
+        from lab.cluster.health import states
 
         plan = self.gpu_plan
         try:
             usage = self.runtime.usage([node.service for node in self.api.nodes() if node.alive])
         except EngineError:
             usage = {}
-        view = read_top(self.api, plan, usage)
-        with contextlib.suppress(LabError):  # a lab without a controller, or one that does not answer
-            found = worst(self.health.view()).items()
-            return replace(view, health={node: (each["state"], each["reason"]) for node, each in found})
-        return view
+        return read_top(self.api, plan, usage, lambda: states(self.health))
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""
@@ -404,10 +398,3 @@ class Lab:
             names = ", ".join(job.submission_id for job in running)
             raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
         return running[0]
-
-
-def _refused(why: str) -> RefusedError:
-    return RefusedError(
-        f"the job was not submitted: {why}",
-        "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.cluster.queues import Document, Queues
-from lab.errors import UsageError
+from lab.errors import LabError, UsageError
 from lab.host.clock import MONOTONIC, Clock, poll
 
 STATES = ("PASS", "WARN", "TESTING", "EVICT", "UNKNOWN")
@@ -95,6 +95,14 @@ def worst(view: Document) -> dict[str, Document]:
         if known is None or order[each["state"]] > order[known["state"]]:
             found[each["node"]] = each
     return found
+
+
+def states(health: Health) -> dict[str, tuple[str, str]]:
+    """Node -> state of its worst device, and the reason; nothing where the controller does not answer."""
+    try:
+        return {node: (each["state"], each["reason"]) for node, each in worst(health.view()).items()}
+    except LabError:
+        return {}
 
 
 def _times(view: Document) -> dict[tuple[str, str, str], Any]:
