@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
-from lab.cluster.submission import Submission, Submitted, check_command, described, too_large
+from lab.cluster.submission import Submission, Submitted, check_command, described, waits_refused
 from lab.errors import (
     EngineError,
     LabDownError,
@@ -279,7 +278,7 @@ class Lab:
             queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
         if waits and fail_if_infeasible:
-            raise too_large(waits)
+            raise waits_refused(waits)
         return Submitted(self.jobs.submit(submission), waits)
 
     def submit_recipe(
@@ -305,7 +304,7 @@ class Lab:
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
         if waits and fail_if_infeasible:
-            raise too_large(waits)
+            raise waits_refused(waits)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)
 
@@ -383,11 +382,12 @@ class Lab:
         Raises LabDownError, ClusterError.
         """
         from lab.cluster.allocation import read_top
+        from lab.cluster.health import states
 
         plan, usage = self.gpu_plan, {}
         with contextlib.suppress(EngineError):
             usage = self.runtime.usage([node.service for node in self.api.nodes() if node.alive])
-        return replace(read_top(self.api, plan, usage), health=self.health.worst())
+        return read_top(self.api, plan, usage, lambda: states(self.health))
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""

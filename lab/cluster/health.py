@@ -32,14 +32,6 @@ class Health:
         """Every device with its checks: `devices`, `overrides`, and `skipped`, checks that cannot be made."""
         return self._queues.ask("GET", "/health")
 
-    def worst(self) -> dict[str, tuple[str, str]]:
-        """Node -> state and reason of its worst device; empty where the controller does not answer."""
-        try:
-            found = worst(self.view())
-        except LabError:
-            return {}
-        return {node: (each["state"], each["reason"]) for node, each in found.items()}
-
     def run(self, node: str = "", check: str = "") -> Document:
         """Order checks of a node or all; returns which, at once. Raises NotFoundError."""
         return self._queues.ask("POST", "/health/run", {"node": node, "check": check})
@@ -103,6 +95,14 @@ def worst(view: Document) -> dict[str, Document]:
         if known is None or order[each["state"]] > order[known["state"]]:
             found[each["node"]] = each
     return found
+
+
+def states(health: Health) -> dict[str, tuple[str, str]]:
+    """Node -> state of its worst device, and the reason; nothing where the controller does not answer."""
+    try:
+        return {node: (each["state"], each["reason"]) for node, each in worst(health.view()).items()}
+    except LabError:
+        return {}
 
 
 def _times(view: Document) -> dict[tuple[str, str, str], Any]:

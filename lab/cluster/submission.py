@@ -243,8 +243,8 @@ def _requirements(path: Path, where: str) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
 
 
-def too_large(why: str) -> RefusedError:
-    """The refusal of a job that no node can hold."""
+def waits_refused(why: str) -> RefusedError:
+    """The error for a job that no node can hold, where the caller does not want it to wait."""
     return RefusedError(
         f"the job was not submitted: {why}",
         "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
