@@ -87,9 +87,12 @@ QUESTIONS: Mapping[Expected, Questions] = {
         WHOLE: whole.services_whole,
     },
     Expected.DOUBTED: {
-        **STORE_QUESTIONS,
+        "job finished": ending.finished_or_clear,
         "a real fault": health.noticed,
         "avoided": health.avoided,
+        "nothing saved is lost": whole.nothing_lost,
+        WENT_ON: resume.went_on,
+        WHOLE: whole.services_whole,
     },
     Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
 }
