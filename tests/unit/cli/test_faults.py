@@ -58,7 +58,8 @@ def test_faults_as_json(labctl: Labctl) -> None:
     assert set(document["faults"][0]) == {
         "name", "summary", "hits", "parameters", "runtimes", "expected", "revert"
     }  # fmt: skip
-    assert document["faults"][2]["parameters"][0]["unit"] == "s"
+    (pause,) = [fault for fault in document["faults"] if fault["name"] == "pause"]
+    assert pause["parameters"][0]["unit"] == "s"
     assert labctl.opened == []
 
 

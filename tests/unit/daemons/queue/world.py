@@ -447,6 +447,8 @@ class World:
         engine = self.controller.engine
         running: dict[str, int] = {}
         for job in self.ray.living():
+            if job.workload not in engine.items:  # somebody else's
+                continue
             item = engine.items[job.workload]
             assert item.state == "Admitted", f"{job.workload} runs in Ray without quota"
             if item.unmanaged:
