@@ -15,7 +15,7 @@ from lab.cluster.jobs import Job, Jobs
 from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
-from lab.cluster.submission import Submission, Submitted, check_command, described
+from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
 from lab.errors import (
     EngineError,
     LabDownError,
@@ -32,6 +32,7 @@ from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progres
 if TYPE_CHECKING:
     from lab.cluster.allocation import TopView, Waiting
     from lab.cluster.explain import Explanation
+    from lab.cluster.health import Health
     from lab.cluster.queues import Queues
     from lab.cluster.summary import LabDetails
     from lab.evidence.checkpoints import CheckpointInfo, JobLedger
@@ -215,6 +216,13 @@ class Lab:
         endpoints = self.endpoints()
         return Queues(endpoints.queue, endpoints.ray_token)
 
+    @cached_property
+    def health(self) -> Health:
+        """Health of GPUs and nodes. Raises LabDownError."""
+        from lab.cluster.health import Health
+
+        return Health(self.queues)
+
     def job(self, submission_id: str) -> Job:
         """A job, also one of an earlier cluster that only its ledger tells of (Job.earlier).
         Raises NotFoundError, LabDownError, ClusterError.
@@ -255,8 +263,8 @@ class Lab:
         Give a `submission`, or: `command`, as a shell would split it or as a list; `working_dir`, the folder
         that is sent and that it runs in (default: the current one); `num_cpus` and `num_gpus` of the
         entrypoint itself; `runtime_env`, Ray's, or a JSON file with it; `name`, which `labctl jobs` shows.
-        With `queue` it waits in that queue until it has its quota. Raises UsageError, NotFoundError,
-        RefusedError, ClusterError; nothing is submitted then.
+        With `queue` it waits in that queue until it has its quota; one that names none starts at once. Raises
+        UsageError, NotFoundError, RefusedError, ClusterError; nothing is submitted then.
         """
         if submission is None:
             submission = described(command, working_dir, num_cpus, num_gpus, runtime_env, name)
@@ -269,8 +277,7 @@ class Lab:
         with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
             queue_request.refuse_past_queues(self.runtime.spec())
         waits = infeasible(submission.demand, self.api.nodes()) or ""
-        if waits and fail_if_infeasible:
-            raise _refused(waits)
+        check_waiting(waits, not fail_if_infeasible)
         return Submitted(self.jobs.submit(submission), waits)
 
     def submit_recipe(
@@ -286,21 +293,18 @@ class Lab:
         queue: QueueRequest | None = None,
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
-
-        `fault_tolerance` is a way to survive the loss of a rank, such as `torchft`. With `fail_if_infeasible`
-        its ranks must fit on the nodes there are. Raises what `submit` raises, and SetupError (no packages).
+        `fault_tolerance`: a way to survive the loss of a rank, such as `torchft`; `fail_if_infeasible`: its
+        ranks must fit on the nodes there are. Raises what `submit` raises, and SetupError (no packages).
         """
         recipe = find_recipe(name).tolerating(fault_tolerance)
         self.runtime.provide(fault_tolerance)
         if queue is not None:
-            gpus = len(self.gpu_plan.assignments)
-            job = queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
-            return self._enqueue(job)
+            given = queue, len(self.gpu_plan.assignments), num_cpus, num_gpus, job_name
+            return self._enqueue(queue_request.of_recipe(recipe, settings, *given))
         submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
         ranks, each = recipe.demand(settings)
         waits = why_ranks_wait(ranks, each, self.api.nodes())
-        if waits and fail_if_infeasible:
-            raise _refused(waits)
+        check_waiting(waits, not fail_if_infeasible)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)
 
@@ -313,7 +317,7 @@ class Lab:
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
-        for name in ("api", "jobs", "store", "queues", "gpu_plan"):
+        for name in ("api", "jobs", "store", "queues", "health", "gpu_plan"):
             self.__dict__.pop(name, None)
         self.__dict__.update(self._given)
         self._ledgers.clear()
@@ -378,13 +382,12 @@ class Lab:
         Raises LabDownError, ClusterError.
         """
         from lab.cluster.allocation import read_top
+        from lab.cluster.health import states
 
-        plan = self.gpu_plan
-        try:
+        plan, usage = self.gpu_plan, {}
+        with contextlib.suppress(EngineError):
             usage = self.runtime.usage([node.service for node in self.api.nodes() if node.alive])
-        except EngineError:
-            usage = {}
-        return read_top(self.api, plan, usage)
+        return read_top(self.api, plan, usage, lambda: states(self.health))
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""
@@ -395,8 +398,3 @@ class Lab:
             names = ", ".join(job.submission_id for job in running)
             raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
         return running[0]
-
-
-def _refused(why: str) -> RefusedError:
-    hint = "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins"
-    return RefusedError(f"the job was not submitted: {why}", hint)

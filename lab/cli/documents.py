@@ -88,9 +88,13 @@ def explanation(item: Explanation | None) -> Document | None:
 
 
 def lab(
-    status: LabStatus, nodes: Iterable[Node] = (), jobs: Iterable[Job] = (), problems: Iterable[str] = ()
+    status: LabStatus,
+    nodes: Iterable[Node] = (),
+    jobs: Iterable[Job] = (),
+    problems: Iterable[str] = (),
+    health: Iterable[Document] = (),
 ) -> Document:
-    """The whole lab. `problems` lists the questions that got no answer."""
+    """The whole lab. `problems` lists the questions that got no answer, `health` is of Health.view."""
     assignments = [fields(each, "service gpu name") for each in status.gpu.assignments]
     return {
         **fields(status, "name runtime up healthy"),
@@ -98,6 +102,10 @@ def lab(
         "services": [service(s) for s in status.services],
         "nodes": [node(n) for n in nodes],
         "running_jobs": [job(j) for j in jobs],
+        "health": [
+            {name: each[name] for name in ("node", "device", "state", "reason", "message", "since")}
+            for each in health
+        ],
         "notes": list(status.notes),
         "problems": list(problems),
     }
@@ -125,6 +133,7 @@ def top(view: TopView) -> Document:
                 **fields(n, "service cpu_percent cores memory_used memory_limit shares_host"),
                 "gpus": [dataclasses.asdict(g) for g in n.gpus],
                 **fields(n, "offers held"),
+                "health": view.health.get(n.service, ("", ""))[0],
                 "holdings": [holding(h) for h in n.holdings],
             }
             for n in view.nodes

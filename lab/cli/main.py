@@ -22,6 +22,7 @@ from lab.cli.commands import (
     export,
     faults,
     gpus,
+    health,
     images,
     jobs,
     lab,
@@ -96,7 +97,7 @@ def cli(ctx: click.Context) -> None:
 def _assemble() -> None:
     shared_options(cli, root=True)
     first = (lab, submit, jobs, top, faults, demo, chaos, receipt, report)
-    for module in (*first, queue, export, manifests, lessons, data, gpus, images, machine):
+    for module in (*first, queue, health, export, manifests, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from lab.cli import values
+from lab.cli.annotations import read_annotations
 from lab.cluster.queue_request import MOST_AMOUNT, MOST_WORKERS, QueueRequest
+from lab.cluster.retries import CEILING_SECONDS, MOST_RETRIES, MOST_TTL_SECONDS, RetryPolicy, exit_codes
 from lab.errors import UsageError
 
 LONGEST = 10 * 366 * 24 * 3600.0
@@ -35,6 +37,18 @@ class Memory(click.ParamType[int]):
         return found
 
 
+class ExitCodes(click.ParamType[tuple[int, ...]]):
+    """A list of exit codes such as 2,3."""
+
+    name = "codes"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """The codes. Raises UsageError."""
+        return exit_codes(str(value), param.opts[0] if param is not None else "exit codes")
+
+
 OPTIONS = (
     click.option("--queue", "queue", type=values.Text(), metavar="QUEUE",
                  help="Wait in this LocalQueue for quota: NAME or NAMESPACE/NAME."),
@@ -55,6 +69,22 @@ OPTIONS = (
     click.option("--enforce", is_flag=True, help="End the job if it takes more than it asked for."),
     click.option("--preemption-grace", type=values.Duration(zero=True, most=MOST_GRACE), metavar="TIME",
                  help="Wait so long for a checkpoint before it is preempted. [default: 20s]"),
+    click.option("--retry-limit", type=values.WholeNumber(0, MOST_RETRIES), metavar="N",
+                 help="When it fails, begin again from its checkpoint so often at most. [default: 3]"),
+    click.option("--retry-pause", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
+                 help="Wait so long before it begins again; its quota stays with it. [default: 90s]"),
+    click.option("--warmup", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
+                 help="Time for an attempt to hold all that the job was granted. [default: 5m]"),
+    click.option("--failure-grace", type=values.Duration(zero=True, most=CEILING_SECONDS), metavar="TIME",
+                 help="Time for Ray Train to bring back ranks that were lost. [default: 1m]"),
+    click.option("--terminal-exit-codes", type=ExitCodes(), metavar="LIST",
+                 help="Exit codes after which the job has failed for good, such as 2,3."),
+    click.option("--retryable-exit-codes", type=ExitCodes(), metavar="LIST",
+                 help="The only exit codes after which it begins again. [default: all]"),
+    click.option("--success-ttl", type=values.Duration(zero=True, most=MOST_TTL_SECONDS), metavar="TIME",
+                 help="Forget the job so long after it succeeded. [default: 168h]"),
+    click.option("--annotations", type=values.Place(), metavar="FILE",
+                 help="Take the retry policy from the annotations of an AppWrapper; options go before it."),
     click.option("--dry-run", is_flag=True,
                  help="Say if the job would start now, or why it would wait and until when; submit nothing."),
 )  # fmt: skip
@@ -67,8 +97,42 @@ def queue_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def queue_request(*, queue: str | None, dry_run: bool, enforce: bool, **asked: Any) -> QueueRequest | None:
-    """Request of a queue; None for a job past the queues. Raises UsageError for options without a queue."""
+RETRY = {
+    "retry_limit": "limit",
+    "retry_pause": "pause",
+    "warmup": "warmup",
+    "failure_grace": "failure_grace",
+    "terminal_exit_codes": "terminal_exit_codes",
+    "retryable_exit_codes": "retryable_exit_codes",
+    "success_ttl": "success_ttl",
+}
+"""Option -> field of the retry policy."""
+
+
+def retry_policy(asked: dict[str, Any], warn: Callable[[str], None]) -> RetryPolicy | None:
+    """The policy that options and annotations ask for; those options are taken out of `asked`.
+
+    None where there are none of them. Raises UsageError.
+    """
+    path = asked.pop("annotations")
+    given = {field: asked.pop(option) for option, field in RETRY.items()}
+    given = {field: value for field, value in given.items() if value is not None}
+    if path is not None:
+        found, left_out = read_annotations(path)
+        for each in left_out:
+            warn(f"{path}: annotation {each} is left out: Ray's jobs have no pods")
+        given = {**found, **given}
+    return RetryPolicy(**given) if given or path is not None else None
+
+
+def queue_request(
+    *, queue: str | None, dry_run: bool, enforce: bool, warn: Callable[[str], None], **asked: Any
+) -> QueueRequest | None:
+    """Request of a queue; None for a job that the controller of the queues knows nothing of.
+
+    Raises UsageError for options without a queue.
+    """
+    retry = retry_policy(asked, warn)
     if queue is None:
         given = [name for name, value in asked.items() if value is not None]
         given += [name for name, value in (("enforce", enforce), ("dry_run", dry_run)) if value]
@@ -76,6 +140,6 @@ def queue_request(*, queue: str | None, dry_run: bool, enforce: bool, **asked: A
             raise UsageError(
                 f"--{given[0].replace('_', '-')}: only with --queue", "which queues there are: labctl queue"
             )
-        return None
+        return None if retry is None else QueueRequest("", retry=retry)
     asked["priority"] = asked["priority"] or ""
-    return QueueRequest(queue, enforce=enforce, **asked)
+    return QueueRequest(queue, enforce=enforce, retry=retry, **asked)

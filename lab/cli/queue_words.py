@@ -185,7 +185,7 @@ def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
     yield "owner", found["owner"]
     yield "recipe", found["recipe"]
     yield "command", found["command"]
-    yield "queue", f"{found['namespace']}/{found['local_queue']}"
+    yield "queue", f"{found['namespace']}/{found['local_queue']}" if found["local_queue"] else "none"
     yield "ClusterQueue", found["cluster_queue"]
     yield "priority", f"{found['priority']} {found['priority_class']}".strip()
     yield "asks for", asked(found["pod_sets"])
@@ -195,6 +195,7 @@ def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
     )
     yield "takes", f"{taken}: more than it asked for" if taken else ""
     yield "time limit", format.seconds(found["max_time"])
+    yield "retry", retry(found)
     yield "status", found["status"]
     yield "reason", reason(found) if found["reason"] or found["message"] else ""
     yield "place", place(found)
@@ -209,15 +210,32 @@ def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
 
 def in_short(found: Document) -> Iterator[tuple[str, Any]]:
     """The same of a job that Ray knows too."""
-    shown = ("queue", "ClusterQueue", "priority", "granted", "takes", "time limit")
+    shown = ("queue", "ClusterQueue", "retry", "priority", "granted", "takes", "time limit")
     yield from (row for row in job_rows(found) if row[0] in shown or row[0].startswith("attempt "))
+
+
+def retry(found: Document) -> str:
+    """Phase and retries of a job: `Resetting, 1 of 3 retries (FailedComponent), resumes at 12:00:03`."""
+    document = found.get("retry") or {}
+    policy = document.get("policy")
+    if not document or (policy is None and not document["resets"]):
+        return ""
+    used = f"{document['retries']} of {policy['limit']} retries" if policy else "no retry policy"
+    free = document["resets"] - document["retries"]
+    told = [document["phase"], used, f"{free} free of charge" if free else ""]
+    told += [document["reason"], ""] if document["reason"] else []
+    if document["resumes_at"] is not None:
+        told.append(f"resumes at {format.clock(document['resumes_at'])}")
+    return ", ".join(filter(None, told))
 
 
 def attempt(each: Document) -> str:
     """One attempt in words."""
     began, ended = each["started_at"] or each["admitted_at"], each["ended_at"]
     took = f" for {format.seconds(max(0.0, ended - began))}" if ended is not None else ""
-    evicted = f" ({each['evicted']})" if each["evicted"] else ""
+    reason = each.get("reset") or each["evicted"]
+    charge = (" charged" if each["charged"] else ", no retry charged") if each.get("reset") else ""
+    evicted = f" ({reason}{charge})" if reason else ""
     status = each["ended"] or ("runs" if each["started_at"] else "is being started")
     return f"{each['submission_id']}  {format.clock(began)}{took}  {status}{evicted}"
 

@@ -87,7 +87,13 @@ def _facts(receipt: Mapping[str, Any]) -> Table:
         grid.add_row("expected", expected["text"])
     grid.add_row("job", f"{job['submission_id']} {job['status']}".strip())
     if job.get("resubmitted_as"):
-        why = "preempted" if receipt.get("preemption") else "died with its head"
+        why = (
+            "preempted"
+            if receipt.get("preemption")
+            else "reset for its node's health"
+            if receipt.get("health")
+            else "died with its head"
+        )
         grid.add_row("", f"{why}; submitted again as {job['resubmitted_as']}")
     sizes = [entry["ranks"] for entry in receipt.get("world_size") or ()]
     if len(set(sizes)) > 1:

@@ -24,6 +24,7 @@ STYLES = {
     "absent": "dim", "SUCCEEDED": "green", "FAILED": "red", "STOPPED": "magenta", "RUNNING": "cyan",
     "PENDING": "yellow", "alive": "green", "dead": "red", "passed": "green", "failed": "red",
     "warning": "yellow", "skipped": "dim",
+    "PASS": "green", "WARN": "yellow", "TESTING": "cyan", "EVICT": "red", "UNKNOWN": "dim",
 }  # fmt: skip
 
 WIDE = 160
@@ -69,8 +70,9 @@ def show_lab(
     nodes: Sequence[Node] = (),
     jobs: Sequence[Job] | None = None,
     problems: Sequence[str] = (),
+    health: Mapping[str, str] | None = None,
 ) -> None:
-    """Services, nodes, running jobs and notes."""
+    """Services, nodes with their health, running jobs and notes."""
     out.line(headline(status))
     if status.services:
         out.line()
@@ -88,8 +90,14 @@ def show_lab(
         out.line()
         out.show(
             table(
-                ("NODE", "OFFERS", "ID"),
-                ((n.service, format.resources(n.resources), n.node_id[:12]) for n in alive),
+                ("NODE", "OFFERS", "ID", *(("HEALTH",) if health else ())),
+                (
+                    (
+                        *(n.service, format.resources(n.resources), n.node_id[:12]),
+                        *((health.get(n.service, "UNKNOWN"),) if health else ()),
+                    )
+                    for n in alive
+                ),
             )
         )
         dead = len(nodes) - len(alive)

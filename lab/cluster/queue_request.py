@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.cluster.recipes import Recipe
+from lab.cluster.retries import RetryPolicy
 from lab.cluster.submission import Submission
 from lab.errors import RefusedError, UsageError
 from lab.topology import LabSpec
@@ -25,7 +26,8 @@ MOST_AMOUNT = 100_000.0
 class QueueRequest:
     """What a job in a queue asks for. Raises UsageError for what makes no sense.
 
-    `queue` is NAME or NAMESPACE/NAME. Times are seconds, amounts those of one worker, memory bytes. With
+    `queue` is NAME or NAMESPACE/NAME; with `retry` it may be empty: the job waits for nothing then, and the
+    controller only watches it. Times are seconds, amounts those of one worker, memory bytes. With
     `min_workers` it starts with fewer workers too. `enforce` ends a job that takes more than it asked for.
     `name` is that of the workload and the submission id of its first attempt, a new one; else one is made up.
     """
@@ -40,6 +42,7 @@ class QueueRequest:
     memory_per_worker: int | None = None
     enforce: bool = False
     preemption_grace: float | None = None
+    retry: RetryPolicy | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -48,7 +51,7 @@ class QueueRequest:
                 f"name {self.name!r}: not the name of a workload",
                 "use 1 to 63 lower-case letters, digits and hyphens, the first and the last no hyphen",
             )
-        if not self.queue.strip("/"):
+        if not self.queue.strip("/") and (self.queue or self.retry is None):
             raise UsageError(f"queue {self.queue!r}: names no queue", "NAME or NAMESPACE/NAME")
         for name, number in (("workers", self.workers), ("min_workers", self.min_workers)):
             if number is not None and not 1 <= number <= MOST_WORKERS:
@@ -112,7 +115,7 @@ def refuse_past_queues(spec: LabSpec) -> None:
 
 def of_command(submission: Submission, request: QueueRequest) -> QueuedSubmission:
     """A command for a queue. Raises UsageError where it does not say what it takes: no quota would hold."""
-    if not request.asks_for_workers and not submission.num_cpus and not submission.num_gpus:
+    if request.queue and not request.asks_for_workers and not submission.num_cpus and not submission.num_gpus:
         raise UsageError(
             "the job does not say what it takes, so it would pass every quota",
             "for example --workers 2 --gpus-per-worker 1, or --num-gpus 1 for a script without workers",

@@ -70,35 +70,35 @@ class Queues:
         """Send the working folder, as it is now, and put the job into a queue."""
         folder = job.submission.working_dir
         sha = "" if folder is None else self._send(package(folder))
-        found = self._ask("POST", "/jobs", {**_body(job), "package": sha})
+        found = self.ask("POST", "/jobs", {**_body(job), "package": sha})
         return Submitted(found["submission_id"], workload=found["workload"])
 
     def dry_run(self, job: QueuedSubmission) -> Document:
         """What would be if this were submitted now, in the form of `why`. Nothing is changed."""
-        return self._ask("POST", "/dry-run", _body(job))
+        return self.ask("POST", "/dry-run", _body(job))
 
     def list(self, *, status: str = "unfinished", queue: str = "", limit: int = 0) -> Document:
         """Workloads in the order of their queues: `workloads`, and how many there are in all, `total`."""
         asked = {"status": status, "queue": queue, "limit": limit or ""}
-        return self._ask("GET", f"/workloads?{urlencode({k: v for k, v in asked.items() if v})}")
+        return self.ask("GET", f"/workloads?{urlencode({k: v for k, v in asked.items() if v})}")
 
     def describe(self, job: str) -> Document:
         """All that is known of a job, by workload, name or the id of an attempt. Raises NotFoundError."""
-        return self._ask("GET", _path(job))
+        return self.ask("GET", _path(job))
 
     def why(self, job: str) -> Document:
         """Why a job waits, who holds what is missing, and when it could start. Raises NotFoundError."""
-        return self._ask("GET", f"{_path(job)}/why")
+        return self.ask("GET", f"{_path(job)}/why")
 
     def cancel(self, workload: str, message: str = "") -> Document:
         """End a job, whether it waits or runs. Raises NotFoundError."""
-        return self._ask("POST", f"{_path(workload)}/cancel", {"reason": "", "message": message})
+        return self.ask("POST", f"{_path(workload)}/cancel", {"reason": "", "message": message})
 
     # Queues
 
     def queues(self) -> Document:
         """ClusterQueues, LocalQueues and cohorts, with quota and usage."""
-        return self._ask("GET", "/queues")
+        return self.ask("GET", "/queues")
 
     def apply(
         self, files: Iterable[tuple[str, str]], namespace: str = "default", *, dry_run: bool = False
@@ -108,7 +108,7 @@ class Queues:
         Raises RefusedFilesError.
         """
         sent = [{"name": name, "text": text} for name, text in files]
-        return self._ask("POST", "/apply", {"files": sent, "namespace": namespace, "dry_run": dry_run})
+        return self.ask("POST", "/apply", {"files": sent, "namespace": namespace, "dry_run": dry_run})
 
     def delete(self, objects: Iterable[tuple[str, str, str]]) -> Document:
         """Delete objects, each by kind, namespace and name: all of them or none.
@@ -116,7 +116,7 @@ class Queues:
         Raises NotFoundError; RefusedError that names by whom one is used.
         """
         named = [{"kind": kind, "namespace": space, "name": name} for kind, space, name in objects]
-        return self._ask("POST", "/delete", {"objects": named})
+        return self.ask("POST", "/delete", {"objects": named})
 
     def objects(self) -> Sequence[Document]:
         """Every object, in Kueue's v1beta2."""
@@ -133,7 +133,7 @@ class Queues:
     # HTTP
 
     def _items(self, path: str, name: str) -> Sequence[Document]:
-        found = self._ask("GET", path)
+        found = self.ask("GET", path)
         return tuple(found.get(name) or found.get("items") or ())
 
     def _send(self, data: bytes) -> str:
@@ -146,7 +146,8 @@ class Queues:
                 raise _error(reply)
         return sha
 
-    def _ask(self, method: str, path: str, body: Document | None = None) -> Document:
+    def ask(self, method: str, path: str, body: Document | None = None) -> Document:
+        """The answer of one page of the controller: for doors to its other pages."""
         reply = self._request(method, path, None if body is None else json.dumps(body).encode())
         if reply.status >= 300:
             raise _error(reply)
@@ -198,6 +199,7 @@ def _body(job: QueuedSubmission) -> Document:
         "ranks": "" if recipe is None else recipe.ranks,
         "enforce": request.enforce,
         **({} if grace is None else {"preemption_grace": grace}),
+        **({} if request.retry is None else {"retry": request.retry.document}),
     }
 
 

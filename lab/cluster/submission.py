@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import NotFoundError, UsageError
+from lab.errors import NotFoundError, RefusedError, UsageError
 from lab.host.reading import SMALL, TooLargeError, read_bytes, read_json, read_text
 from lab.topology import MAX_CPUS, MAX_GPUS
 
@@ -241,3 +241,12 @@ def _requirements(path: Path, where: str) -> list[str]:
     except ValueError as error:
         raise UsageError(f"{where}: pip: {path}: {error}") from error
     return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+
+
+def check_waiting(why: str, allowed: bool) -> None:
+    """Raise RefusedError for a job that no node can hold, unless it is allowed to wait."""
+    if why and not allowed:
+        raise RefusedError(
+            f"the job was not submitted: {why}",
+            "ask for less, or leave --fail-if-infeasible out: then it waits until such a node joins",
+        )

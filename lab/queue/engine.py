@@ -44,6 +44,10 @@ class Engine(Places):
         if not item.active:
             item.state = INACTIVE
             return []
+        if self.live and item.unmanaged and item.evicted:  # it runs still, and has to go
+            item.state = ADMITTED
+            self._leaving[item.key] = item
+            return []
         return self._enqueue(item, now)
 
     def finish(self, key: str, now: float, reason: str = "Succeeded", message: str = "") -> list[Change]:
@@ -67,6 +71,8 @@ class Engine(Places):
         if item.state != ADMITTED or item.ready == ready:
             return
         item.ready = ready
+        if item.unmanaged:
+            return
         waits = self.setup.config.pods_ready
         if ready:
             item.unready_since = None
@@ -107,7 +113,7 @@ class Engine(Places):
         """Go on with other quotas and queues. Running workloads keep what they hold."""
         before = self.setup
         waiting = [each for each in self.items.values() if each.state == PENDING]
-        held = [each for each in self.items.values() if each.state == ADMITTED]
+        held = [each for each in self.items.values() if each.state == ADMITTED and not each.unmanaged]
         history = self.history
         self.setup = setup
         self._build()

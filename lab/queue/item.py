@@ -66,6 +66,11 @@ class Item:
         self.queued = False
         self.shape = shape(workload)
 
+    @property
+    def unmanaged(self) -> bool:
+        """True for a workload that names no queue: a live engine lets it run, and counts it nowhere."""
+        return not self.queue[1]
+
     def queue_time(self, config: Config) -> tuple[float, int]:
         """The time that counts for the order in a queue, and the order of those without one."""
         waits = config.pods_ready

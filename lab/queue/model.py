@@ -313,6 +313,8 @@ class Setup:
     priority_classes: tuple[PriorityClass, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     config: Config = Config()
+    lost: Usage = field(default_factory=dict)
+    """Capacity that takes no work now, see lab.queue.capacity. No object says it."""
 
 
 def quotas(groups: tuple[ResourceGroup, ...]) -> Iterator[tuple[FlavorResource, Quota]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lab.queue import reasons
+from lab.queue.capacity import shrink
 from lab.queue.history import History
 from lab.queue.item import ADMITTED, INACTIVE, PENDING, Item
 from lab.queue.model import NONE, Setup
@@ -56,6 +57,7 @@ class Places:
     def _build(self) -> None:
         setup = self.setup
         self.tree = Tree(setup.cluster_queues.values(), setup.cohorts.values())
+        shrink(self.tree, setup.lost)
         self.inactive = dict(self._inactive())
         self.history: History | None = None
         fair = setup.config.admission_fair_sharing
@@ -172,10 +174,13 @@ class Places:
         self._leaving.pop(item.key, None)
         name = item.cluster_queue
         if item.state == ADMITTED:
-            self.tree.queues[name].remove_all(item.usage)
-            del self.snapshot.held[name][item.key]
             ran = max(0.0, now - item.since(now))
             item.executed += int(ran) if self.live else ran  # a status has whole seconds
+            if item.unmanaged:
+                item.release()
+                return
+            self.tree.queues[name].remove_all(item.usage)
+            del self.snapshot.held[name][item.key]
             item.release()
             self._generations[name] = self._generations.get(name, 0) + 1
             self._stir(self._family[name])
@@ -199,7 +204,9 @@ class Places:
             self.pending[name].unpark()
 
     def _enqueue(self, item: Item, now: float) -> list[Change]:
-        """Put a workload into the queue that its LocalQueue leads to."""
+        """Put a workload into the queue that its LocalQueue leads to. Live, one that names none runs."""
+        if self.live and item.unmanaged:
+            return self._run_unmanaged(item, now)
         door = self.setup.local_queues.get(item.queue)
         name = door.cluster_queue if door is not None else ""
         item.cluster_queue = name
@@ -219,6 +226,13 @@ class Places:
             self._dirty.add(self._family[name])
             return self._wait(item, *why, now) if name in self.inactive else []
         return self._wait(item, *why, now)
+
+    @staticmethod
+    def _run_unmanaged(item: Item, now: float) -> list[Change]:
+        item.state, item.reason, item.message = ADMITTED, "", ""
+        item.reserved_at = item.admitted_at = now
+        item.evicted, item.evicted_at, item.requeue_at = "", None, None
+        return [Change(now, "Admitted", item.key, "Admitted", "It names no queue, and runs at once")]
 
     def _set_deadline(self, item: Item, at: float) -> None:
         self._serial += 1

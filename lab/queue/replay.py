@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lab.queue.engine import Engine
-from lab.queue.model import Setup, Workload
+from lab.queue.model import FlavorResource, Setup, Workload
 from lab.queue.places import Change
 from lab.queue.reading import Read, read
 from lab.queue.writing import Object
@@ -120,7 +120,14 @@ def _gone(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
 
 
 def _apply(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
-    return [*engine.apply(setup_of(given["objects"]), now), *engine.drain(now)]
+    found = replace(setup_of(given["objects"]), lost=engine.setup.lost)
+    return [*engine.apply(found, now), *engine.drain(now)]
+
+
+def _lose(engine: Engine, given: Mapping[str, Any], now: float) -> list[Change]:
+    """Go on with so much capacity lost: rows of flavor, resource, amount."""
+    lost = {FlavorResource(flavor, resource): amount for flavor, resource, amount in given["lost"]}
+    return engine.apply(replace(engine.setup, lost=lost), now)
 
 
 def _sample(engine: Engine, _: Mapping[str, Any], now: float) -> list[Change]:
@@ -137,6 +144,7 @@ CALLS: Mapping[str, Callable[[Engine, Mapping[str, Any], float], list[Change]]] 
     "evict": _evict,
     "gone": _gone,
     "apply": _apply,
+    "lose": _lose,
     "sample": _sample,
     "due": lambda engine, _, now: engine.due(now),
     "settle": lambda engine, _, now: engine.settle(now),

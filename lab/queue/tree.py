@@ -23,6 +23,8 @@ class Node:
         self.subtree: dict[FlavorResource, int] = {}
         self.local: dict[FlavorResource, int] = {}
         self.usage: dict[FlavorResource, int] = {}
+        self.lost: dict[FlavorResource, int] = {}
+        """Capacity of a root that is not there now."""
         self.height = 0
         self._potential: dict[FlavorResource, int] = {}
         self._lendable: dict[str, int] | None = None
@@ -98,10 +100,10 @@ class Node:
         return max(0, local - self.usage.get(place, 0)) if local else 0
 
     def left(self, place: FlavorResource) -> int:
-        """The amount that can still be used here; below zero after quota was taken away."""
+        """The amount that can still be used here; below zero after quota was taken away, or capacity lost."""
         used, subtree = self.usage.get(place, 0), self.subtree.get(place, 0)
         if self.parent is None:
-            return subtree - used
+            return subtree - used - self.lost.get(place, 0)
         found = self.parent.left(place)
         top = self._borrowing(place)
         local = self.local.get(place, 0)

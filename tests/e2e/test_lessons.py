@@ -11,7 +11,7 @@ from tests.e2e.lessons import LessonTests
 
 
 class TestLessons(LessonTests):
-    LONG = (3, 7, 10)
+    LONG = (3, 7, 10, 11)
     RARE = (5, 6, 8)
 
     @pytest.fixture(scope="class")

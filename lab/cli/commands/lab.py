@@ -5,12 +5,13 @@ from __future__ import annotations
 import os.path
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.cli import documents, format, render, values
+from lab.cli import documents, format, health_words, render, values
 from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
@@ -184,8 +185,10 @@ def status(app: App, check: bool) -> None:
         f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
         for entry in (left_behind(lab) if seen.up else ())
     )
-    if not app.out.as_json(documents.lab(seen, nodes, running, problems)):
-        render.show_lab(app.out, seen, nodes, running, problems)
+    devices = health_of(lab) if seen.up else ()
+    if not app.out.as_json(documents.lab(seen, nodes, running, problems, devices)):
+        words = health_words.by_node(devices)
+        render.show_lab(app.out, seen, nodes, running, problems, words)
         if not seen.up:
             app.out.note("start it with: labctl up")
     if check and not seen.up:
@@ -193,6 +196,14 @@ def status(app: App, check: bool) -> None:
     if check and not seen.healthy:
         hint = "labctl logs SERVICE says more; labctl restart SERVICE"
         app.fail(ServiceError(render.headline(seen), hint))
+
+
+def health_of(lab: Lab) -> Sequence[dict[str, Any]]:
+    """Every device with its state; none where nobody checks, or the controller does not answer."""
+    try:
+        return tuple(lab.health.view()["devices"])
+    except LabError:
+        return ()
 
 
 def cluster(lab: Lab, seen: LabStatus) -> tuple[tuple[Node, ...], tuple[Job, ...], tuple[str, ...]]:

@@ -124,14 +124,15 @@ def submit(
 
     A command stands after --: labctl submit -- python train.py --lr 0.1
 
-    With --queue the job waits until that queue has room for it; see `labctl queue why`.
+    With --queue the job waits until that queue has room for it; see `labctl queue why`. With --retry-limit or
+    another option of retries it begins again after a failure, with and without a queue.
 
     Ctrl-C stops following; the job goes on. Exits with 9 when the job fails.
     """
     from lab.cluster.recipes import find_recipe
     from lab.cluster.submission import described
 
-    request = queue_request(dry_run=dry_run, **asked)
+    request = queue_request(dry_run=dry_run, warn=app.out.warn, **asked)
     command: tuple[str, ...] | None = click.get_current_context().meta.get(AFTER_DASHES)
     if recipe is not None and command is not None:
         raise UsageError(

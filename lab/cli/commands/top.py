@@ -38,6 +38,9 @@ OLD_SECONDS = 10.0
 BAR, SMALL = 24, 10
 """Cells of a GPU's bar, and of CPU's and memory's."""
 
+HEALTH = {"EVICT": "bold red", "WARN": "yellow", "TESTING": "cyan", "UNKNOWN": "dim"}
+"""Styles of the states of health."""
+
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
@@ -170,7 +173,8 @@ def drawn(view: TopView, lab: str, *, unicode: bool, trouble: str = "") -> list[
     else:
         lines.append(Text("no job waits", style="dim"))
     for node in view.nodes:
-        lines += [Text(), *_node(node, letters, unicode=unicode)]
+        health = view.health.get(node.service, ("", ""))
+        lines += [Text(), *_node(node, letters, health, unicode=unicode)]
     lines.append(Text())
     return [*lines, *(Text(f"note: {note}", style="dim") for note in view.notes)]
 
@@ -181,7 +185,9 @@ def lettered(view: TopView) -> dict[str, str]:
     return {job: LETTERS[place] if place < len(LETTERS) else "*" for place, job in enumerate(jobs)}
 
 
-def _node(node: NodeLoad, letters: Mapping[str, str], *, unicode: bool) -> Iterable[Text]:
+def _node(
+    node: NodeLoad, letters: Mapping[str, str], health: tuple[str, str], *, unicode: bool
+) -> Iterable[Text]:
     from rich.text import Text
 
     from lab.cluster.allocation import amounts
@@ -196,6 +202,9 @@ def _node(node: NodeLoad, letters: Mapping[str, str], *, unicode: bool) -> Itera
     if node.memory_used is not None and node.memory_limit:
         head.append(f"  memory {format.size(node.memory_used)} of {format.size(node.memory_limit)}")
     yield head
+    state, reason = health
+    if state not in ("", "PASS"):
+        yield Text(f"  health {state}: {reason or 'not checked yet'}", style=HEALTH.get(state, ""))
     for gpu in node.gpus:
         yield from _gpu(gpu, node.holdings, letters, unicode=unicode)
     for holding in node.holdings:

@@ -6,7 +6,7 @@ Ray's reporter measures every 5 s. A GPU's numbers come from NVML (NVIDIA) or AM
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +34,10 @@ def read_top(
     api: RayApi,
     plan: GpuPlan,
     usage: Mapping[str, Usage] | None = None,
+    health: Callable[[], Mapping[str, tuple[str, str]]] = dict,
     clock: Clock = WALL,
 ) -> TopView:
-    """The nodes and who waits, now. Raises ClusterError.
+    """The nodes and who waits, now. Raises ClusterError. `health` gives TopView.health.
 
     `plan` says which GPUs are simulated, `usage` what all processes of a service use; where it says nothing,
     what Ray knows of its own processes counts.
@@ -67,7 +68,8 @@ def read_top(
         RAYS_OWN: any(node.service not in (usage or {}) for node in snapshot.nodes),
         SIMULATED: plan.vendor is Vendor.SIMULATED,
     }
-    return TopView(clock(), nodes, tuple(waits), tuple(note for note, true in told.items() if true))
+    notes = tuple(note for note, true in told.items() if true)
+    return TopView(clock(), nodes, tuple(waits), notes, health())
 
 
 def load(

@@ -108,6 +108,8 @@ class TopView:
     waiting: tuple[Waiting, ...]
     notes: tuple[str, ...] = field(default=())
     """Remarks that a reader of the numbers needs."""
+    health: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Service -> state of its worst device, and the reason; empty where nobody checks."""
 
 
 def amounts(resources: Mapping[str, float]) -> str:

@@ -5,6 +5,7 @@ Configured by the environment, as `lab.daemons.environment` says, and by:
 | variable | says |
 | --- | --- |
 | RAYLAB_GPU | the GPUs' vendor |
+| RAYLAB_GCS_ADDRESS | HOST:PORT of Ray's GCS, by which sick nodes are closed |
 | RAYLAB_QUEUED_ONLY | 1: jobs that are submitted past the queues are stopped |
 """
 
@@ -16,7 +17,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lab.cluster.node_sizes import NodeSizes
 from lab.daemons import environment
+from lab.daemons.health.desk import Desk
+from lab.daemons.health.gauges import Collector
+from lab.daemons.health.rayside import free_nodes
+from lab.daemons.health.routes import routes as health_pages
 from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.metrics import exposition
@@ -36,6 +42,9 @@ NAME = "queue"
 LOCK = "controller.lock"
 AMD, NVIDIA = "amd.com/gpu", "nvidia.com/gpu"
 
+TICK_SECONDS = 1.0
+"""Time between two looks at the agents of health."""
+
 PATIENCE_SECONDS = 10.0
 """Time for a controller that was told to end to let go of the folder."""
 
@@ -45,10 +54,16 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, token: str) -> App:
+def make_app(controller: Controller, health: Desk, token: str) -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only."""
-    routes = Routes(controller, views, exposition(controller))
+    routes = Routes(controller, views, exposition(controller, Collector(health)), health_pages(health))
     return named(bearing(routes, token, public=("/healthz",)), (*LOOPBACK_NAMES, NAME))
+
+
+def watch(health: Desk, stop: threading.Event) -> None:
+    """Look at who is silent, until `stop` is set."""
+    while not stop.wait(TICK_SECONDS):
+        health.tick()
 
 
 def main(
@@ -66,23 +81,29 @@ def main(
     args = parser.parse_args(argv)
     try:
         host, port = listen_address(args.listen, LISTEN)
-        ray = Cluster(environment.ray(environ), environment.object_store(environ))
+        token = environment.ray_token(environ)
+        gcs = NodeSizes(environ.get("RAYLAB_GCS_ADDRESS", ""), token)
+        ray = Cluster(environment.ray(environ), environment.object_store(environ), gcs)
         folder = make_private(args.folder)
         try:
             lock = take_lock(folder / LOCK, timeout=patience)
         except BlockingIOError as error:
             raise RefusedError(f"another controller works in {folder}", "end it first") from error
-        controller = Controller(Store(folder), Packages(folder), resource=gpu_resource(environ))
-        server = make_server(host, port, make_app(controller, environment.ray_token(environ)))
+        queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
+        resource, store = gpu_resource(environ), Store(folder)
+        controller = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
+        health = Desk(store, free_nodes(environment.ray(environ)), controller.lock, controller.clock, log)
+        server = make_server(host, port, make_app(controller, health, token))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    reconciler = Reconciler(
-        controller, ray, Threads(), queued_only=environ.get("RAYLAB_QUEUED_ONLY") == "1", say=log
-    )
+    states = health.board.states
+    reconciler = Reconciler(controller, ray, Threads(), states=states, say=log)
+    health.board.listen(lambda _: controller.wake.set())
     stop = threading.Event()
     loop = threading.Thread(target=reconciler.run, args=(stop,), name="queue-loop", daemon=True)
     loop.start()
+    threading.Thread(target=watch, args=(health, stop), name="health", daemon=True).start()
     log(f"serving http://{host}:{server.server_port}")
     serve(server)
     stop.set()

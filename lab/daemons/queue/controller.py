@@ -57,16 +57,18 @@ class Controller:
         *,
         clock: Clock = WALL,
         resource: str = "nvidia.com/gpu",
+        queued_only: bool = False,
         most_finished: int = MOST_FINISHED,
         most_calls: int = MOST_CALLS,
     ) -> None:
-        """Go on with what the file says. `resource` is what a GPU is called; see `tidy` for the others.
+        """Go on with what the file says. `resource` is what a GPU is called; see `tidy` for the limits.
 
-        Raises StateError.
+        With `queued_only` no job is taken that names no queue. Raises StateError.
         """
         self.most_finished, self.most_calls = most_finished, most_calls
         self.lock = threading.RLock()
         self.clock, self.resource, self.packages = clock, resource, packages
+        self.queued_only = queued_only
         self.away: Mapping[str, str] = {}
         self.wake = threading.Event()
         """Set when there is something to decide."""
@@ -152,10 +154,11 @@ class Controller:
         records = sorted(self.records.values(), key=lambda each: each.created)
         workloads = [workload_of(engine.items[each.key]) for each in records]
         history = None if engine.history is None else engine.history.status()
-        given = {"objects": list(objects(engine.setup)), "history": history}
+        setup = replace(engine.setup, lost={})  # the next step finds out anew what is lost
+        given = {"objects": list(objects(setup)), "history": history}
         call = Call(self.now(), START, {**given, "workloads": [workload_object(each) for each in workloads]})
         self._stale = True  # until it is written
-        self.engine, changes = going_on(engine.setup, workloads, history, call.at)
+        self.engine, changes = going_on(setup, workloads, history, call.at)
         self._began(call, changes)
 
     def _fresh(self) -> None:
@@ -229,7 +232,8 @@ class Draft:
         if isinstance(key := call.arguments.get("workload"), str):
             keys[key] = None
         for key in keys:
-            self._follow(key, changes)
+            if key in self._controller.engine.items:
+                self._follow(key, changes)
 
     def add(self, record: Record, document: Object) -> None:
         """Take a new job in."""
@@ -250,6 +254,12 @@ class Draft:
             del self._controller.records[key]
             self._touched.pop(key, None)
         self._forgotten += keys
+
+    def attempt(self, record: Record) -> None:
+        """Begin the next attempt of a job that holds quota."""
+        number = len(record.job.attempts) + 1
+        attempt = Attempt(number, submission_id(record.name, number), self.now)
+        self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
 
     def tell(self, event: str, key: str, reason: str, message: str) -> None:
         """Add an event that the engine knows nothing of."""
@@ -292,9 +302,7 @@ class Draft:
             if record.phase != phase:
                 self.put(replace(record, phase=phase, stop=None))
         elif record.phase not in HOLDING:
-            number = len(record.job.attempts) + 1
-            attempt = Attempt(number, submission_id(record.name, number), self.now)
-            self.put(replace(record.with_attempt(attempt), phase=SUBMITTING, stop=None))
+            self.attempt(record)
         elif self._controller.engine.leaving(key):
             self._order(record, changes)
 
@@ -310,4 +318,4 @@ class Draft:
             stop = Stop(to, item.evicted, message, self.now, grace)
             self.put(replace(record, phase=STOPPING, stop=stop))
         elif stop.to not in (to, DONE):
-            self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted)))
+            self.put(replace(record, stop=replace(stop, to=to, reason=item.evicted, charged=False)))

@@ -42,6 +42,8 @@ class Desk:
         with self._controller.change() as draft:
             workload = self._workload(given, draft.now)
             job = requests.job(given)
+            if not workload.queue and self._controller.queued_only:
+                raise RefusedError("this lab takes jobs only through queues", "name one: --queue QUEUE")
             if job.package and not self._controller.packages.has(job.package):
                 raise NotFoundError(f"there is no package {job.package}", "send it before its job")
             draft.add(Record(workload.key, job, QUEUED, draft.now), workload_object(workload))
@@ -87,7 +89,7 @@ class Desk:
     def _preempt(self, draft: Draft, record: Record, reason: str, message: str) -> None:
         if record.phase not in HOLDING or self._controller.engine.leaving(record.key):
             raise RefusedError(f"job {record.key} holds no quota, or is being stopped: it is {record.phase}")
-        if record.stop is not None:
+        if record.stop is not None and record.stop.to == DONE:
             raise RefusedError(f"job {record.key} is being stopped for good")
         draft.call("evict", workload=record.key, reason=reason, message=message)
 

@@ -18,7 +18,7 @@ from lab.daemons.queue.rayside import Order, RaySide
 from lab.daemons.queue.workers import Workers
 from lab.errors import LabError, NotFoundError, UsageError
 from lab.host.clock import Clock
-from lab.queue.item import Item
+from lab.queue.item import ADMITTED, Item
 
 GRANTED = "RAYLAB_WORKERS_GRANTED"
 
@@ -222,6 +222,8 @@ def _look_of(submission_id: str) -> str:
 def granted_of(item: Item) -> int | None:
     """Number of ranks that a job was granted; None for one that declares none, or holds nothing."""
     given = item.admission.pod_sets if item.admission is not None else ()
+    if item.unmanaged and item.state == ADMITTED:
+        return next((each.count for each in item.workload.pod_sets if each.name == WORKERS), None)
     return next((each.count for each in given if each.name == WORKERS), None)
 
 

@@ -103,15 +103,16 @@ class Collector:
         return Job(namespace, queue, record.job.priority_class, record.created)
 
 
-def exposition(reader: Reader) -> Metrics:
-    """A function that gives the text of `GET /metrics`."""
-    collector = Collector(reader)
+def exposition(reader: Reader, *more: Any) -> Metrics:
+    """A function that gives the text of `GET /metrics`, with `more` collectors' metrics too."""
+    collectors = (Collector(reader), *more)
 
     def text() -> bytes:
         from prometheus_client import CollectorRegistry, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector)
+        for collector in collectors:
+            registry.register(collector)
         return bytes(generate_latest(registry))
 
     return text

@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from lab.cluster.retries import RetryPolicy, read_policy
 from lab.queue.places import Change
 
 QUEUED = "queued"
 SUBMITTING = "submitting"
 RUNNING = "running"
 STOPPING = "stopping"
+RESETTING = "resetting"
 INACTIVE = "inactive"
 DONE = "done"
-PHASES = (QUEUED, SUBMITTING, RUNNING, STOPPING, INACTIVE, DONE)
-"""Phases of a job. Quota is held from `submitting` until Ray's job is over."""
+PHASES = (QUEUED, SUBMITTING, RUNNING, STOPPING, RESETTING, INACTIVE, DONE)
+"""Phases of a job. Quota is held from `submitting` until Ray's job is over, and all through a reset."""
 
-HOLDING = (SUBMITTING, RUNNING, STOPPING)
+HOLDING = (SUBMITTING, RUNNING, STOPPING, RESETTING)
 
 DRIVER, WORKERS = "driver", "workers"
 """Pod sets of a job: its entrypoint, and the ranks that it trains with."""
@@ -46,6 +48,18 @@ class Attempt:
     message: str = ""
     evicted: str = ""
     """Reason for which it was stopped, such as `Preempted`."""
+    whole_at: float | None = None
+    """Time at which it was first seen with all that the job was granted."""
+    short_since: float | None = None
+    """Time since which it lacks a part of that again."""
+    exit_code: int | None = None
+    """Exit code of the entrypoint, where Ray says it."""
+    reset: str = ""
+    """Reason of the reset that ended it, in AppWrapper's words, such as `FailedComponent`."""
+    charged: bool = False
+    """True for a reset that counts against the limit of retries."""
+    pause: float = 0.0
+    """Seconds between its end and the next attempt."""
 
 
 LOST = "LOST"
@@ -55,7 +69,10 @@ UNSENT = "UNSENT"
 
 @dataclass(frozen=True)
 class Stop:
-    """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`."""
+    """Order to end an attempt; `to` is the phase after it, `outcome` the reason of Finished for `done`.
+
+    `charged` is that of a reset.
+    """
 
     to: str
     reason: str
@@ -64,6 +81,7 @@ class Stop:
     grace: float = 0.0
     """Seconds after `since` for which a checkpoint is waited for."""
     outcome: str = ""
+    charged: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,13 @@ class QueuedJob:
     takes: Mapping[str, float] = field(default_factory=dict)
     """Resource -> amount that it took when that was more than it asked for; else empty."""
     attempts: tuple[Attempt, ...] = ()
+    retry: RetryPolicy | None = None
+    """None: a job that fails has failed."""
+
+    @property
+    def retries(self) -> int:
+        """Number of resets that were charged."""
+        return sum(each.charged for each in self.attempts)
 
 
 @dataclass(frozen=True)
@@ -152,6 +177,8 @@ def read_job(document: Mapping[str, Any]) -> tuple[QueuedJob, Stop | None]:
     stop = given.pop("stop")
     given["attempts"] = tuple(Attempt(**each) for each in given["attempts"])
     given["command"] = tuple(given["command"])
+    if given.get("retry") is not None:
+        given["retry"] = read_policy(given["retry"])
     unknown = set(given) - {each.name for each in fields(QueuedJob)}
     if unknown:
         raise KeyError(", ".join(sorted(unknown)))

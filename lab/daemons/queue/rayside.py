@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lab.cluster.allocation import holdings, read
-from lab.cluster.api import RayApi
+from lab.cluster.allocation import holdings, read, waiting
+from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import HELPER, Job, Jobs
+from lab.cluster.node_sizes import NodeSizes
 from lab.cluster.submission import Submission
+from lab.daemons.queue.steering import Look
 from lab.errors import NotFoundError
 from lab.evidence.checkpoints import JobLedger
 from lab.store import Store
@@ -53,6 +55,15 @@ class RaySide(Protocol):
     def stop(self, submission_id: str) -> None:
         """End a job, and free what it holds; blocks until then. Raises ClusterError, WaitTimeoutError."""
 
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node that Ray knows, dead ones too. Raises ClusterError."""
+
+    def look(self) -> Look:
+        """Where jobs run now, and if any waits for room. Raises ClusterError."""
+
+    def resize(self, node_id: str, cpus: float) -> None:
+        """Let Ray give out so many CPUs of a node. Raises ClusterError."""
+
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         """Submission id -> resource (CPU, GPU, memory in bytes) -> amount held now. Raises ClusterError."""
 
@@ -63,8 +74,9 @@ class RaySide(Protocol):
 class Cluster:
     """The RaySide of a real lab."""
 
-    def __init__(self, api: RayApi, store: Store) -> None:
+    def __init__(self, api: RayApi, store: Store, node_sizes: NodeSizes) -> None:
         self._api, self._jobs, self._store = api, Jobs(api), store
+        self._node_sizes = node_sizes
         self._ledgers: dict[str, JobLedger] = {}
 
     def ping(self) -> None:
@@ -102,6 +114,24 @@ class Cluster:
             self._jobs.stop(submission_id)
         except NotFoundError:
             return
+
+    def nodes(self) -> tuple[Node, ...]:
+        """See RaySide."""
+        return self._api.nodes()
+
+    def look(self) -> Look:
+        """See RaySide."""
+        snapshot = read(self._api)
+        gpus: dict[str, dict[str, float]] = {}
+        for holding in holdings(snapshot):
+            places = gpus.setdefault(holding.job, {})
+            held = holding.resources.get("GPU", 0.0)
+            places[holding.service] = places.get(holding.service, 0.0) + held
+        return Look(gpus, any(each.kind != "starting" for each in waiting(snapshot).values()))
+
+    def resize(self, node_id: str, cpus: float) -> None:
+        """See RaySide."""
+        self._node_sizes.set_cpus(node_id, cpus)
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         """See RaySide."""

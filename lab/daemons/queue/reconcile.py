@@ -10,6 +10,7 @@ from typing import Any
 from lab.cluster.allocation import amounts
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
+from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.desk import cancel
 from lab.daemons.queue.effects import Effects, Outcome
@@ -17,6 +18,7 @@ from lab.daemons.queue.model import (
     DONE,
     HOLDING,
     LOST,
+    RESETTING,
     RUNNING,
     STOPPING,
     SUBMITTING,
@@ -25,6 +27,7 @@ from lab.daemons.queue.model import (
     Record,
 )
 from lab.daemons.queue.rayside import RaySide
+from lab.daemons.queue.steward import States, Steward
 from lab.daemons.queue.takes import covers, exceeded
 from lab.daemons.queue.workers import Workers
 from lab.errors import LabError
@@ -69,13 +72,14 @@ class Reconciler:
         ray: RaySide,
         workers: Workers,
         *,
-        queued_only: bool = False,
+        states: States = tuple,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """With `queued_only`, jobs that were submitted past the queues are stopped."""
-        self.controller, self._ray, self._queued_only, self._say = controller, ray, queued_only, say
+        """`states` are those of every device of the nodes, which is read under the controller's lock."""
+        self.controller, self._ray, self._say = controller, ray, say
         self._clock = controller.clock
         self.effects = Effects(ray, controller.packages, workers, self._clock, controller.wake.set, say)
+        self._steward = Steward(controller, ray, states, say)
         self._looked: dict[str, float] = {}
         self._taken: Mapping[str, Mapping[str, float]] | None = None
         self._over: set[str] = set()
@@ -104,26 +108,30 @@ class Reconciler:
         """Look, decide, write, act; returns the seconds until the next step. Raises StateError."""
         if self._is_time("tidy", TIDY_SECONDS):
             self.controller.tidy()
-        with self.controller.lock:
-            targets = [self.controller.records[key] for key in sorted(self.controller.holding)]
-        seen = self._observe(targets)
+        seen = self._observe()
         with self.controller.change() as draft:
             for outcome in self.effects.outcomes():
                 self._take(draft, outcome)
             for each in seen:
                 self._judge(draft, each)
+            for key in sorted(self.controller.holding):
+                resets.proceed(draft, self.controller, self.controller.records[key])
+            self._steward.steer(draft)
             self._decide(draft)
         return self._act(seen)
 
     # Looking
 
-    def _observe(self, targets: list[Record]) -> list[Seen]:
+    def _observe(self) -> list[Seen]:
+        with self.controller.lock:
+            attempts = [
+                (key, self.controller.records[key].attempt) for key in sorted(self.controller.holding)
+            ]
         found = []
         try:
-            for record in targets:
-                attempt = record.attempt
-                if attempt is not None:
-                    found.append(Seen(record.key, attempt.number, self._ray.find(attempt.submission_id)))
+            for key, attempt in attempts:
+                if attempt is not None and not attempt.ended:
+                    found.append(Seen(key, attempt.number, self._ray.find(attempt.submission_id)))
             if not found:
                 self._ray.ping()
         except LabError as error:
@@ -153,6 +161,8 @@ class Reconciler:
         """Take up what came out of a task."""
         if outcome.kind == "store":
             self._away("store", outcome.value.message if isinstance(outcome.value, LabError) else "")
+        elif self._steward.take(draft, outcome.kind, outcome.value):
+            return
         elif isinstance(outcome.value, LabError):
             return  # Ray is away, which a step finds out by itself
         elif outcome.kind == "taken":
@@ -194,8 +204,11 @@ class Reconciler:
             draft.put(record)
         if job.final:
             self._ended(draft, record, known, job)
-        elif job.status == "RUNNING" and phase == RUNNING:
-            self._ready(draft, record, known)
+        elif phase == RUNNING:
+            if job.status == "RUNNING":
+                self._ready(draft, record, known)
+            record = self.controller.records[record.key]
+            resets.watch(draft, self.controller.engine.items[record.key], record, job.status, self._taken)
 
     def _unknown(self, draft: Draft, record: Record, attempt: Attempt) -> None:
         """Ray does not know an attempt: it was not submitted yet, never will be, or was forgotten."""
@@ -204,6 +217,8 @@ class Reconciler:
         stop = record.stop
         ended = LOST if attempt.seen_at is not None else UNSENT
         self._end(draft, record, attempt, ended, "Ray no longer knows it" if ended == LOST else "")
+        if stop is not None and stop.to == RESETTING:
+            return
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         else:
@@ -214,26 +229,51 @@ class Reconciler:
         """Ray's job is over: the workload has finished, or gives back its quota as it was told to."""
         stop = record.stop
         message = job.message[-MESSAGE:].strip()
-        self._end(draft, record, attempt, job.status, message)
+        attempt = replace(attempt, exit_code=resets.exit_code(job))
+        against = resets.refusal(record.job, attempt, job.status)
+        self._end(draft, record, attempt, job.status, message, retried=not against)
+        told = message or f"Ray says {job.status}"
         if stop is not None and stop.to == DONE:
             draft.call("finish", workload=record.key, reason=stop.outcome, message=stop.message)
         elif job.status == "SUCCEEDED":
             draft.call("finish", workload=record.key, reason="Succeeded", message="Job finished successfully")
+        elif stop is not None and stop.to == RESETTING:
+            return
         elif stop is not None and (job.status == "STOPPED" or self._by_us(attempt, stop.since, stop.grace)):
             draft.call("gone", workload=record.key, message=stop.message)
+        elif not against:
+            if stop is not None:
+                draft.call("gone", workload=record.key, message=stop.message)
+            else:
+                draft.tell("Resetting", record.key, resets.FAILED_COMPONENT, told)
         else:
-            told = message or f"Ray says {job.status}"
+            if record.job.retry is not None:
+                told = f"{told}; no retry: {against}"
             draft.call("finish", workload=record.key, reason="Failed", message=told)
 
     def _by_us(self, attempt: Attempt, since: float, grace: float) -> bool:
         """Tell if an attempt failed because it was stopped, also by an earlier process of the controller."""
         return self.effects.asked(attempt) or self._clock() >= since + grace or attempt.started_at is None
 
-    def _end(self, draft: Draft, record: Record, attempt: Attempt, ended: str, message: str) -> None:
-        """Close an attempt."""
-        evicted = record.stop.reason if record.stop is not None else ""
+    def _end(
+        self,
+        draft: Draft,
+        record: Record,
+        attempt: Attempt,
+        ended: str,
+        message: str,
+        *,
+        retried: bool = False,
+    ) -> None:
+        """Close an attempt, and leave the job between two attempts where another one follows it."""
+        stop = record.stop
+        evicted = stop.reason if stop is not None else ""
         done = replace(attempt, ended_at=draft.now, ended=ended, message=message, evicted=evicted)
         changed = record.with_attempt(done)
+        if stop is not None and stop.to == RESETTING and ended != "SUCCEEDED":
+            changed = resets.closed(record, done, stop.reason, charged=stop.charged)
+        elif retried and stop is None:
+            changed = resets.closed(record, done, resets.FAILED_COMPONENT, charged=True)
         if changed.job.takes:
             changed = replace(changed, job=replace(changed.job, takes={}))
         draft.put(changed)
@@ -287,7 +327,7 @@ class Reconciler:
             if record is not None and job.submission_id in ids:
                 if record.phase not in HOLDING or job.submission_id != ids[-1]:
                     self.effects.end(job.submission_id)
-            elif self._queued_only:
+            elif self.controller.queued_only:
                 if job.submission_id not in self._strangers:
                     self._strangers.add(job.submission_id)
                     told = f"job {job.submission_id} was submitted past the queues"
@@ -323,17 +363,20 @@ class Reconciler:
                     self.effects.submit(record, attempt, item)
                 elif record.phase == STOPPING and record.stop is not None and each.job is not None:
                     self.effects.stop(record, attempt, record.stop)
-            fresh = [key for key in controller.holding if key not in unfinal]
+            phases = {key: controller.records[key].phase for key in controller.holding}
+            fresh = [key for key, phase in phases.items() if key not in unfinal and phase != RESETTING]
             if fresh and not controller.away:
                 controller.wake.set()  # admitted just now: Ray is asked about them at once
-            running = any(controller.records[key].phase == RUNNING for key in controller.holding)
-            moving = any(controller.records[key].phase != RUNNING for key in controller.holding)
+            running = RUNNING in phases.values()
+            moving = any(phase not in (RUNNING, RESETTING) for phase in phases.values())
+            sick = self._steward.sick
         self._background(running)
-        return BUSY_SECONDS if moving or controller.waiting else CALM_SECONDS
+        return BUSY_SECONDS if moving or controller.waiting or sick else CALM_SECONDS
 
     def _background(self, running: bool) -> None:
         ray, away = self._ray, "ray" in self.controller.away
         looks: tuple[tuple[str, float, Callable[[], Any], bool], ...] = (
+            *(() if away else self._steward.tasks()),
             ("store", STORE_SECONDS, ray.ping_store, True),
             ("taken", TAKEN_SECONDS, ray.taken, running and not away),
             ("others", OTHERS_SECONDS, ray.unfinished, not away),
@@ -353,6 +396,6 @@ class Reconciler:
 
     def _sweep(self) -> None:
         with self.controller.lock:
-            records = list(self.controller.records.values())
-        needed = {each.job.package for each in records if each.phase != DONE}
+            records = self.controller.records.values()
+            needed = {each.job.package for each in records if each.phase != DONE}
         self.controller.packages.sweep(needed)

@@ -6,9 +6,12 @@
      "num_cpus": 0, "num_gpus": 0,
      "workers": {"count": 2, "min_count": 1 or null, "cpus": 4, "gpus": 1, "memory": BYTES} or null,
      "priority_class": "", "max_time": SECONDS or null,
-     "owner": "", "recipe": "", "ranks": "", "preemption_grace": 20, "enforce": false}
+     "owner": "", "recipe": "", "ranks": "", "preemption_grace": 20, "enforce": false,
+     "retry": {"limit": 3, "pause": 90, "warmup": 300, "failure_grace": 60, "terminal_exit_codes": [],
+               "retryable_exit_codes": [], "success_ttl": 604800} or null}
 
-Only `queue` and `command` are required. `num_cpus` and `num_gpus` are of the entrypoint.
+Only `command` is required, and `queue` or `retry`: a job without a queue runs at once, and is only watched.
+`num_cpus` and `num_gpus` are of the entrypoint.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from lab.cluster.retries import read_policy
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
 from lab.host.reading import SMALL, parse_json
@@ -25,9 +29,12 @@ from lab.host.schemas import load_schema, misfits
 from lab.queue.model import PodSet, Setup, Workload
 from lab.queue.reading.nodes import meant
 
+NAMESPACE = "default"
+"""Namespace of a job that names no queue."""
 
-def body(data: bytes, kind: str) -> dict[str, Any]:
-    """The JSON object in a request, as schema.json has it under this name; an empty one is {}.
+
+def body(data: bytes, kind: str, package: str = "lab.daemons.queue") -> dict[str, Any]:
+    """The JSON object in a request, as the package's schema.json has it under this name; an empty one is {}.
 
     Raises UsageError that says where it is wrong.
     """
@@ -36,7 +43,7 @@ def body(data: bytes, kind: str) -> dict[str, Any]:
         json.dumps(document, ensure_ascii=False).encode()  # half a character cannot be stored
     except ValueError as error:
         raise UsageError(f"the request is not JSON: {error}") from error
-    schema = load_schema("lab.daemons.queue")["$defs"][kind]
+    schema = load_schema(package)["$defs"][kind]
     found = list(misfits(document, schema, "the request"))
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
@@ -81,7 +88,9 @@ def priority_of(name: str, setup: Setup) -> int:
 
 def workload(given: Mapping[str, Any], name: str, setup: Setup, resource: str, now: float) -> Workload:
     """The Workload of a `job`; `resource` is what a GPU is called. Raises NotFoundError, UsageError."""
-    space, queue = queue_of(given["queue"], setup)
+    if not given.get("queue") and given.get("retry") is None:
+        raise UsageError("the request: queue is missing", "only a job with a retry policy may name none")
+    space, queue = queue_of(given["queue"], setup) if given.get("queue") else (NAMESPACE, "")
     limit = given.get("max_time")
     return Workload(
         space,
@@ -118,6 +127,7 @@ def job(given: Mapping[str, Any]) -> QueuedJob:
         priority_class=given.get("priority_class", ""),
         grace=given.get("preemption_grace", GRACE_SECONDS),
         enforce=given.get("enforce", False),
+        retry=None if given.get("retry") is None else read_policy(given["retry"]),
     )
 
 

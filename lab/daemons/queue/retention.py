@@ -20,11 +20,23 @@ MOST_CALLS = 50_000
 
 
 def outlived(records: Iterable[Record], now: float, kept: float | None, most: int) -> list[str]:
-    """Keys of jobs that ended more than `kept` seconds ago, or beyond the newest `most`; oldest first."""
-    done = sorted((each.finished_at or 0.0, each.key) for each in records if each.phase == DONE)
-    first = max(0, len(done) - most)
-    limits = (
-        now - (LEAST_SECONDS if place < first else float("inf") if kept is None else max(kept, LEAST_SECONDS))
-        for place in range(len(done))
+    """Keys of jobs that ended more than `kept` seconds ago, or beyond the newest `most`; oldest first.
+
+    One that succeeded is kept no longer than its retry policy says.
+    """
+    done = sorted(
+        (each for each in records if each.phase == DONE), key=lambda each: (each.finished_at or 0.0, each.key)
     )
-    return [key for (at, key), limit in zip(done, limits, strict=True) if at <= limit]
+    first = max(0, len(done) - most)
+    limits = (LEAST_SECONDS if place < first else _lasts(each, kept) for place, each in enumerate(done))
+    return [
+        each.key for each, limit in zip(done, limits, strict=True) if (each.finished_at or 0.0) <= now - limit
+    ]
+
+
+def _lasts(record: Record, kept: float | None) -> float:
+    """Seconds for which a job is kept after its end."""
+    attempt, policy = record.attempt, record.job.retry
+    succeeded = attempt is not None and attempt.ended == "SUCCEEDED"
+    limits = (kept, policy.success_ttl if policy is not None and succeeded else None)
+    return max(min((each for each in limits if each is not None), default=float("inf")), LEAST_SECONDS)

@@ -104,8 +104,17 @@ Handler = Callable[[Request], Answer]
 class Routes:
     """The WSGI application."""
 
-    def __init__(self, controller: Controller, pages: Pages, metrics: Metrics | None = None) -> None:
-        """`pages` make the documents of GET requests; without `metrics` there is no such page."""
+    def __init__(
+        self,
+        controller: Controller,
+        pages: Pages,
+        metrics: Metrics | None = None,
+        more: Iterable[tuple[str, str, Handler]] = (),
+    ) -> None:
+        """`pages` make the documents of GET requests; without `metrics` there is no such page.
+
+        `more` are pages of others: method, pattern of the path, handler.
+        """
         self._controller, self._pages = controller, pages
         self._desk = Desk(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
@@ -126,6 +135,7 @@ class Routes:
             ("POST", "/apply", lambda asked: Answer(document=self._desk.apply(asked.body()))),
             ("POST", "/delete", lambda asked: Answer(document=self._desk.delete(asked.body()))),
         )
+        self._routes += tuple(more)
         if metrics is not None:
             self._routes += (("GET", "/metrics", lambda _: Answer(text=metrics())),)
 

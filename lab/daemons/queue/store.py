@@ -35,6 +35,11 @@ CREATE TABLE trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, 
 CREATE TABLE usage (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
 """
 
+HEALTH = """
+CREATE TABLE IF NOT EXISTS health (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL)
+"""
+"""Added to files of this version that were written without it."""
+
 
 @dataclass
 class Batch:
@@ -48,7 +53,6 @@ class Batch:
     calls: Sequence[Call] = ()
     usage: Mapping[str, Any] | None = None
     """Usage of LocalQueues over time."""
-
     forgotten: Sequence[str] = ()
     """Keys of workloads that are dropped, with their events."""
 
@@ -87,6 +91,7 @@ class Store:
                     f"{self.path} has version {version}, this controller reads version {VERSION}",
                     "use the version of the lab that wrote it, or `labctl down --volumes`",
                 )
+            self._database.execute(HEALTH)
 
     def close(self) -> None:
         """Close the file."""
@@ -148,6 +153,17 @@ class Store:
                 "(PARTITION BY workload ORDER BY number DESC) AS place FROM events) WHERE place > ?)",
                 (most,),
             )
+
+    def health(self) -> dict[str, Any] | None:
+        """The health of devices, as lab.daemons.health keeps it; None when there is none yet."""
+        with self._explained():
+            row = self._database.execute("SELECT document FROM health").fetchone()
+            return parse_json(row[0]) if row else None
+
+    def keep_health(self, document: Mapping[str, Any]) -> None:
+        """Replace it."""
+        with self._explained(), self._transaction():
+            self._database.execute("INSERT OR REPLACE INTO health VALUES (1, ?)", (_json(document),))
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""

@@ -34,7 +34,9 @@ def exceeded(
 
     `resource` is what quotas call a GPU.
     """
-    queue = setup.cluster_queues[item.cluster_queue]
+    queue = setup.cluster_queues.get(item.cluster_queue)
+    if queue is None:  # a job past the queues
+        return {}
     names = {"CPU": "cpu", "GPU": resource, "memory": "memory"}
     wanted = asked(job, item)
     return {

@@ -3,7 +3,15 @@
 from lab.evidence.receipt.compare import Comparison, Curves, compare_curves, compare_runs
 from lab.evidence.receipt.headline import done_twice, headline
 from lab.evidence.receipt.judge import judge
-from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Preemption, Receipt, Verdict
+from lab.evidence.receipt.model import (
+    Evidence,
+    FaultRecord,
+    NodeRecord,
+    Preemption,
+    Receipt,
+    Steering,
+    Verdict,
+)
 
 __all__ = [
     "Comparison",
@@ -13,6 +21,7 @@ __all__ = [
     "NodeRecord",
     "Preemption",
     "Receipt",
+    "Steering",
     "Verdict",
     "compare_curves",
     "compare_runs",

@@ -18,6 +18,8 @@ class Expected(str, Enum):
     PREEMPTED = "preempted"
     SURVIVED = "survived"
     """No fault states it: the judge asks for it where the ranks that are left go on (`Case.fault`)."""
+    SICK = "sick"
+    DOUBTED = "doubted"
 
     @property
     def text(self) -> str:
@@ -28,7 +30,8 @@ class Expected(str, Enum):
     def resumes(self) -> bool:
         """True if a new attempt has to take over."""
         return self in (
-            Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED, Expected.PREEMPTED
+            Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED, Expected.PREEMPTED,
+            Expected.SICK,
         )  # fmt: skip
 
 
@@ -47,6 +50,13 @@ TEXTS = {
     Expected.SURVIVED: "survivors go on; the lost rank comes back and gets its state from one of them",
     Expected.PREEMPTED: (
         "the job gives way to another one, waits for its turn, and resumes from its newest checkpoint"
+    ),
+    Expected.SICK: (
+        "a health check says EVICT, nothing new is placed there, and the job is reset, no retry charged: it "
+        "resumes from its newest checkpoint on another node"
+    ),
+    Expected.DOUBTED: (
+        "a health check says WARN, the node is avoided while there is another; training goes on, or resumes"
     ),
 }
 

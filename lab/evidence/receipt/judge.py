@@ -62,6 +62,7 @@ def _receipt(case: Case) -> Receipt:
         preemption=case.evidence.preemption,
         not_asked=case.evidence.not_asked,
         survival=case.survival,
+        health=case.evidence.health,
         breakdown=breakdown(case.run, case.hit, case.new, case.fault.at)
         if case.run and case.hit and case.new
         else None,

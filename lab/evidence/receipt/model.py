@@ -103,6 +103,34 @@ class Preemption:
 
 
 @dataclass(frozen=True)
+class Steering:
+    """A change of health as the controller of the queues recorded it, and what followed from it.
+
+    Times are in seconds since the epoch; None for what has not happened, or is not known.
+    """
+
+    state: str
+    """WARN or EVICT."""
+    message: str
+    """The device, the check and what it found."""
+    noticed_at: float
+    avoided_at: float | None = None
+    """Time from which Ray placed nothing new on the node."""
+    until: float | None = None
+    """Time at which the node took new work again."""
+    reset: str = ""
+    """Reason for which the attempt was reset, empty if it was not."""
+    reset_at: float | None = None
+    charged: bool = False
+    """True if the reset counted against the limit of retries."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, times in milliseconds' precision."""
+        times = {name: _ms(getattr(self, name)) for name in ("noticed_at", "avoided_at", "until", "reset_at")}
+        return {**asdict(self), "reset": self.reset or None, **times}
+
+
+@dataclass(frozen=True)
 class NodeRecord:
     """A node as Ray lists it. A service that is started again is a new node under the same name."""
 
@@ -136,6 +164,8 @@ class Evidence:
     among `events`, as further attempts, and `job_status` is its status."""
     preemption: Preemption | None = None
     """What the queues recorded, where the fault is a preemption."""
+    health: Steering | None = None
+    """What the health checks led to, where the fault is one of health."""
     others: tuple[FaultRecord, ...] = ()
     """Further faults that the job went through, as in a chaos run."""
     control: History | None = None
@@ -239,6 +269,7 @@ class Receipt:
     preemption: Preemption | None = None
     survival: Survival | None = None
     """The ranks that went on, and those that came back; None for a training that starts again."""
+    health: Steering | None = None
     breakdown: Breakdown | None = None
     """Parts of the time until the first new report; None where nothing had to resume."""
     lost_work: LostWork | None = None
@@ -288,6 +319,7 @@ class Receipt:
                 "resubmitted_as": self.resubmitted_as or None,
             },
             "preemption": None if self.preemption is None else self.preemption.to_json(),
+            "health": None if self.health is None else self.health.to_json(),
             "survivors": None if self.survival is None else self.survival.to_json(),
             "checks": [
                 {"name": c.name, "passed": c.passed, "skipped": c.skipped, "detail": c.detail}

@@ -11,6 +11,7 @@ from lab.cluster.queues import OVER, Queues
 from lab.cluster.submission import Submission
 from lab.errors import LabError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits
+from lab.faults.kinds._queues import queues_of
 from lab.host.clock import settle
 
 WAIT_SECONDS = 300.0
@@ -39,7 +40,7 @@ class Preempt(Fault):
 
     def inject(self, scene: Scene) -> None:
         """Submit a job that preempts this one. Raises RefusedError where no queue may."""
-        queues = _queues(scene)
+        queues = queues_of(scene)
         victim = _victim(queues, scene.job)
         request = _rival(queues, victim)
         hold = float(scene.parameters["hold"])
@@ -59,7 +60,7 @@ class Preempt(Fault):
         rival = scene.memo.get("rival")
         if rival is None:
             return
-        queues, hold = _queues(scene), float(scene.parameters.get("hold", 0.0))
+        queues, hold = queues_of(scene), float(scene.parameters.get("hold", 0.0))
 
         def look() -> str:
             try:
@@ -76,13 +77,6 @@ class Preempt(Fault):
             raise WaitTimeoutError(
                 f"job {rival} has not ended: it is {status}", f"labctl queue cancel {rival}"
             )
-
-
-def _queues(scene: Scene) -> Queues:
-    if scene.queues is not None:
-        return scene.queues
-    endpoints = scene.runtime.endpoints()
-    return Queues(endpoints.queue, endpoints.ray_token)
 
 
 def _victim(queues: Queues, job: str) -> Document:

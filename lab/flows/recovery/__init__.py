@@ -22,6 +22,7 @@ from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.preempted import preempted
 from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome
 from lab.flows.recovery.resubmit import died, resubmit
+from lab.flows.recovery.steered import steered
 from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
 from lab.flows.recovery.usage_samples import Sampler
 from lab.flows.recovery.watch import Watch
@@ -134,6 +135,8 @@ def _evidence(watch: Watch, injection: Injection, on_moment: OnMoment) -> Eviden
     found, expected = list(injection.problems), injection.record().expected
     if expected is Expected.PREEMPTED:
         return preempted(watch, injection.record(), on_moment, found)
+    if expected in (Expected.SICK, Expected.DOUBTED):
+        return steered(watch, injection.record(), on_moment, found)
     later: tuple[Watch, ...] = ()
     if expected is Expected.HEAD_LOST and not found and died(watch) and watch.lab.runtime.spec().gcs_ft:
         try:

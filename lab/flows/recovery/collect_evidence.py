@@ -16,7 +16,7 @@ from lab.store.base import Store
 from lab.topology import ServiceStatus
 
 if TYPE_CHECKING:
-    from lab.evidence.receipt import Evidence, FaultRecord, Preemption, Receipt
+    from lab.evidence.receipt import Evidence, FaultRecord, Preemption, Receipt, Steering
 
 RECEIPTS_PREFIX = ".raylab/receipts"
 """Folder of the receipts in the bucket."""
@@ -36,14 +36,15 @@ def gather(
     read: dict[str, Files] | None = None,
     later: Sequence[Watch] = (),
     preemption: Preemption | None = None,
+    health: Steering | None = None,
     control: History | None = None,
 ) -> Evidence:
     """The evidence on a fault that a watched job went through; what cannot be learned is a problem of it.
 
     `others` are further faults of that job. `read` holds the checkpoints that were just read, and takes up
     what is read now; see `_stored`. `later` are the watches on the jobs that went on in place of the watched
-    one, one after the other, `preemption` is what the queues recorded, and `control` the history of the same
-    job undisturbed.
+    one, one after the other, `preemption` and `health` are what the queues recorded, and `control` the
+    history of the same job undisturbed.
     """
     from lab.evidence.receipt import Evidence, NodeRecord
     from lab.evidence.receipt.model import Source
@@ -76,6 +77,7 @@ def gather(
         problems=tuple(found),
         resubmitted_as=last.submission_id if later else "",
         preemption=preemption,
+        health=health,
         others=tuple(others),
         control=control,
         not_asked=not_asked,

@@ -45,7 +45,7 @@ def preempted(
     found, later = list(problems), []
     told: Preemption | None = None
     try:
-        for turn in _turns(watch, on_moment, record.at):
+        for turn in turns(watch, on_moment, record.at):
             later.append(turn)
         record, told = recorded(watch, record)
     except LabError as error:
@@ -107,7 +107,7 @@ def receipts(
     return tuple(made)
 
 
-def _turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
+def turns(first: Watch, on_moment: OnMoment, at: float) -> Iterator[Watch]:
     """Watches on the later attempts of a job, each once it has ended. Raises WaitTimeoutError."""
     queues, job, number = first.lab.queues, first.submission_id, 1
 

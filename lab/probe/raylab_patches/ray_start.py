@@ -21,6 +21,8 @@ Ray's processes are forked from the node's fork server (raylab_forks), where RAY
 listens: the patch `forks`. A node in a container makes its own; the nodes of one host share one, which labctl
 starts.
 
+The node's health agent starts with it (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports to.
+
     python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
     python -m raylab_patches.ray_start ray start --head ...
 """
@@ -42,6 +44,9 @@ def on_loopback() -> bool:
 
 
 def main() -> None:
+    from raylab_health import start
+
+    start.beside(sys.argv)
     folder = fork_folder()
     if folder and not on_loopback():
         from raylab_forks import server

@@ -72,6 +72,7 @@ class Boot:
             temporary.make(self._layout.ray_temporary)
             if self._plan.prometheus:
                 write_private(self._layout.folder / "prometheus.yml", services.prometheus_config(self._plan))
+                write_private(self._layout.folder / services.RULES, services.prometheus_rules())
             if any(map(is_node, todo)):
                 current = self.serve_forks(current, started)
             waiting: list[str] = []

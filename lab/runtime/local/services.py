@@ -48,6 +48,9 @@ FORKS = "fork-server"
 
 LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
+RULES = "health.rules.yml"
+"""The alerts' file, as prometheus.yml names it."""
+
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
     "DASHBOARD_METRIC_PORT": "dashboard-metrics",
@@ -208,7 +211,10 @@ class Plan:
             *("--listen", f"{LOOPBACK}:{self.ports['queue']}"),
             *("--folder", str(self.layout.queue)),
         )
-        own = {"RAYLAB_GPU": self.spec.gpu.vendor.value}
+        own = {
+            "RAYLAB_GPU": self.spec.gpu.vendor.value,
+            "RAYLAB_GCS_ADDRESS": f"{LOOPBACK}:{self.ports['gcs']}",
+        }
         if self.spec.queued_only:
             own["RAYLAB_QUEUED_ONLY"] = "1"
         return Command(argv, {**environment, **client_environment(self), **own}, ROOT)
@@ -289,6 +295,8 @@ class Plan:
             "RAYLAB_GPU": self.spec.gpu.vendor.value,
             "RAYLAB_SERVICE_NAME": service,
         }
+        if "queue" in self.ports:
+            environment["RAYLAB_HEALTH_URL"] = self.url("queue")
         if self.forked:
             environment["RAYLAB_FORK_FOLDER"] = str(self.layout.forks)
             environment["RAYLAB_FORK_LEARNT"] = str(self.layout.folder / "imports.json")
@@ -365,6 +373,11 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+def prometheus_rules() -> str:
+    """The alerts: those of the containers."""
+    return (ROOT / "compose" / "prometheus" / RULES).read_text(encoding="utf-8")
 
 
 def prometheus_config(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Lessons on a lab of containers: those that train on both workers, lose a node, or borrow."""
+"""Lessons on a lab of containers: those that train on both workers, lose a node or a GPU, or borrow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.lessons import LessonTests
 
 @pytest.mark.rare
 class TestLessons(LessonTests):
-    LESSONS = (5, 6, 7, 8, 10)
+    LESSONS = (5, 6, 7, 8, 10, 11)
 
     @pytest.fixture(scope="class")
     def own(self, make_container_bench: Callable[[], ContainerBench]) -> ContainerBench:

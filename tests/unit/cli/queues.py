@@ -10,13 +10,16 @@ from typing import Any
 
 from urllib3.exceptions import ProtocolError
 
+from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import Queues
+from lab.daemons.health.desk import Desk
 from lab.daemons.queue.__main__ import make_app
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Store
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
@@ -57,6 +60,7 @@ class Ray:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self.orders: list[Order] = []
+        self.end = jobs.end
 
     def ping(self) -> None:
         pass
@@ -79,6 +83,15 @@ class Ray:
     def stop(self, submission_id: str) -> None:
         if not self._jobs.known[submission_id].final:
             self._jobs.end(submission_id, "STOPPED")
+
+    def nodes(self) -> tuple[Node, ...]:
+        return ()
+
+    def look(self) -> Look:
+        return Look()
+
+    def resize(self, node_id: str, cpus: float) -> None:
+        pass
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         return {}
@@ -128,7 +141,8 @@ class QueueWorld:
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
-        self.app = make_app(self.controller, TOKEN)
+        self.health = Desk(store, lambda node: True, self.controller.lock, clock)
+        self.app = make_app(self.controller, self.health, TOKEN)
         self.asked: list[str] = []
         """Method and path of each request."""
         self.away = False

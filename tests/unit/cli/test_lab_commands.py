@@ -109,7 +109,8 @@ def test_up_shows_progress_on_stderr_and_the_lab_on_stdout(labctl: Labctl) -> No
 def test_up_as_json_is_the_lab(labctl: Labctl) -> None:
     document = labctl.json("up")
     assert list(document) == [
-        "name", "runtime", "up", "healthy", "gpu", "services", "nodes", "running_jobs", "notes", "problems",
+        "name", "runtime", "up", "healthy", "gpu", "services", "nodes", "running_jobs", "health", "notes",
+        "problems",
     ]  # fmt: skip
     assert document["gpu"] == {"vendor": "none", "reason": "no GPU here", "assignments": []}
 

@@ -124,6 +124,39 @@ def test_a_command_says_what_it_takes(classroom: QueueWorld, tmp_path: Path) -> 
     assert classroom.ray.orders[0].package
 
 
+def test_a_retry_policy_of_options_and_annotations(classroom: QueueWorld, tmp_path: Path) -> None:
+    path = tmp_path / "wrapper.yaml"
+    prefix = "workload.codeflare.dev.appwrapper"
+    path.write_text(
+        f"{prefix}/retryLimit: 7\n{prefix}/warmupGracePeriodDuration: 1m\n"
+        f"{prefix}/admissionGracePeriodDuration: 1m\n"
+    )
+    given = ("--annotations", str(path), "--retry-limit", "2", "--terminal-exit-codes", "2,3")
+    result = classroom.labctl(*DETACHED, "ann/default", *given)
+    assert result.exit_code == 0
+    assert "admissionGracePeriodDuration is left out" in result.stderr
+    retry = classroom.labctl.json("queue", "describe", result.stdout.strip())["retry"]
+    policy = retry["policy"]
+    assert (policy["limit"], policy["warmup"], policy["pause"]) == (2, 60, 90)
+    assert policy["terminal_exit_codes"] == [2, 3]
+    assert (retry["phase"], retry["retries"], retry["resumes_at"]) == ("Running", 0, None)
+
+
+def test_a_job_that_fails_is_shown_with_its_phase_and_retries(classroom: QueueWorld) -> None:
+    job = classroom.labctl.ok(*DETACHED, "ann/default", "--retry-pause", "1h").strip()
+    classroom.ray.end(job, "FAILED")
+    shown = classroom.labctl.ok("job", "show", job)
+    assert "Resetting, 1 of 3 retries, FailedComponent, resumes at" in " ".join(shown.split())
+    assert "FAILED (FailedComponent charged)" in " ".join(shown.split())
+
+
+def test_a_plain_job_with_a_policy_starts_at_once(world: QueueWorld) -> None:
+    job = world.labctl.ok("submit", "digits", "--detach", "--retry-limit", "1").strip()
+    (order,) = world.ray.orders
+    assert order.submission_id == job
+    assert world.labctl.json("queue", "describe", job)["local_queue"] == ""
+
+
 def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWorld, tmp_path: Path) -> None:
     result = classroom.labctl(
         "submit", "--queue", "ben/default", "--working-dir", str(tmp_path), "--", "python", "-c", "1"

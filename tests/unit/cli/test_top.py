@@ -18,7 +18,7 @@ from tests.unit.fakes import AT
 
 NODE_KEYS = {
     "service", "cpu_percent", "cores", "memory_used", "memory_limit", "shares_host", "gpus", "offers", "held",
-    "holdings",
+    "holdings", "health",
 }  # fmt: skip
 HALF = {"CPU": 4.0, "GPU": 0.5}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from lab.daemons.queue import resets
+from lab.daemons.queue.model import RESETTING, Record
 from lab.daemons.queue.reader import Document, Reader
 from lab.daemons.queue.views.rows import amounts, find, pod_set, row
 from lab.queue.holders import position
@@ -30,6 +32,7 @@ def describe(reader: Reader, key: str) -> Document:
         "requeues": item.requeues,
         "requeue_at": item.requeue_at,
         "stopping": None if record.stop is None else asdict(record.stop),
+        "retry": _retry(record, item),
         "attempts_made": [asdict(each) for each in job.attempts],
         "events": [
             {
@@ -44,6 +47,21 @@ def describe(reader: Reader, key: str) -> Document:
         ],
         "now": now,
         "away": dict(reader.away),
+    }
+
+
+def _retry(record: Record, item: Item) -> Document:
+    """Policy and state of the resets; `phase` is AppWrapper's."""
+    job, attempt = record.job, record.attempt
+    between = record.phase == RESETTING and attempt is not None
+    ended = [each for each in job.attempts if each.reset]
+    return {
+        "policy": None if job.retry is None else job.retry.document,
+        "phase": resets.phase_of(record, item),
+        "retries": job.retries,
+        "resets": len(ended),
+        "reason": ended[-1].reset if ended else "",
+        "resumes_at": resets.resume_at(attempt) if between and attempt is not None else None,
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
-from lab.evidence.receipt.questions import ending, hit, queues, resume, survivors, whole
+from lab.evidence.receipt.questions import ending, health, hit, queues, resume, survivors, whole
 
 RESUMED = "resumed, not restarted"
 WENT_ON = "went on"
@@ -86,6 +86,24 @@ QUESTIONS: Mapping[Expected, Questions] = {
         "nothing repeated": survivors.nothing_repeated,
         "same state": survivors.same_state,
         WHOLE: whole.lab_whole,
+    },
+    Expected.SICK: {
+        "job finished": ending.job_finished,
+        "a real fault": health.noticed,
+        "avoided": health.avoided,
+        "moved, no retry charged": health.moved_free,
+        "right checkpoint": resume.right_checkpoint,
+        RESUMED: resume.resumed,
+        "little lost": resume.little_lost,
+        WHOLE: whole.services_whole,
+    },
+    Expected.DOUBTED: {
+        "job finished": ending.finished_or_clear,
+        "a real fault": health.noticed,
+        "avoided": health.avoided,
+        "nothing saved is lost": whole.nothing_lost,
+        WENT_ON: resume.went_on,
+        WHOLE: whole.services_whole,
     },
     Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
 }

@@ -91,7 +91,7 @@ def break_a_node(lab: Lab, task: HostTask) -> None:
     Raises LabError when the job does not begin to train, or the node cannot be broken.
     """
     before = {job.submission_id for job in lab.jobs.list()}
-    job, target = _wait_for_training(lab, task, before)
+    job, target = wait_for_training(lab, task, before, LESSON.number, PART)
     request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH)
     task.say(f"labctl fault-inject {target} --job {job}")
     outcome = inject(lab, request, lambda moment: task.say(moment.text), clock=task.clock)
@@ -99,8 +99,8 @@ def break_a_node(lab: Lab, task: HostTask) -> None:
         task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
 
 
-def _wait_for_training(lab: Lab, task: HostTask, before: Set[str]) -> tuple[str, str]:
-    """The lesson's job that runs, and the service on which its first rank trains.
+def wait_for_training(lab: Lab, task: HostTask, before: Set[str], number: int, part: str) -> tuple[str, str]:
+    """The job of this part of a lesson that runs, and the service on which its first rank trains.
 
     Jobs that were there `before` are another run's. Raises WaitTimeoutError.
     """
@@ -109,7 +109,7 @@ def _wait_for_training(lab: Lab, task: HostTask, before: Set[str]) -> tuple[str,
     def training() -> tuple[str, str] | None:
         nonlocal seen
         for job in lab.jobs.list():
-            mine = job.submission_id.startswith(f"{job_prefix(LESSON.number)}{PART}-")
+            mine = job.submission_id.startswith(f"{job_prefix(number)}{part}-")
             if job.final or not mine or job.submission_id in before:
                 continue
             seen = f"job {job.submission_id} is {job.status} and does not train"
@@ -123,7 +123,7 @@ def _wait_for_training(lab: Lab, task: HostTask, before: Set[str]) -> tuple[str,
     return poll(
         training,
         timeout=START_SECONDS,
-        waited_for=f"a training of lesson {LESSON.number}",
+        waited_for=f"a training of lesson {number}",
         clock=task.clock,
         state=lambda: seen,
         hint="look at `labctl jobs`",

@@ -172,6 +172,40 @@ def refused(world: World) -> None:
     assert short(world.job("two"))[-1] == "SUCCEEDED"
 
 
+def retried(world: World) -> None:
+    """A job fails and begins again, and keeps its quota meanwhile: another one waits all the time."""
+    world.apply(*queue("a", 1))
+    world.submit("one", work=6, retry={"pause": 2}, env={"BREAKS": "1", "EXIT": "1"})
+    world.run(3)
+    world.submit("two", work=2)
+    world.settle()
+    one = world.job("one")
+    assert short(one) == ["FAILED", "SUCCEEDED"]
+    assert one.job.retries == 1
+    assert (one.job.attempts[-1].ended_at or 0.0) <= world.job("two").job.attempts[0].admitted_at
+
+
+def preempted_in_its_pause(world: World) -> None:
+    """A job waits for its retry when one of higher priority takes its quota, and begins again after that."""
+    world.apply(*queue("a", 1, preemption=LOWER), priority("high", 10))
+    world.submit("low", work=6, retry={"pause": 30}, env={"BREAKS": "1"})
+    world.run(9)
+    world.submit("high", work=2, priority_class="high")
+    world.settle()
+    assert short(world.job("low")) == ["FAILED", "SUCCEEDED"]
+    assert short(world.job("high")) == ["SUCCEEDED"]
+
+
+def retried_without_a_queue(world: World) -> None:
+    """A job that names no queue fails, begins again, and is cancelled in its next pause."""
+    world.submit("one", "", work=90, retry={"pause": 1}, env={"BREAKS": "1"})
+    world.run(12)
+    assert world.job("one").job.retries == 1
+    world.order("one", "cancel", done=lambda record: record.phase == DONE or record.stop is not None)
+    world.settle()
+    assert short(world.job("one")) == ["FAILED", "STOPPED"]
+
+
 STORIES: tuple[Story, ...] = (
     admission,
     preemption,
@@ -185,6 +219,9 @@ STORIES: tuple[Story, ...] = (
     reclaimed,
     out_of_time,
     refused,
+    retried,
+    preempted_in_its_pause,
+    retried_without_a_queue,
 )
 
 

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.cluster.queues import WORKLOAD
+from lab.daemons.health.board import Board
+from lab.daemons.health.model import Result
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.desk import Desk
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
+from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Batch, Loaded, Store
 from lab.daemons.queue.workers import Task
 from lab.errors import ClusterError, StoreError, UsageError
@@ -23,7 +27,7 @@ from lab.queue.model import FlavorResource
 from lab.queue.writing import as_yaml
 
 GPU = "nvidia.com/gpu"
-BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS = 1.0, 3.0, 4.0
+BOOT_SECONDS, CHECKPOINT_SECONDS, LATE_SECONDS, BREAK_SECONDS = 1.0, 3.0, 4.0, 4.0
 
 
 class Crash(BaseException):
@@ -65,6 +69,12 @@ class RayJob:
     created: float
     left: float
     fails: bool = False
+    breaks_after: float | None = None
+    """Seconds of work after which it fails."""
+    code: int | None = None
+    """Exit code with which it fails."""
+    whole_after: float = 0.0
+    """Seconds of work after which it holds what it was granted."""
     stopped: float | None = None
 
     def status(self, now: float) -> str:
@@ -72,6 +82,8 @@ class RayJob:
             return "STOPPED"
         if now < self.created + BOOT_SECONDS:
             return "PENDING"
+        if self.breaks_after is not None and now >= self.created + BOOT_SECONDS + self.breaks_after:
+            return "FAILED"
         if now < self.created + BOOT_SECONDS + self.left:
             return "RUNNING"
         return "FAILED" if self.fails else "SUCCEEDED"
@@ -89,6 +101,11 @@ class RayJob:
         return int(variables["GPUS"]) * int(variables.get("RAYLAB_WORKERS_GRANTED", 1))
 
 
+def node(service: str) -> Node:
+    """A living node of 8 CPUs and a GPU."""
+    return Node(f"{service}-id", service, True, False, {"CPU": 8.0, "GPU": 1.0}, None, None, "")
+
+
 class FakeRay:
     """Ray and the store, which outlive every controller."""
 
@@ -101,6 +118,12 @@ class FakeRay:
         self.submitted: list[str] = []
         self.away = self.store_away = False
         self.more_gpus: dict[str, float] = {}
+        self.places: dict[str, str] = {}
+        """Submission id -> service on which it runs; else ray-worker-0."""
+        self.waits = False
+        self.cpus: dict[str, float] = {}
+        """Node id -> CPUs that Ray gives out."""
+        self.all_nodes = tuple(node(f"ray-worker-{number}") for number in (0, 1))
 
     def _ask(self, name: str) -> None:
         self.points.hit(name)
@@ -131,7 +154,8 @@ class FakeRay:
     def _job(self, name: str) -> Job:
         known = self.jobs[name]
         status = known.status(self.clock())
-        return Job(name, status, "", f"it {status}", None, None, "", None, known.order.metadata)
+        code = known.code if status == "FAILED" else None
+        return Job(name, status, "", f"it {status}", None, None, "", code, known.order.metadata)
 
     def submit(self, order: Order) -> None:
         self._ask("submit")
@@ -150,11 +174,17 @@ class FakeRay:
     def _create(self, order: Order) -> None:
         key = order.metadata[WORKLOAD]
         variables = order.runtime_env["env_vars"]
-        done = self.progress.get(key, 0.0) if int(order.metadata["raylab_attempt"]) > 1 else 0.0
-        fails = "FAILS" in variables
-        self.jobs[order.submission_id] = RayJob(
-            order, key, self.clock(), float(variables["WORK"]) - done, fails
+        number = int(order.metadata["raylab_attempt"])
+        done = self.progress.get(key, 0.0) if number > 1 else 0.0
+        breaks = BREAK_SECONDS if number <= int(variables.get("BREAKS", 0)) else None
+        made = self.jobs[order.submission_id] = RayJob(
+            *(order, key, self.clock(), float(variables["WORK"]) - done, "FAILS" in variables),
+            breaks_after=breaks,
+            code=int(variables["EXIT"]) if "EXIT" in variables else None,
+            whole_after=float(variables.get("LATE", 0)) if number == 1 else 0.0,
         )
+        if breaks is not None:
+            self.progress[key] = done + made.saved(made.created + BOOT_SECONDS + breaks)
         self.submitted.append(order.submission_id)
         live = [each for each in self.living() if each.workload == key]
         assert len(live) == 1, f"{key} runs twice"
@@ -180,12 +210,30 @@ class FakeRay:
         self.forgotten += self.jobs.values()
         self.jobs, self.on_their_way = {}, []
 
+    def nodes(self) -> tuple[Node, ...]:
+        self._ask("nodes")
+        return self.all_nodes
+
+    def look(self) -> Look:
+        self._ask("look")
+        places = {
+            name: {self.places.get(name, "ray-worker-0"): float(job.gpus)}
+            for name, job in self.jobs.items()
+            if job.status(self.clock()) == "RUNNING"
+        }
+        return Look(places, self.waits)
+
+    def resize(self, node_id: str, cpus: float) -> None:
+        self._ask("resize")
+        self.cpus[node_id] = cpus
+
     def taken(self) -> Mapping[str, Mapping[str, float]]:
         self._ask("taken")
         return {
             name: {"GPU": job.gpus + self.more_gpus.get(name, 0.0)}
             for name, job in self.jobs.items()
             if job.status(self.clock()) == "RUNNING"
+            and self.clock() >= job.created + BOOT_SECONDS + job.whole_after
         }
 
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
@@ -255,6 +303,8 @@ class World:
         self.ray.points = self.points
         self.crashes = 0
         self.log: list[str] = []
+        self.ill: list[tuple[str, str, str]] = []
+        """Service, device and state of what is not healthy, which outlives the controller."""
         self._store: CrashingStore | None = None
         self.do(lambda: None)
 
@@ -266,10 +316,15 @@ class World:
         self._store = CrashingStore(self.folder, self.points)
         packages = CrashingPackages(self.folder, self.clock)
         packages.points = self.points
-        self.controller = Controller(self._store, packages, clock=self.clock)
+        self.health = Board()
+        for each in self.ill:
+            self.health.report(each[0], (Result("ecc", each[1], each[2]),), self.clock())
+        self.controller = Controller(self._store, packages, clock=self.clock, queued_only=self.queued_only)
         self.desk = Desk(self.controller)
         self.reconciler = Reconciler(
-            self.controller, self.ray, AtOnce(), queued_only=self.queued_only, say=self.log.append
+            *(self.controller, self.ray, AtOnce()),
+            states=self.health.states,
+            say=self.log.append,
         )
 
     def close(self) -> None:
@@ -309,6 +364,24 @@ class World:
                 return
             self.step()
         raise AssertionError({each.key: each.phase for each in self.controller.records.values()})
+
+    def settle_but(self, name: str, most: int = 100) -> None:
+        """Step until every other job has ended."""
+        for _ in range(most):
+            others = [r for r in self.controller.records.values() if r.job.metadata["job_name"] != name]
+            if all(each.phase == DONE for each in others):
+                return
+            self.step()
+        raise AssertionError(f"others than {name} have not ended")
+
+    # Health
+
+    def check_says(self, service: str, device: str, state: str) -> None:
+        """Let a check of a device say this; PASS as often as it takes."""
+        self.ill = [each for each in self.ill if each[:2] != (service, device)]
+        self.ill += [(service, device, state)] if state != "PASS" else []
+        for _ in range(2):
+            self.do(lambda: self.health.report(service, (Result("ecc", device, state),), self.clock()))
 
     # People
 
@@ -373,10 +446,12 @@ class World:
         engine = self.controller.engine
         running: dict[str, int] = {}
         for job in self.ray.living():
-            if job.workload not in engine.items:
-                continue  # somebody else's
+            if job.workload not in engine.items:  # somebody else's
+                continue
             item = engine.items[job.workload]
             assert item.state == "Admitted", f"{job.workload} runs in Ray without quota"
+            if item.unmanaged:
+                continue
             running[item.cluster_queue] = running.get(item.cluster_queue, 0) + job.gpus
         for name, node in engine.tree.queues.items():
             for place in node.quotas:

@@ -1,0 +1,38 @@
+"""Retry policies in files: an AppWrapper, or only its annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.cluster.retries import of_annotations
+from lab.errors import UsageError
+from lab.host.reading import SMALL, read_text
+
+
+def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Fields of a retry policy that a YAML file names, and annotations of AppWrapper that are left out.
+
+    The file is a manifest with `metadata.annotations`, or a mapping of annotations. Raises UsageError.
+    """
+    import yaml
+
+    try:
+        documents = [each for each in yaml.safe_load_all(read_text(path, SMALL)) if each is not None]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    wrappers = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "AppWrapper"]
+    if len(wrappers or documents) != 1:
+        raise UsageError(f"{path}: has {len(wrappers or documents)} documents; one AppWrapper is expected")
+    (found,) = wrappers or documents
+    if isinstance(found, Mapping) and "kind" in found:
+        meta = found.get("metadata")
+        found = (meta.get("annotations") if isinstance(meta, Mapping) else None) or {}
+    if not isinstance(found, Mapping):
+        raise UsageError(
+            f"{path}: not a mapping of annotations", "workload.codeflare.dev.appwrapper/retryLimit: '3'"
+        )
+    return of_annotations(found, str(path))

@@ -1,0 +1,118 @@
+"""health: state of every GPU and node, and checks on demand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lab.cli import health_words, render, values
+from lab.cli.context import App, LabGroup, pass_app
+from lab.cluster.health import RUN_SECONDS
+from lab.cluster.queues import Document
+
+
+@click.group(cls=LabGroup, invoke_without_command=True)
+@click.option("--all", "every", is_flag=True, help="Show every check, also those that pass.")
+@click.pass_context
+@pass_app
+def health(app: App, ctx: click.Context, every: bool) -> None:
+    """Show the health of every GPU and node.
+
+    Each node has an agent that checks it and its GPUs all the time. WARN is avoided when there is another
+    place, TESTING takes no new work, EVICT is emptied. docs/health.md has the checks.
+    """
+    if ctx.invoked_subcommand is None:
+        _show(app, app.open().health.view(), every=every)
+
+
+@health.command()
+@click.option("--node", type=values.Text(), metavar="NODE", help="Only this node. [default: all]")
+@click.option(
+    "--check", type=values.Text(), metavar="CHECK",
+    help="Only this check. [default: all that do not need a free node]",
+)  # fmt: skip
+@click.option(
+    "--timeout", type=float, metavar="SECONDS", default=RUN_SECONDS,
+    help=f"Deadline for the results. [default: {RUN_SECONDS:g}]",
+)  # fmt: skip
+@pass_app
+def run(app: App, node: str | None, check: str | None, timeout: float) -> None:
+    """Run checks now, and show what they find.
+
+    A check that disturbs what runs, as gpumem does, has to be named; it waits until its node is free.
+    """
+    found = app.open().health.run_and_wait(node or "", check or "", timeout, app.clock)
+    shown = [each for each in found["devices"] if node in (None, each["node"])]
+    if check:
+        shown = [
+            {**each, "checks": kept}
+            for each in shown
+            if (kept := [one for one in each["checks"] if one["name"] == check])
+        ]
+    skipped = {
+        name: {one: why for one, why in each.items() if check in (None, one)}
+        for name, each in found["skipped"].items()
+        if node in (None, name)
+    }
+    _show(app, {**found, "devices": shown, "skipped": skipped}, every=True)
+
+
+def _show(app: App, found: Document, *, every: bool) -> None:
+    if app.out.as_json(found):
+        return
+    devices = found["devices"]
+    if not devices:
+        app.out.line("no health agent has reported yet")
+        return
+    app.out.show(
+        render.table(COLUMNS, (_device(each, found["now"]) for each in devices)), width=render.SENTENCES
+    )
+    rows = [
+        _check(each, check, found["now"])
+        for each in devices
+        for check in each["checks"]
+        if every or "PASS" not in (check["state"], check["last"]) or check["ordered"]
+    ]
+    if rows:
+        app.out.line()
+        app.out.show(render.table(CHECK_COLUMNS, rows), width=render.SENTENCES)
+    if every:
+        for node, skipped in found["skipped"].items():
+            for name, why in skipped.items():
+                app.out.line(f"{node}: {name} is not made: {why}")
+    for order in found["overrides"]:
+        told = f"{order['check']} of {order['node']} {health_words.device(order['device'])}"
+        app.out.note(f"a fault orders that {told} reports {order['state']}")
+
+
+COLUMNS = ("NODE", "DEVICE", "MODEL", "STATE", "SINCE", "REASON", "MESSAGE")
+CHECK_COLUMNS = ("NODE", "DEVICE", "CHECK", "STATE", "VALUE", "AGE", "MESSAGE")
+
+
+def _device(each: dict[str, Any], now: float) -> tuple[str, ...]:
+    return (
+        each["node"],
+        health_words.device(each["device"]),
+        each["model"],
+        each["state"],
+        health_words.since(each["since"], now),
+        each["reason"],
+        each["message"],
+    )
+
+
+def _check(each: dict[str, Any], check: dict[str, Any], now: float) -> tuple[str, ...]:
+    state = check["state"] if check["last"] == check["state"] else f"{check['state']} (last: {check['last']})"
+    return (
+        each["node"],
+        health_words.device(each["device"]),
+        check["name"],
+        state,
+        health_words.value(check),
+        health_words.since(check["at"], now),
+        check["message"],
+    )
+
+
+COMMANDS = (health,)

@@ -1,0 +1,257 @@
+"""The board: results of checks go in, one state for each device comes out. Pure; the caller has the clock.
+
+Results become states as `hysteresis` says, and the worst state of its checks is the state of a device.
+
+An agent that has not reported for `SILENT_AFTER` of its intervals makes its devices UNKNOWN; only EVICT
+stays: a broken GPU is not whole because nobody looks at it. A node that comes back `FLAKY_RETURNS` times
+within `FLAKY_SECONDS`, each time after silence or as a new process, is WARN for the check `presence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lab.daemons.health.hysteresis import settle
+from lab.daemons.health.model import (
+    BADNESS,
+    CPU,
+    EVICT,
+    PASS,
+    PRESENCE,
+    SILENT,
+    TESTING,
+    UNKNOWN,
+    WARN,
+    Change,
+    CheckHealth,
+    Device,
+    Health,
+    Order,
+    Override,
+    Result,
+    Trial,
+)
+from lab.host.quantities import plural
+
+DEFAULT_INTERVAL = 5.0
+"""Seconds between reports of an agent that does not say."""
+
+SILENT_AFTER = 3.0
+FLAKY_RETURNS = 3
+FLAKY_SECONDS = 600.0
+FORGOTTEN_SECONDS = 3600.0
+"""A node that has been silent as long is no longer listed, unless a device of it is EVICT."""
+
+
+@dataclass
+class _Node:
+    """All that is known of one node."""
+
+    heard: float
+    interval: float
+    awaited: float = 0.0
+    """Since when a report can be expected, where that is later."""
+    boot: str = ""
+    devices: dict[str, Device] = field(default_factory=dict)
+    checks: dict[tuple[str, str], CheckHealth] = field(default_factory=dict)
+    """(device, check) -> its state."""
+    silent: bool = False
+    returns: tuple[float, ...] = ()
+
+    def quiet(self, now: float) -> float:
+        """Seconds without a report that could have come."""
+        return now - max(self.heard, self.awaited)
+
+
+class Board:
+    """Every device of a lab with its state. Not safe for threads: whoever shares it holds a lock."""
+
+    def __init__(self, kept: Iterable[Health] = (), now: float = 0.0) -> None:
+        """Go on from what was kept, each node as if it had reported `now`."""
+        self._nodes: dict[str, _Node] = {}
+        self._told: dict[tuple[str, str], Health] = {}
+        self._overrides: dict[tuple[str, str, str], Override] = {}
+        self._trials: dict[tuple[str, str], Trial] = {}
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        for each in kept:
+            node = self._nodes.setdefault(each.node, _Node(each.heard, DEFAULT_INTERVAL, now))
+            node.devices[each.device] = Device(each.device, each.model)
+            node.checks.update({(each.device, check.name): check for check in each.checks})
+            self._told[each.node, each.device] = each
+
+    # Reading
+
+    def states(self) -> tuple[Health, ...]:
+        """Every device as of the last change, by node and name, `cpu` last."""
+        return tuple(
+            sorted(self._told.values(), key=lambda each: (each.node, each.device == CPU, each.device))
+        )
+
+    def state(self, node: str, device: str) -> Health | None:
+        """One device; None when no agent has told of it."""
+        return self._told.get((node, device))
+
+    def speaking(self, now: float) -> tuple[str, ...]:
+        """Nodes whose agent reports."""
+        return tuple(
+            name for name, node in self._nodes.items() if node.quiet(now) <= SILENT_AFTER * node.interval
+        )
+
+    def overrides(self, node: str = "") -> tuple[Override, ...]:
+        """Orders that hold now, those of one node or all."""
+        return tuple(each for each in self._overrides.values() if node in ("", each.node))
+
+    def trials(self, node: str = "") -> tuple[Trial, ...]:
+        """Invasive checks that have a device now, those of one node or all."""
+        return tuple(each for each in self._trials.values() if node in ("", each.node))
+
+    def due(self, now: float) -> tuple[Order, ...]:
+        """Checks whose last result differs from their state: they run again soon, to settle it."""
+        return tuple(
+            Order(name, check.name)
+            for name in self.speaking(now)
+            for check in self._nodes[name].checks.values()
+            if not check.settled and check.name != PRESENCE and check.result.state != UNKNOWN
+        )
+
+    def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
+        """Call `told` with the changes of each step, at its end. It must be fast and raise nothing."""
+        self._listeners.append(told)
+
+    # Changing
+
+    def report(
+        self,
+        node: str,
+        results: Sequence[Result],
+        now: float,
+        *,
+        devices: Sequence[Device] = (),
+        interval: float = 0.0,
+        boot: str = "",
+    ) -> tuple[Change, ...]:
+        """Take up what an agent found, which may be nothing: the report alone says that it lives.
+
+        `devices` are all that it has, `interval` the seconds until it reports again, `boot` names its life.
+        """
+        kept = self._nodes.get(node)
+        if kept is None:
+            kept = self._nodes[node] = _Node(now, interval or DEFAULT_INTERVAL, boot=boot)
+        if kept.silent or (boot and kept.boot and boot != kept.boot):
+            kept.returns = (*kept.returns, now)
+        kept.heard, kept.silent, kept.boot = now, False, boot or kept.boot
+        kept.interval = interval or kept.interval
+        if devices:
+            kept.devices = {each.name: each for each in devices}
+            kept.checks = {key: each for key, each in kept.checks.items() if key[0] in kept.devices}
+        for each in results:
+            kept.devices.setdefault(each.device, Device(each.device))
+            key = (each.device, each.check)
+            kept.checks[key] = settle(kept.checks.get(key), each, now)
+            trial = self._trials.get((node, each.device))
+            if trial is not None and trial.check == each.check:
+                del self._trials[node, each.device]
+        return self._step(now)
+
+    def tick(self, now: float) -> tuple[Change, ...]:
+        """Look at who has become silent, and at what is over. To be called about each second."""
+        return self._step(now)
+
+    def override(self, order: Override, now: float) -> tuple[Change, ...]:
+        """Order a result. The agent is told with its next report, and runs the check at once."""
+        self._overrides[order.node, order.device, order.check] = order
+        return self._step(now)
+
+    def lift(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
+        """End an override: the state is what the check itself finds next, after `better_after` results."""
+        self._overrides.pop((node, device, check), None)
+        return self._step(now)
+
+    def begin_trial(self, node: str, device: str, check: str, now: float) -> tuple[Change, ...]:
+        """Give a device to an invasive check: TESTING until its result is there, or `end_trial`."""
+        self._trials[node, device] = Trial(node, device, check, now)
+        return self._step(now)
+
+    def end_trial(self, node: str, device: str, now: float) -> tuple[Change, ...]:
+        """Take a device back from an invasive check that did not run."""
+        self._trials.pop((node, device), None)
+        return self._step(now)
+
+    def forget(self, node: str, now: float) -> None:
+        """Drop a node that is no longer of this lab."""
+        self._nodes.pop(node, None)
+        self._told = {key: each for key, each in self._told.items() if key[0] != node}
+        self._trials = {key: each for key, each in self._trials.items() if key[0] != node}
+        self._overrides = {key: each for key, each in self._overrides.items() if key[0] != node}
+
+    # Deciding
+
+    def _step(self, now: float) -> tuple[Change, ...]:
+        changes: list[Change] = []
+        for name, node in list(self._nodes.items()):
+            quiet = node.quiet(now)
+            node.silent = node.silent or quiet > SILENT_AFTER * node.interval
+            self._presence(node, now)
+            for device in node.devices.values():
+                changes += self._device(name, node, device, now)
+            for gone in [key for key in self._told if key[0] == name and key[1] not in node.devices]:
+                del self._told[gone]
+            broken = any(each.state == EVICT for key, each in self._told.items() if key[0] == name)
+            if quiet > FORGOTTEN_SECONDS and not broken:
+                self.forget(name, now)
+        if changes:
+            for told in self._listeners:
+                told(changes)
+        return tuple(changes)
+
+    def _presence(self, node: _Node, now: float) -> None:
+        """The check of a node that comes and goes."""
+        node.returns = tuple(at for at in node.returns if now - at <= FLAKY_SECONDS)
+        count, key = len(node.returns), (CPU, PRESENCE)
+        if CPU not in node.devices or (not count and key not in node.checks):
+            return
+        bad = count >= FLAKY_RETURNS
+        told = f"came back {plural(count, 'time')} within {FLAKY_SECONDS / 60:g} minutes" if count else ""
+        found = Result(
+            PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", told, at=now, better_after=1
+        )
+        node.checks[key] = settle(node.checks.get(key), found, now)
+
+    def _device(self, name: str, node: _Node, device: Device, now: float) -> Iterable[Change]:
+        old = self._told.get((name, device.name))
+        checks = tuple(
+            sorted((each for key, each in node.checks.items() if key[0] == device.name), key=lambda c: c.name)
+        )
+        state, reason, message = self._judge(name, node, device.name, checks)
+        same = old is not None and old.state == state
+        new = Health(
+            name,
+            device.name,
+            state,
+            reason,
+            message,
+            old.since if old is not None and same else now,
+            checks,
+            device.model,
+            node.heard,
+        )
+        self._told[name, device.name] = new
+        if old is None or not same or old.reason != reason:
+            yield Change(now, old, new)
+
+    def _judge(
+        self, name: str, node: _Node, device: str, checks: Sequence[CheckHealth]
+    ) -> tuple[str, str, str]:
+        """State, reason and message of a device."""
+        worst = max(checks, key=lambda each: BADNESS[each.state], default=None)
+        if worst is not None and worst.state == EVICT:
+            return EVICT, worst.name, worst.result.message
+        if node.silent:
+            return UNKNOWN, SILENT, "its health agent does not report"
+        trial = self._trials.get((name, device))
+        if trial is not None:
+            return TESTING, trial.check, f"{trial.check} has it for itself"
+        if worst is None or worst.state == UNKNOWN:
+            return UNKNOWN, worst.name if worst else "", worst.result.message if worst else "not checked yet"
+        return (worst.state, worst.name, worst.result.message) if worst.state == WARN else (PASS, "", "")

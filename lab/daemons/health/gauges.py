@@ -1,0 +1,66 @@
+"""Metrics of health: Autopilot's gauge under its own name and labels, and what that does not say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from lab.daemons.health.desk import Desk
+from lab.daemons.health.model import CPU, EVICT, PASS, SILENT, TESTING, UNKNOWN, WARN, CheckHealth
+
+AUTOPILOT = "autopilot_health_checks"
+STATE = "raylab_health_state"
+VALUE = "raylab_health_value"
+
+LABELS = ("health", "node", "cpumodel", "gpumodel", "deviceid")
+STATES = (PASS, WARN, TESTING, EVICT, UNKNOWN)
+
+MEASURED = "pciebw"
+"""The check whose gauge is the measured bandwidth in GB/s, as Autopilot has it; every other is 0 or 1."""
+
+
+class Collector:
+    """Gives prometheus_client the metrics of one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Nothing is read before the first question."""
+        self._desk = desk
+
+    def collect(self) -> Iterator[Any]:
+        """The metric families, as prometheus_client asks for them."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        with self._desk.lock:
+            found = self._desk.board.states()
+        models = {each.node: each.model for each in found if each.device == CPU}
+        checks = GaugeMetricFamily(AUTOPILOT, "1 where a check fails, 0 where it passes.", labels=LABELS)
+        states = GaugeMetricFamily(
+            STATE, "1 for the state that a device has.", labels=("node", "deviceid", "state")
+        )
+        values = GaugeMetricFamily(
+            VALUE, "Last measured value of a check.", labels=("health", "node", "deviceid", "unit")
+        )
+        for each in found:
+            gpu = each.model if each.device != CPU else ""
+            for state in STATES:
+                states.add_metric((each.node, each.device, state), float(state == each.state))
+            for check in each.checks if each.reason != SILENT else ():
+                labels = (check.name, each.node, models.get(each.node, ""), gpu, each.device)
+                checks.add_metric(labels, gauge(check))
+                value = check.result.value
+                if value is not None:
+                    values.add_metric((check.name, each.node, each.device, check.result.unit), value)
+        yield from (checks, states, values)
+
+
+def gauge(check: CheckHealth) -> float:
+    """Autopilot's value of a check: GB/s of `pciebw`, else 1 for WARN and EVICT and 0 for PASS.
+
+    NaN, which raises no alert, where nothing is known or measured.
+    """
+    if check.state == UNKNOWN:
+        return math.nan
+    if check.name == MEASURED and check.state == PASS:
+        return math.nan if check.result.value is None else check.result.value
+    return (check.result.value or 0.0) if check.name == MEASURED else float(check.state != PASS)

@@ -1,0 +1,146 @@
+"""The words of health, and what agents, board and readers hand to each other.
+
+A device is a GPU, or the rest of a node, which is called `cpu`. Its state is the worst of its checks':
+
+| state | means |
+| --- | --- |
+| EVICT | broken: takes no work, and what runs there is moved |
+| TESTING | an invasive check has it: takes no new work |
+| WARN | suspicious: avoided when there is another place |
+| UNKNOWN | nothing is known: its agent is silent, or no check could say anything |
+| PASS | every check passed |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PASS, WARN, TESTING, EVICT, UNKNOWN = "PASS", "WARN", "TESTING", "EVICT", "UNKNOWN"
+BADNESS: Mapping[str, int] = {UNKNOWN: 0, PASS: 1, WARN: 2, EVICT: 3}
+"""How bad the result of a check is; the worst of a device's checks counts."""
+
+CPU = "cpu"
+"""The device that stands for a node without its GPUs."""
+
+SILENT = "silent"
+"""Reason of a device whose agent does not report; every other reason is the name of a check."""
+
+PRESENCE = "presence"
+"""The one check that the board makes itself."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of one check of one device, as an agent reports it."""
+
+    check: str
+    device: str
+    state: str
+    """PASS, WARN, EVICT, or UNKNOWN where the check could not tell."""
+    value: float | None = None
+    unit: str = ""
+    message: str = ""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    at: float = 0.0
+    """When it ended, on the node's clock; 0 when that is not known."""
+    interval: float = 0.0
+    """Seconds until it runs again."""
+    worse_after: int = 1
+    better_after: int = 2
+    ordered: bool = False
+    """An override said so, not the device: it is believed at once."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of a node, as its agent sees it."""
+
+    name: str
+    """UUID of a GPU, `gpu-0` where it is simulated, or `cpu`."""
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class CheckHealth:
+    """State of one check of one device, after hysteresis, with its last result."""
+
+    result: Result
+    state: str
+    since: float
+    row: tuple[str, ...] = ()
+    """The last results in a row that all differ from `state` in the same direction."""
+
+    @property
+    def name(self) -> str:
+        """Name of the check."""
+        return self.result.check
+
+    @property
+    def settled(self) -> bool:
+        """True when the last result says what the state says: nothing waits to be confirmed."""
+        return self.result.state == self.state
+
+
+@dataclass(frozen=True)
+class Health:
+    """State of one device."""
+
+    node: str
+    """Name of the service, such as `ray-worker-0`."""
+    device: str
+    state: str
+    reason: str
+    """Name of the check that decides, or SILENT; empty when all passed."""
+    message: str
+    since: float
+    """Time of the change to this state, in seconds since the epoch."""
+    checks: tuple[CheckHealth, ...] = ()
+    """By name."""
+    model: str = ""
+    heard: float = 0.0
+    """Time of the node's last report."""
+
+    @property
+    def takes_work(self) -> bool:
+        """False while no new work may be placed here."""
+        return self.state not in (TESTING, EVICT)
+
+
+@dataclass(frozen=True)
+class Override:
+    """An order that a check of a device reports this result, whatever it finds: what a fault does."""
+
+    node: str
+    device: str
+    check: str
+    state: str
+    value: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An invasive check that has a device for itself."""
+
+    node: str
+    device: str
+    check: str
+    since: float
+
+
+@dataclass(frozen=True)
+class Order:
+    """A request that a check runs soon: a person's, or to confirm or lift a state."""
+
+    node: str
+    check: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A device that has another state or another reason than before; `old` is None for a new device."""
+
+    at: float
+    old: Health | None
+    new: Health

@@ -1,0 +1,119 @@
+"""Health that steers: where nothing new is placed, which jobs have to move, and how much capacity is lost.
+
+| state of a device | its node in Ray | jobs of the queues that run there | quotas |
+| --- | --- | --- | --- |
+| EVICT | closed | reset at once, no retry charged | less the node |
+| TESTING | closed | go on | less the node |
+| WARN | closed while no job waits for room and another is open | go on | as they are |
+| PASS, UNKNOWN | open | go on | as they are |
+
+A closed node has no CPUs that Ray could give out, see lab.cluster.node_sizes. What is free there is taken
+away again and again, because what ends on it would leave room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lab.cluster.api import Node
+from lab.daemons.health.model import CPU, EVICT, WARN, Health
+from lab.queue.capacity import SLACK
+from lab.queue.model import FlavorResource, Setup
+
+
+@dataclass(frozen=True)
+class Look:
+    """Ray's jobs: who holds how many GPUs where, and if any waits for room."""
+
+    gpus: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Submission id -> service -> GPUs; 0 where it holds only other things."""
+    waits: bool = False
+
+
+def closed(states: Iterable[Health], nodes: Iterable[str], waits: bool) -> frozenset[str]:
+    """Services whose nodes take nothing new, of `nodes`; `waits` is true while a job needs room."""
+    states = tuple(states)
+    bad = {each.node for each in states if not each.takes_work}
+    doubtful = {each.node for each in states if each.state == WARN} - bad
+    there = set(nodes)
+    if waits or not there - bad - doubtful:
+        doubtful = set()
+    return frozenset((bad | doubtful) & there)
+
+
+def sizes(nodes: Iterable[Node], shut: Iterable[str]) -> dict[str, float]:
+    """Node id -> CPUs that Ray may give out, of the living nodes that have any."""
+    shut = frozenset(shut)
+    return {
+        each.node_id: 0.0 if each.service in shut else each.resources["CPU"]
+        for each in nodes
+        if each.alive and each.resources.get("CPU")
+    }
+
+
+def ill(states: Iterable[Health], places: Mapping[str, float]) -> Health | None:
+    """The device for which a job has to move that holds so many GPUs on these services."""
+    for each in states:
+        gpus = places.get(each.node)
+        if each.state == EVICT and gpus is not None and (each.device == CPU or gpus > 0):
+            return each
+    return None
+
+
+def lost(
+    states: Iterable[Health], nodes: Iterable[Node], setup: Setup, gpu: str
+) -> dict[FlavorResource, int]:
+    """Capacity that quotas count on and that takes no work: of the first flavor that has such a resource.
+
+    `gpu` is what quotas call a GPU. Amounts are as quotas count them.
+    """
+    bad = {each.node for each in states if not each.takes_work}
+    total: dict[FlavorResource, int] = {}
+    for node in nodes:
+        if not node.alive or node.service not in bad:
+            continue
+        has = node.resources
+        amounts = {
+            "cpu": has.get("CPU", 0.0) * 1000,
+            gpu: has.get("GPU", 0.0),
+            "memory": has.get("memory", 0.0),
+        }
+        for resource, amount in amounts.items():
+            flavor = _flavor(setup, resource)
+            if flavor is not None and amount > 0:
+                place = FlavorResource(flavor, resource)
+                total[place] = total.get(place, 0) + int(amount)
+    return total
+
+
+def rows(lost: Mapping[FlavorResource, int]) -> list[list[str | int]]:
+    """The same as the engine's call `lose` has it."""
+    return [[place.flavor, place.resource, amount] for place, amount in sorted(lost.items())]
+
+
+def _flavor(setup: Setup, resource: str) -> str | None:
+    """The first flavor of a resource: that of the slack queue, else of the first queue that has it."""
+    queues = setup.cluster_queues
+    for name in (SLACK, *sorted(queues)):
+        group = queues[name].group_of(resource) if name in queues else None
+        if group is not None and group.flavors:
+            return group.flavors[0].name
+    return None
+
+
+class Doors:
+    """Nodes of Ray, and which of them are closed. Its methods may be called from several threads."""
+
+    def __init__(self, resize: Callable[[str, float], None]) -> None:
+        """`resize` sets the CPUs of a node by its id. It raises LabError."""
+        self._resize = resize
+        self._set: dict[str, float] = {}
+
+    def apply(self, wanted: Mapping[str, float]) -> None:
+        """Open and close nodes. Raises LabError when one could not be."""
+        self._set = {node: size for node, size in self._set.items() if node in wanted}
+        for node, size in wanted.items():
+            if size == 0 or self._set.get(node) != size:
+                self._resize(node, size)
+                self._set[node] = size

@@ -1,0 +1,140 @@
+"""Carries out what health means: moves jobs that have to go, opens and closes nodes, tells the quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lab.cluster.api import Node
+from lab.daemons.health.model import EVICT, TESTING, WARN, Health
+from lab.daemons.queue import resets
+from lab.daemons.queue.controller import Controller, Draft
+from lab.daemons.queue.model import RUNNING
+from lab.daemons.queue.rayside import RaySide
+from lab.daemons.queue.steering import Doors, Look, closed, ill, lost, rows, sizes
+from lab.errors import LabError
+
+DOORS_SECONDS, LOOK_SECONDS, WARN_LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0, 2.0
+"""Time between two closings of a node, two looks at what runs where (for EVICT, WARN), two at the nodes."""
+
+TOLD = (EVICT, TESTING, WARN)
+"""States that are recorded among the events."""
+
+States = Callable[[], Sequence[Health]]
+"""The state of every device now. It is called under the controller's lock."""
+
+Task = tuple[str, float, Callable[[], Any], bool]
+"""A look in the background: its kind, seconds between two, what it does, and True when it is wanted now."""
+
+
+class Steward:
+    """Steers the jobs and nodes of one controller by the health of its devices."""
+
+    def __init__(
+        self, controller: Controller, ray: RaySide, states: States, say: Callable[[str], None]
+    ) -> None:
+        self._controller, self._ray, self._states, self._say = controller, ray, states, say
+        self._doors = Doors(ray.resize)
+        self._nodes: tuple[Node, ...] = ()
+        self._look = Look()
+        self._open: Mapping[str, float] = {}
+        """Sizes that were set last while every node was open."""
+        self._shut: frozenset[str] = frozenset()
+        self._seen: dict[tuple[str, str], Health] = {}
+        self._refused = ""
+
+    @property
+    def sick(self) -> bool:
+        """True while a device takes no work."""
+        return any(not each.takes_work for each in self._states())
+
+    def steer(self, draft: Draft) -> None:
+        """Let the quotas know what is lost, and record whose health has changed."""
+        self._record(draft)
+        engine = self._controller.engine
+        gone = lost(self._states(), self._nodes, engine.setup, self._controller.resource)
+        if gone != engine.setup.lost:
+            draft.call("lose", lost=rows(gone))
+
+    def take(self, draft: Draft, kind: str, value: Any) -> bool:
+        """Take up what a look showed; False for one that is not of this."""
+        if kind not in ("nodes", "look", "doors"):
+            return False
+        refused = value.message if isinstance(value, LabError) else ""
+        if kind == "doors":
+            if refused:
+                self._open = {}
+                if refused != self._refused:
+                    self._say(f"a node that is not healthy stays open: {refused}")
+            else:
+                self._closed(draft, value)
+            self._refused = refused
+        elif not refused and kind == "nodes":
+            self._nodes = value
+        elif not refused:
+            self._look = value
+            self._move(draft)
+        return True
+
+    def _record(self, draft: Draft) -> None:
+        """Tell each device that is not healthy any more, or again."""
+        now = {(each.node, each.device): each for each in self._states()}
+        for key, each in now.items():
+            old = self._seen.get(key)
+            bad = each.state in TOLD
+            if (old is not None and old.state != each.state and (bad or old.state in TOLD)) or (
+                old is None and bad
+            ):
+                why = f" is {each.state}: {each.reason} {each.message}" if bad else f" is {each.state} again"
+                draft.tell("Health", "", each.state, f"{each.node} {each.device}{why}".strip())
+        self._seen = now
+
+    def _closed(self, draft: Draft, shut: frozenset[str]) -> None:
+        """Record which nodes take nothing new from now on, and which do again."""
+        for service in sorted(shut - self._shut):
+            draft.tell("NodeClosed", "", "Unhealthy", f"{service} takes no new work")
+        for service in sorted(self._shut - shut):
+            draft.tell("NodeOpened", "", "Healthy", f"{service} takes new work again")
+        self._shut = shut
+
+    def _move(self, draft: Draft) -> None:
+        """Reset the jobs that run where a check says EVICT."""
+        states = self._states()
+        for key in sorted(self._controller.holding):
+            record = self._controller.records[key]
+            attempt = record.attempt
+            if record.phase != RUNNING or attempt is None:
+                continue
+            found = ill(states, self._look.gpus.get(attempt.submission_id, {}))
+            if found is not None:
+                told = f"{found.node} {found.device} is {found.state}: {found.reason} {found.message}".strip()
+                resets.order(draft, record, resets.UNHEALTHY, told, charged=False)
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Looks and deeds in the background."""
+        with self._controller.lock:
+            states = self._states()
+            doors = self._doors_task(states) if self._nodes else None
+        places = {each.service for each in self._nodes if each.resources.get("CPU")}
+        worst = {each.state for each in states if each.node in places}
+        every = LOOK_SECONDS if EVICT in worst else WARN_LOOK_SECONDS
+        tasks: tuple[Task, ...] = (
+            ("nodes", NODES_SECONDS, self._ray.nodes, bool(states)),
+            ("look", every, self._ray.look, bool(worst & {EVICT, WARN})),
+        )
+        return tasks if doors is None else (("doors", DOORS_SECONDS, doors, True), *tasks)
+
+    def _doors_task(self, states: Sequence[Health]) -> Callable[[], Any] | None:
+        """The task that opens and closes nodes; None while nothing is to be done about them."""
+        services = [each.service for each in self._nodes if each.alive and each.resources.get("CPU")]
+        shut = closed(states, services, self._look.waits)
+        wanted = sizes(self._nodes, shut)
+        if not shut and wanted == self._open:
+            return None
+        self._open = {} if shut else wanted
+
+        def task() -> frozenset[str]:
+            self._doors.apply(wanted)
+            return shut
+
+        return task

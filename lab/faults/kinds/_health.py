@@ -1,0 +1,55 @@
+"""The base of faults that a health check has to notice."""
+
+from __future__ import annotations
+
+from lab.cluster.health import CPU, Health
+from lab.errors import RefusedError
+from lab.faults import Fault, Scene
+from lab.faults.kinds._queues import queues_of
+
+
+class Ordered(Fault):
+    """Orders a check of the node to report a result, as no laptop's hardware can be broken on purpose.
+
+    The order goes the way of every result: the node's agent is told, reports it, and the board decides.
+    """
+
+    state: str
+    message: str
+
+    def check(self, scene: Scene) -> str:
+        """Return the name of the check. Raises RefusedError."""
+        raise NotImplementedError
+
+    def device(self, scene: Scene) -> str:
+        """Return the device that it is about; by default the node itself. Raises RefusedError."""
+        return CPU
+
+    def inject(self, scene: Scene) -> None:
+        """Order the result. Raises RefusedError, NotFoundError when no agent has told of the device."""
+        check, device = self.check(scene), self.device(scene)
+        scene.note(check=check, device=device)
+        door = Health(queues_of(scene))
+        door.override(scene.target, device, check, self.state, message=self.message)
+
+    def took(self, scene: Scene) -> bool:
+        """Tell whether the order was given."""
+        found = Health(queues_of(scene)).view()["overrides"]
+        return any((each["node"], each["check"]) == (scene.target, scene.memo.get("check")) for each in found)
+
+    def revert(self, scene: Scene) -> None:
+        """Lift the order: the check decides again."""
+        if "check" in scene.memo:
+            door = Health(queues_of(scene))
+            door.lift(scene.target, scene.memo["device"], scene.memo["check"])
+
+
+def gpu_of(scene: Scene) -> str:
+    """Return the GPU of the target, as its health agent calls it. Raises RefusedError."""
+    devices = Health(queues_of(scene)).view()["devices"]
+    found = [each["device"] for each in devices if each["node"] == scene.target and each["device"] != CPU]
+    if not found:
+        raise RefusedError(
+            f"the health agent of {scene.target} has told of no GPU", "labctl health shows what is known"
+        )
+    return str(found[0])

@@ -1,0 +1,61 @@
+"""NVIDIA's own diagnostics, `dcgmi diag`, where DCGM is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from raylab_health.model import EVICT, GPU, PASS, WARN, Check, Context, Finding, NotHereError, UnreadableError
+from raylab_health.nvml import ask
+
+FATAL = ("pcie", "nvlink", "ecc", "gpu memory", "memory")
+"""Tests that, failed, make a GPU EVICT; other failures are WARN. The list is Autopilot's."""
+
+MINUTE = 60.0
+
+
+def quick(context: Context, device: str) -> Finding:
+    """Level 1: seconds, beside what runs."""
+    return diagnose(context, device, 1, 3 * MINUTE)
+
+
+def thorough(context: Context, device: str) -> Finding:
+    """Level 3: many minutes, and the GPU for itself."""
+    return diagnose(context, device, 3, 40 * MINUTE)
+
+
+def diagnose(context: Context, device: str, level: int, seconds: float) -> Finding:
+    """Run a level of the diagnostics on one GPU."""
+    if context.vendor != "nvidia":
+        raise NotHereError("dcgmi is for NVIDIA's GPUs")
+    index = ask(context, device, "nvmlDeviceGetIndex")
+    argv = ("dcgmi", "diag", "-r", str(level), "-i", str(index), "-j")
+    code, output = context.command(argv, seconds)
+    try:
+        failed = sorted(set(failures(json.loads(output[output.index("{") :]))))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableError(f"dcgmi ended with {code}: {' '.join(output.split())[:200]}") from error
+    fatal = [name for name in failed if name.lower() in FATAL]
+    state = EVICT if fatal else WARN if failed else PASS
+    told = f"failed: {', '.join(fatal or failed)}" if failed else ""
+    return Finding(state, float(bool(failed)), "", told, {"level": level, "failed": ", ".join(failed)})
+
+
+def failures(document: Any) -> Iterator[str]:
+    """Names of the tests with a result that is a failure, wherever the version of DCGM has them."""
+    if isinstance(document, dict):
+        results = document.get("results")
+        if "name" in document and isinstance(results, list):
+            said = [str(each.get("status", each.get("result", ""))).lower() for each in results]
+            if any(each.startswith("fail") for each in said):
+                yield str(document["name"])
+        for each in document.values():
+            yield from failures(each)
+    elif isinstance(document, list):
+        for each in document:
+            yield from failures(each)
+
+
+CHECK = Check("dcgm", GPU, 3600.0, quick, deadline=3 * MINUTE, better_after=1)
+THOROUGH = Check("dcgm-3", GPU, 0.0, thorough, deadline=40 * MINUTE, better_after=1, invasive=True)

@@ -1,0 +1,53 @@
+"""The disk where programs of this node write: space, and the time that a small write takes to reach it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from raylab_health.model import CPU, NODE, PASS, WARN, Check, Context, Finding
+
+FULL = 0.95
+"""Ray spills no objects to a disk that is fuller (its own local_fs_capacity_threshold)."""
+
+SLOW_SECONDS = 1.0
+"""A healthy disk takes milliseconds; one that others write to at full speed a few tenths of a second."""
+
+BYTES = 64 * 1024
+TRIES = 3
+
+
+def space(context: Context, device: str = CPU) -> Finding:
+    """WARN when it is nearly full."""
+    found = os.statvfs(context.scratch)
+    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    used = 1 - free / total if total else 1.0
+    told = f"{context.scratch} is {used:.0%} full" if used > FULL else ""
+    return Finding(WARN if told else PASS, round(free / 1e9, 3), "GB free", told, {"used": f"{used:.1%}"})
+
+
+def latency(context: Context, device: str = CPU) -> Finding:
+    """WARN when the best of several small writes, each flushed, is slow or fails."""
+    best = float("inf")
+    try:
+        with tempfile.TemporaryFile(dir=context.scratch) as file:
+            for _ in range(TRIES):
+                begin = context.monotonic()
+                file.write(b"\0" * BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+                best = min(best, context.monotonic() - begin)
+                if best <= SLOW_SECONDS / 10:
+                    break  # fast enough: a healthy disk is not written to more than is needed
+    except OSError as error:
+        return Finding(WARN, None, "ms", f"{context.scratch} cannot be written to: {error.strerror}")
+    told = (
+        f"a write of {BYTES // 1024} KiB to {context.scratch} takes {best:.1f} s"
+        if best > SLOW_SECONDS
+        else ""
+    )
+    return Finding(WARN if told else PASS, round(best * 1000, 3), "ms", told)
+
+
+SPACE = Check("disk-space", NODE, 30.0, space, worse_after=2)
+LATENCY = Check("disk-latency", NODE, 30.0, latency, deadline=20.0, worse_after=3, better_after=2, hung=WARN)

@@ -1,0 +1,188 @@
+"""The narrow interface of a check, and what it gets to look at. Standard library only."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PASS, WARN, EVICT, UNKNOWN = "PASS", "WARN", "EVICT", "UNKNOWN"
+
+GPU, NODE = "gpu", "node"
+"""Kinds of checks: made for each GPU of the node, or once for the node itself."""
+
+CPU = "cpu"
+"""The device that stands for a node without its GPUs."""
+
+SIMULATED = "simulated"
+
+
+class NotHereError(Exception):
+    """The check cannot be made on this node, and why: a program, a library or a counter is missing."""
+
+
+class UnreadableError(Exception):
+    """The check could not tell this time, and why."""
+
+
+class LostError(Exception):
+    """The GPU no longer answers its driver, and why."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check of one device."""
+
+    state: str
+    value: float | None = None
+    unit: str = ""
+    message: str = ""
+    """One sentence for a person; empty where nothing is worth one."""
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    """What was read, by its name at the source."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check. `run` gets a device; it raises NotHereError, UnreadableError or LostError."""
+
+    name: str
+    kind: str
+    interval: float
+    """Seconds between two runs; 0 for a check that only runs when it is ordered."""
+    run: Callable[[Context, str], Finding]
+    deadline: float = 5.0
+    """Seconds after which it is ended."""
+    worse_after: int = 1
+    """Bad results in a row that are needed to believe it: more than one for what a busy machine can spoil."""
+    better_after: int = 2
+    """Good results in a row after which a bad one is forgiven."""
+    invasive: bool = False
+    """It disturbs what runs, or is disturbed: only on a free node, and the device is TESTING meanwhile."""
+    hung: str = UNKNOWN
+    """Its result when it does not end in time."""
+
+
+class Context:
+    """The node as a check sees it: a narrow door, behind which tests put their own."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        facts: Mapping[str, Any] | None = None,
+        root: Path = Path("/"),
+        nvml: Callable[[], Any] | None = None,
+    ) -> None:
+        """`facts` is what the agent knows by talking: `peers`, `clock`. `nvml` loads NVML's module."""
+        self.environ, self.facts, self.root = environ, facts or {}, root
+        self.notes: dict[str, Any] = {}
+        """What checks remember from one run to the next, by their name."""
+        self._load_nvml, self._nvml = nvml or load_nvml, None
+
+    @property
+    def vendor(self) -> str:
+        """Vendor of the lab's GPUs: nvidia, amd, simulated or none."""
+        return self.environ.get("RAYLAB_GPU", "none")
+
+    @property
+    def scratch(self) -> Path:
+        """The folder where programs of this node write."""
+        return Path(self.environ.get("TMPDIR", "/tmp"))
+
+    def machine(self) -> str:
+        """Kind of the machine, such as x86_64."""
+        return os.uname().machine
+
+    def wall(self) -> float:
+        """Seconds since the epoch, as this node believes."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that nobody sets."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of this thread: it does not pass while others have the core."""
+        return time.thread_time()
+
+    def text(self, path: str) -> str:
+        """A small file below the root. Raises NotHereError."""
+        try:
+            return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
+            raise NotHereError(f"/{path}: {error.strerror}") from error
+
+    def command(
+        self, argv: Sequence[str], seconds: float, more: Mapping[str, str] | None = None
+    ) -> tuple[int, str]:
+        """Exit code and output of a program, given `more` variables.
+
+        Raises NotHereError where it is not installed, UnreadableError when it does not end in time.
+        """
+        try:
+            ended = subprocess.run(
+                list(argv),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                timeout=seconds,
+                env={**self.environ, **(more or {})},
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise NotHereError(f"{argv[0]} is not installed") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnreadableError(f"{argv[0]}: {error}") from error
+        return ended.returncode, ended.stdout.decode(errors="replace")
+
+    def python(self, module: str, device: str, *, seconds: float) -> tuple[int, str]:
+        """The same of a module of the probe that uses this GPU, in a Python of its own of low priority."""
+        probe = str(Path(__file__).resolve().parent.parent)
+        own = {"PYTHONPATH": probe}
+        if self.vendor == "nvidia":
+            own["CUDA_VISIBLE_DEVICES"] = device
+        argv = ("nice", "-n", "19", sys.executable, "-m", module)
+        return self.command(argv, seconds, own)
+
+    def nvml(self) -> Any:
+        """NVML's module, initialised. Raises NotHereError, UnreadableError."""
+        if self._nvml is None:
+            module = self._load_nvml()
+            try:
+                module.nvmlInit()
+            except module.NVMLError as error:
+                code = getattr(error, "value", None)
+                if code in (module.NVML_ERROR_LIBRARY_NOT_FOUND, module.NVML_ERROR_NO_PERMISSION):
+                    raise NotHereError(f"NVML: {error}") from error
+                raise UnreadableError(f"NVML does not start: {error}") from error
+            self._nvml = module
+        return self._nvml
+
+
+def load_nvml() -> Any:
+    """The module of nvidia-ml-py, or the copy that Ray brings, without importing Ray. Raises NotHereError."""
+    try:
+        return importlib.import_module("pynvml")
+    except ImportError:
+        pass
+    ray = importlib.util.find_spec("ray")
+    for place in (ray.submodule_search_locations or ()) if ray else ():
+        path = Path(place) / "_private/thirdparty/pynvml/pynvml.py"
+        spec = importlib.util.spec_from_file_location("raylab_pynvml", path)
+        if path.is_file() and spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            sys.modules["raylab_pynvml"] = module  # its structures look for their module
+            spec.loader.exec_module(module)
+            return module
+    raise NotHereError("the package nvidia-ml-py is not installed")

@@ -1,0 +1,126 @@
+"""A process of the agent's own in which checks run, one at a time: one that hangs is killed with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from raylab_health.examine import examine
+from raylab_health.model import Check, Context, NotHereError
+
+LENGTH_BYTES = 4
+
+Answer = dict[str, Any]
+"""`{"result": ...}`, `{"missing": why}`, or `{"devices": [...]}`."""
+
+
+class Runner:
+    """The process, started when it is needed. Raises OSError when it cannot be forked."""
+
+    def __init__(self, work: Callable[[Mapping[str, Any]], Answer], prepare: Callable[[], None]) -> None:
+        """`work` answers a request; `prepare` is called in the new process first."""
+        self._work, self._prepare = work, prepare
+        self._pid, self._line = 0, socket.socket()
+
+    def begin(self, request: Mapping[str, Any]) -> None:
+        """Hand over a request; the last one was answered, or ended by `kill`."""
+        for _ in range(2):
+            if not self._pid:
+                self._start()
+            try:
+                _send(self._line, request)
+                return
+            except OSError:  # it has died since
+                self.kill()
+
+    def poll(self, seconds: float) -> Answer | None:
+        """The answer, waited for at most this long; None when there is none yet."""
+        if not self._pid:
+            return {"died": "it could not be started"}
+        if not select.select([self._line], [], [], max(0.0, seconds))[0]:
+            return None
+        try:
+            return _receive(self._line)
+        except (OSError, ValueError):
+            self.kill()
+            return {"died": "its process has died"}
+
+    def kill(self) -> None:
+        """End the process and whatever it has started; the next request makes another."""
+        if self._pid:
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # one in the driver's hands may never end
+                os.waitpid(self._pid, os.WNOHANG)
+        self._line.close()
+        self._pid = 0
+
+    def _start(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        self._line.close()
+        ours, its = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                ours.close()
+                os.setpgid(0, 0)
+                self._prepare()
+                while True:
+                    _send(its, self._work(_receive(its)))
+            except (OSError, ValueError):
+                code = 0  # the agent has ended
+            finally:
+                os._exit(code)
+        its.close()
+        self._pid, self._line = pid, ours
+
+
+def worker(checks: Mapping[str, Check], context: Context) -> Callable[[Mapping[str, Any]], Answer]:
+    """What a runner's process answers, for checks by their names."""
+
+    def work(request: Mapping[str, Any]) -> Answer:
+        if "devices" in request:
+            from raylab_health.devices import devices
+
+            return {"devices": devices(context, int(request["devices"]))}
+        context.facts = request.get("facts") or {}
+        try:
+            found = examine(checks[request["check"]], request["device"], context, request.get("override"))
+        except NotHereError as error:
+            return {"missing": str(error)}
+        return {"result": found}
+
+    return work
+
+
+def _send(line: socket.socket, document: Mapping[str, Any]) -> None:
+    body = json.dumps(document).encode()
+    line.sendall(len(body).to_bytes(LENGTH_BYTES, "big") + body)
+
+
+def _receive(line: socket.socket) -> dict[str, Any]:
+    """Raises OSError when the other side has gone."""
+    length = int.from_bytes(_exactly(line, LENGTH_BYTES), "big")
+    found: dict[str, Any] = json.loads(_exactly(line, length))
+    return found
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = line.recv(count - len(data))
+        if not more:
+            raise OSError("the other side has gone")
+        data += more
+    return data

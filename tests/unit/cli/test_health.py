@@ -1,0 +1,93 @@
+"""labctl health: what a person sees of the board, on a controller in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.fakes import Labctl
+from tests.unit.cli.queues import QueueWorld
+
+
+@pytest.fixture
+def world(labctl: Labctl, tmp_path: Path) -> QueueWorld:
+    labctl.ok("up", "--gpu", "simulated")
+    return QueueWorld(labctl, tmp_path / "queue")
+
+
+def report(world: QueueWorld, state: str) -> None:
+    """What the agent of a worker says."""
+    results: list[dict[str, Any]] = [
+        {"check": "ecc", "device": "gpu-0", "state": state, "message": "3 errors" if state != "PASS" else ""},
+        {"check": "disk-latency", "device": "cpu", "state": "PASS", "value": 1.5, "unit": "ms"},
+    ]
+    given = {
+        "node": "ray-worker-0",
+        "boot": "1",
+        "interval": 5,
+        "devices": [{"name": "gpu-0", "model": "simulated"}, {"name": "cpu", "model": "a processor"}],
+        "checks": {"ecc": False, "disk-latency": False, "gpumem": True, "shm": False},
+        "address": "",
+        "results": results,
+        "skipped": {"shm": "there is none"},
+        "wishes": [],
+    }
+    world.health.report(json.dumps(given).encode())
+
+
+def test_a_lab_whose_agents_have_not_reported_says_so(world: QueueWorld) -> None:
+    assert "no health agent has reported yet" in world.labctl.ok("health")
+
+
+def test_devices_are_shown_with_their_state_and_the_checks_that_fail(world: QueueWorld) -> None:
+    report(world, "EVICT")
+    shown = world.labctl.ok("health")
+    assert "EVICT" in shown
+    assert "3 errors" in shown
+    assert "disk-latency" not in shown
+    every = world.labctl.ok("health", "--all")
+    assert "1.5 ms" in every
+    assert "ray-worker-0: shm is not made: there is none" in every
+
+
+def test_json_has_every_check(world: QueueWorld) -> None:
+    report(world, "EVICT")
+    document = world.labctl.json("health")
+    assert [(each["device"], each["state"]) for each in document["devices"]] == [
+        ("gpu-0", "EVICT"),
+        ("cpu", "PASS"),
+    ]
+    assert document["checks"]["ray-worker-0"]["gpumem"] is True
+
+
+def test_an_order_of_a_fault_is_told(world: QueueWorld) -> None:
+    report(world, "PASS")
+    world.labctl.lab.health.override("ray-worker-0", "gpu-0", "ecc", "EVICT")
+    result = world.labctl("health")
+    assert "a fault orders that ecc of ray-worker-0 gpu-0 reports EVICT" in result.output
+
+
+def test_checks_that_nobody_makes_are_refused_and_silent_agents_are_not_waited_for_long(
+    world: QueueWorld,
+) -> None:
+    report(world, "PASS")
+    assert world.labctl("health", "run", "--check", "nonsense").exit_code == 3
+    assert world.labctl("health", "run", "--node", "ray-worker-9").exit_code == 3
+    late = world.labctl("health", "run", "--check", "ecc", "--timeout", "5")
+    assert late.exit_code == 7
+    assert "ecc of ray-worker-0" in late.output
+
+
+def test_status_has_the_worst_state_of_each_node(world: QueueWorld) -> None:
+    report(world, "EVICT")
+    (gpu, cpu) = world.labctl.json("status")["health"]
+    assert (gpu["node"], gpu["device"], gpu["state"], gpu["reason"]) == (
+        "ray-worker-0",
+        "gpu-0",
+        "EVICT",
+        "ecc",
+    )
+    assert cpu["state"] == "PASS"

@@ -1,0 +1,334 @@
+"""Reports of agents and orders of people, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from lab.daemons.health.desk import TRIAL_SECONDS, Desk
+from lab.daemons.health.documents import Document
+from lab.daemons.health.gauges import Collector
+from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Change
+from lab.errors import ClusterError, NotFoundError, StateError, UsageError
+from tests.conftest import ROOT
+
+NODE, GPU = "ray-worker-0", "gpu-0"
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Disk:
+    """Keeps one document, or fails."""
+
+    def __init__(self) -> None:
+        self.document: Document | None = None
+        self.writes = 0
+        self.full = False
+
+    def health(self) -> Document | None:
+        return self.document
+
+    def keep_health(self, document: Document) -> None:
+        if self.full:
+            raise StateError("the disk is full")
+        self.writes += 1
+        self.document = json.loads(json.dumps(document))
+
+
+class World:
+    """A desk, its disk, and a Ray of which every node is free or not."""
+
+    def __init__(self) -> None:
+        self.clock, self.disk, self.said = Clock(), Disk(), list[str]()
+        self.free: bool | None = True
+        self.asked = 0
+        self.desk = self.open()
+
+    def open(self) -> Desk:
+        return Desk(self.disk, self._free, threading.RLock(), self.clock, self.said.append)
+
+    def _free(self, node: str) -> bool:
+        self.asked += 1
+        if self.free is None:
+            raise ClusterError("Ray is away")
+        return self.free
+
+    def report(self, *results: dict[str, Any], node: str = NODE, **more: Any) -> Document:
+        given = {
+            "node": node,
+            "boot": "1",
+            "interval": 5.0,
+            "devices": [{"name": GPU, "model": "simulated"}, {"name": "cpu", "model": "a processor"}],
+            "checks": {"ecc": False, "gpumem": True, "shm": False},
+            "address": f"{node}:1",
+            "results": list(results),
+            "skipped": {},
+            "wishes": [],
+            **more,
+        }
+        return self.desk.report(json.dumps(given).encode())
+
+    def post(self, page: str, **body: Any) -> Document:
+        found: Document = getattr(self.desk, page)(json.dumps(body).encode())
+        return found
+
+    def state(self, device: str = GPU) -> str:
+        found = [each for each in self.desk.view()["devices"] if each["device"] == device]
+        return str(found[0]["state"])
+
+    def second(self) -> None:
+        self.clock.now += 1.0
+        self.desk.tick()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def result(state: str = PASS, check: str = "ecc", device: str = GPU, **more: Any) -> dict[str, Any]:
+    return {"check": check, "device": device, "state": state, **more}
+
+
+ECC = {"node": NODE, "device": GPU, "check": "ecc"}
+
+
+def test_what_an_agent_reports_is_shown(world: World) -> None:
+    world.report(result(EVICT, value=2, unit="errors", message="2 errors", evidence={"ecc": "2"}, at=990.0))
+    (gpu, cpu) = world.desk.view()["devices"]
+    assert (gpu["state"], gpu["reason"], gpu["message"], gpu["model"]) == (
+        EVICT,
+        "ecc",
+        "2 errors",
+        "simulated",
+    )
+    assert gpu["checks"][0]["evidence"] == {"ecc": "2"}
+    assert cpu["state"] == UNKNOWN
+    assert world.said == [
+        "health: ray-worker-0 gpu-0 is EVICT (ecc: 2 errors)",
+        "health: ray-worker-0 cpu is UNKNOWN",
+    ]
+
+
+def test_the_answer_has_the_time_and_the_other_nodes_that_speak(world: World) -> None:
+    world.report(node="ray-head")
+    world.report(node="ray-worker-1")
+    answer = world.report()
+    assert answer["now"] == 1000.0
+    assert answer["peers"] == {"ray-head": "ray-head:1", "ray-worker-1": "ray-worker-1:1"}
+    world.clock.now += 16.0
+    assert world.report()["peers"] == {}
+
+
+def test_an_ordered_check_is_told_once(world: World) -> None:
+    world.report()
+    assert world.post("run", node=NODE)["ordered"] == {NODE: ["ecc", "shm"]}, "gpumem has to be named"
+    assert world.report()["run"] == ["ecc", "shm"]
+    assert world.report()["run"] == []
+    world.post("run", check="gpumem")
+    assert world.report()["run"] == ["gpumem"]
+
+
+def test_an_override_is_told_until_it_is_lifted_and_outlives_the_controller(world: World) -> None:
+    world.report()
+    order = world.post("override", **ECC, state=EVICT, message="a\nfault")
+    assert order["message"] == "a fault"
+    assert world.report()["overrides"] == [order]
+    world.desk = world.open()
+    assert world.report()["overrides"] == [order]
+    world.post("lift", **ECC)
+    assert world.report()["overrides"] == []
+
+
+def test_a_result_that_has_to_be_confirmed_is_asked_for_again(world: World) -> None:
+    world.report(result(PASS, worse_after=2))
+    assert world.report(result(WARN, worse_after=2))["confirm"] == ["ecc"]
+    assert world.report(result(WARN, worse_after=2))["confirm"] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "body", "error", "told"),
+    [
+        ("report", {"node": "x"}, UsageError, "'boot' is a required property"),
+        ("run", {"node": "x"}, NotFoundError, "no health agent of a node 'x'"),
+        ("run", {"check": "x"}, NotFoundError, "no node makes the check 'x'"),
+        ("run", {"chek": "x"}, UsageError, "chek"),
+        ("override", {**ECC, "state": "TESTING"}, UsageError, "TESTING"),
+        ("override", {**ECC, "device": "gpu-9", "state": EVICT}, NotFoundError, "no device 'gpu-9'"),
+        ("override", {**ECC, "node": "x", "state": EVICT}, NotFoundError, "no health agent"),
+        ("lift", {"node": NODE}, UsageError, "'device' is a required property"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_changes_nothing(
+    world: World, page: str, body: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    world.report(result())
+    before = world.desk.view()
+    with pytest.raises(error, match=re.escape(told)):
+        world.post(page, **body)
+    assert world.desk.view() == before
+
+
+def test_a_report_with_another_state_is_refused(world: World) -> None:
+    with pytest.raises(UsageError, match="FINE"):
+        world.report(result("FINE"))
+    assert world.desk.view()["devices"] == []
+
+
+def test_states_are_kept_when_they_change_and_not_with_every_report(world: World) -> None:
+    world.report(result(EVICT))
+    written = world.disk.writes
+    for _ in range(20):
+        world.clock.now += 5
+        world.report(result(EVICT))
+    assert world.disk.writes == written
+    world.desk = world.open()
+    assert world.state() == EVICT
+
+
+def test_a_full_disk_does_not_hide_a_state(world: World) -> None:
+    world.disk.full = True
+    world.report(result(EVICT))
+    assert world.state() == EVICT
+    assert world.said[-1] == "health is not kept: the disk is full"
+
+
+def test_a_silent_agent_is_noticed_by_time(world: World) -> None:
+    world.report(result())
+    for _ in range(16):
+        world.second()
+    assert (world.state(), world.state("cpu")) == (UNKNOWN, UNKNOWN)
+
+
+WISH = [{"check": "gpumem", "device": GPU}]
+
+
+def test_an_invasive_check_gets_its_device_once_two_looks_found_it_free(world: World) -> None:
+    assert world.report(result(), wishes=WISH)["granted"] == []
+    world.second()
+    assert world.state() == TESTING
+    assert world.report(result(), wishes=WISH)["granted"] == []
+    world.second()
+    world.second()
+    assert world.report(result(), wishes=WISH)["granted"] == WISH
+    world.report(result(PASS, "gpumem"))
+    assert world.state() == PASS
+
+
+def test_a_node_that_is_busy_is_not_tested(world: World) -> None:
+    world.free = False
+    world.report(result(), wishes=WISH)
+    for _ in range(4):
+        world.second()
+    assert world.state() == PASS
+
+
+def test_a_job_that_came_first_has_the_device_back(world: World) -> None:
+    world.report(result(), wishes=WISH)
+    world.second()
+    world.free = False
+    world.second()
+    world.second()
+    assert world.state() == PASS
+
+
+def test_while_ray_is_away_nothing_is_tested(world: World) -> None:
+    world.free = None
+    world.report(result(), wishes=WISH)
+    world.second()
+    assert (world.state(), world.asked) == (PASS, 1)
+
+
+def test_a_trial_without_an_end_is_ended(world: World) -> None:
+    world.report(result(), wishes=WISH)
+    world.second()
+    world.clock.now += TRIAL_SECONDS
+    world.report(result())
+    world.second()
+    assert world.state() == PASS
+
+
+def test_listeners_hear_of_a_change_under_the_lock(world: World) -> None:
+    heard = list[Change]()
+    world.desk.board.listen(heard.extend)
+    world.report(result(EVICT))
+    assert [(each.new.device, each.new.state) for each in heard] == [(GPU, EVICT), ("cpu", UNKNOWN)]
+
+
+# Metrics
+
+
+def samples(world: World) -> dict[tuple[str, ...], float]:
+    """(metric, values of its labels in the order of their names) -> value."""
+    return {
+        (each.name, *(each.labels[name] for name in sorted(each.labels))): each.value
+        for family in Collector(world.desk).collect()
+        for each in family.samples
+    }
+
+
+def test_the_gauge_has_autopilots_name_labels_and_values(world: World) -> None:
+    world.report(result(EVICT), result(PASS, "pciebw", value=12.5, unit="GB/s"), result(PASS, "shm", "cpu"))
+    found = {key[1:]: value for key, value in samples(world).items() if key[0] == "autopilot_health_checks"}
+    assert found == {  # cpumodel, deviceid, gpumodel, health, node
+        ("a processor", GPU, "simulated", "ecc", NODE): 1.0,
+        ("a processor", GPU, "simulated", "pciebw", NODE): 12.5,
+        ("a processor", "cpu", "", "shm", NODE): 0.0,
+    }
+
+
+def test_a_bandwidth_that_was_not_measured_raises_no_alert(world: World) -> None:
+    world.report(result(PASS, "pciebw"))
+    key = ("autopilot_health_checks", "a processor", GPU, "simulated", "pciebw", NODE)
+    assert not samples(world)[key] <= 4
+    world.report(result(WARN, "pciebw"))
+    assert samples(world)[key] <= 4
+
+
+def test_a_silent_node_has_a_state_and_no_checks(world: World) -> None:
+    world.report(result())
+    world.clock.now += 20
+    world.desk.tick()
+    found = samples(world)
+    assert found["raylab_health_state", GPU, NODE, UNKNOWN] == 1.0
+    assert found["raylab_health_state", GPU, NODE, PASS] == 0.0
+    assert not [key for key in found if key[0] == "autopilot_health_checks"]
+
+
+def test_dashboard_and_alerts_ask_only_for_metrics_that_are_served(world: World) -> None:
+    world.report(result(value=1.0))
+    served = {key[0] for key in samples(world)}
+    for path in ("grafana/dashboards/health.json", "prometheus/health.rules.yml"):
+        text = (ROOT / "compose" / path).read_text(encoding="utf-8")
+        asked = set(re.findall(r"(?:autopilot|raylab)_health_\w+", text))
+        assert asked, path
+        assert asked <= served, path
+
+
+def test_the_panels_of_the_dashboard_are_apart() -> None:
+    document: Any = json.loads((ROOT / "compose/grafana/dashboards/health.json").read_text())
+    panels = document["panels"]
+    assert len({p["id"] for p in panels}) == len({p["title"] for p in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for p in panels
+        for x in range(p["gridPos"]["x"], p["gridPos"]["x"] + p["gridPos"]["w"])
+        for y in range(p["gridPos"]["y"], p["gridPos"]["y"] + p["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert all(p["datasource"] == {"type": "prometheus", "uid": "raylab-prometheus"} for p in panels)

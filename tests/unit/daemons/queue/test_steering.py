@@ -1,0 +1,171 @@
+"""Health that steers: which nodes are closed, which jobs move and at what charge, and what quotas lose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.cluster.node_sizes import NodeSizes, request
+from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Health
+from lab.daemons.queue.steering import Doors, closed, ill, lost, sizes
+from lab.errors import ClusterError
+from lab.queue.capacity import SLACK
+from lab.queue.model import FlavorResource
+from tests.unit.daemons.queue.world import GPU, World, node, queue, short
+from tests.unit.queue.made import queue as made_queue
+from tests.unit.queue.made import setup
+
+NODES = ("ray-worker-0", "ray-worker-1")
+H100 = FlavorResource("h100", GPU)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def device(state: str, service: str = "ray-worker-0", name: str = "gpu-0") -> Health:
+    return Health(service, name, state, "ecc", "2 errors", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("states", "waits", "shut"),
+    [
+        ((), False, set()),
+        ((device(PASS), device(UNKNOWN, "ray-worker-1")), False, set()),
+        ((device(EVICT),), False, {"ray-worker-0"}),
+        ((device(EVICT),), True, {"ray-worker-0"}),
+        ((device(TESTING, name="cpu"),), True, {"ray-worker-0"}),
+        ((device(WARN),), False, {"ray-worker-0"}),
+        ((device(WARN),), True, set()),
+        ((device(WARN), device(WARN, "ray-worker-1")), False, set()),
+        ((device(WARN), device(EVICT, "ray-worker-1")), False, {"ray-worker-1"}),
+        ((device(WARN), device(EVICT, name="cpu")), True, {"ray-worker-0"}),
+        ((device(EVICT, "ray-worker-9"),), False, set()),
+    ],
+)
+def test_nodes_that_take_nothing_new(states: tuple[Health, ...], waits: bool, shut: set[str]) -> None:
+    assert closed(states, NODES, waits) == shut
+
+
+@pytest.mark.parametrize(
+    ("state", "places", "moves"),
+    [
+        (device(EVICT), {"ray-worker-0": 1.0}, True),
+        (device(EVICT), {"ray-worker-0": 0.0}, False),
+        (device(EVICT, name="cpu"), {"ray-worker-0": 0.0}, True),
+        (device(EVICT), {"ray-worker-1": 1.0}, False),
+        (device(TESTING), {"ray-worker-0": 1.0}, False),
+        (device(WARN), {"ray-worker-0": 1.0}, False),
+    ],
+)
+def test_jobs_that_have_to_move(state: Health, places: dict[str, float], moves: bool) -> None:
+    assert (ill((state,), places) is not None) == moves
+
+
+def test_a_dead_node_is_neither_opened_nor_lost() -> None:
+    from dataclasses import replace
+
+    dead = replace(node("ray-worker-0"), alive=False)
+    assert sizes((dead, node("ray-worker-1")), ()) == {"ray-worker-1-id": 8.0}
+    given = setup(made_queue("a", 2))
+    assert lost((device(EVICT),), (dead,), given, GPU) == {}
+
+
+def test_what_is_lost_is_of_the_flavor_of_the_slack_queue() -> None:
+    given = setup(made_queue("a", {"a100": 2}), made_queue(SLACK, {"h100": 2}))
+    assert lost((device(EVICT),), (node("ray-worker-0"),), given, GPU) == {H100: 1}
+    assert lost((device(TESTING),), (node("ray-worker-0"),), given, GPU) == {H100: 1}
+    assert lost((device(WARN),), (node("ray-worker-0"),), given, GPU) == {}
+
+
+def test_open_nodes_are_set_once_and_closed_ones_again_and_again() -> None:
+    asked: list[tuple[str, float]] = []
+    doors = Doors(lambda name, size: asked.append((name, size)))
+    doors.apply({"a": 8.0, "b": 0.0})
+    doors.apply({"a": 8.0, "b": 0.0})
+    doors.apply({"a": 8.0, "b": 8.0})
+    assert asked == [("a", 8.0), ("b", 0.0), ("b", 0.0), ("b", 8.0)]
+
+
+def test_the_request_to_resize_is_protobuf() -> None:
+    assert request("ab01", 2.0) == b"\n\x02\xab\x01\x12\x0e\n\x03CPU\x11\x00\x00\x00\x00\x00\x00\x00@"
+
+
+def test_without_an_address_no_node_is_resized() -> None:
+    with pytest.raises(ClusterError, match="address of Ray's GCS"):
+        NodeSizes("", "").set_cpus("ab", 0.0)
+
+
+def test_a_job_on_a_sick_gpu_is_reset_at_no_charge_and_goes_on(world: World) -> None:
+    world.apply(*queue("a", 2))
+    world.submit("one", work=20)
+    world.run(6)
+    world.check_says("ray-worker-0", "gpu-0", EVICT)
+    world.ray.places[f"{world.job('one').name}-2"] = "ray-worker-1"
+    world.run(6)
+    first, second = world.job("one").job.attempts
+    assert (first.ended, first.reset, first.charged) == ("STOPPED", "AutopilotNoExecute", False)
+    assert first.ended_at is not None
+    assert second.admitted_at - first.ended_at <= 1
+    assert world.ray.cpus == {"ray-worker-0-id": 0.0, "ray-worker-1-id": 8.0}
+    world.settle()
+    assert short(world.job("one")) == ["STOPPED", "SUCCEEDED"]
+    assert world.job("one").job.retries == 0
+
+
+def test_a_job_elsewhere_is_left_alone(world: World) -> None:
+    world.apply(*queue("a", 2))
+    world.submit("one", work=20)
+    world.run(6)
+    world.check_says("ray-worker-1", "gpu-0", EVICT)
+    world.settle()
+    assert short(world.job("one")) == ["SUCCEEDED"]
+
+
+def test_a_used_up_retry_limit_does_not_keep_a_job_from_moving(world: World) -> None:
+    world.apply(*queue("a", 2))
+    world.submit("one", work=20, retry={"limit": 0})
+    world.run(6)
+    world.ray.places[f"{world.job('one').name}-2"] = "ray-worker-1"
+    world.check_says("ray-worker-0", "cpu", EVICT)
+    world.settle()
+    assert short(world.job("one")) == ["STOPPED", "SUCCEEDED"]
+
+
+def test_quotas_lose_a_sick_node_and_get_it_back(world: World) -> None:
+    world.apply(*queue("a", 2))
+    world.check_says("ray-worker-1", "gpu-0", EVICT)
+    world.run(4)
+    world.submit("one", work=9)
+    world.submit("two", work=9)
+    world.run(6)
+    assert {world.job(name).phase for name in ("one", "two")} == {"running", "queued"}
+    world.check_says("ray-worker-1", "gpu-0", PASS)
+    world.run(4)
+    assert {world.job(name).phase for name in ("one", "two")} == {"running"}
+    assert world.ray.cpus["ray-worker-1-id"] == 8.0
+
+
+def test_a_controller_that_starts_opens_what_is_healthy_again(world: World) -> None:
+    world.check_says("ray-worker-1", "gpu-0", EVICT)
+    world.run(4)
+    assert world.ray.cpus["ray-worker-1-id"] == 0.0
+    world.ill = []
+    world.do(world.start)
+    world.check_says("ray-worker-1", "gpu-0", PASS)
+    world.run(4)
+    assert world.ray.cpus["ray-worker-1-id"] == 8.0
+
+
+def test_a_doubtful_node_is_opened_for_a_job_that_finds_no_room(world: World) -> None:
+    world.check_says("ray-worker-1", "gpu-0", WARN)
+    world.run(4)
+    assert world.ray.cpus["ray-worker-1-id"] == 0.0
+    world.ray.waits = True
+    world.run(4)
+    assert world.ray.cpus["ray-worker-1-id"] == 8.0

@@ -1,0 +1,105 @@
+"""Faults that a health check has to notice: what is ordered, on what, and that it is lifted again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lab.errors import NotFoundError, RefusedError
+from lab.faults import Scene, find_fault
+from tests.fakes import FakeRuntime
+
+NONE: Mapping[str, float] = {}
+VIEW: dict[str, list[dict[str, Any]]] = {
+    "devices": [
+        {"node": "ray-worker-0", "device": "GPU-1234", "heard": 5.0},
+        {"node": "ray-worker-0", "device": "cpu", "heard": 5.0},
+        {"node": "ray-worker-1", "device": "cpu", "heard": 5.0},
+    ]
+}
+
+
+class Queues:
+    """The controller: what it is asked, and the overrides that hold."""
+
+    def __init__(self, known: bool = True) -> None:
+        self.known = known
+        self.overrides: list[dict[str, Any]] = []
+        self.heard = 5.0
+
+    def describe(self, job: str) -> dict[str, Any]:
+        if not self.known:
+            raise NotFoundError(f"there is no job {job}")
+        return {"workload": job}
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        if path == "/health/override":
+            assert body is not None
+            self.overrides.append(body)
+        elif path == "/health/lift":
+            assert body is not None
+            keys = ("node", "device", "check")
+            self.overrides = [o for o in self.overrides if any(o[k] != body[k] for k in keys)]
+        elif path == "/health":
+            self.heard += 1.0
+            devices = [{**each, "heard": self.heard} for each in VIEW["devices"]]
+            return {"devices": devices, "overrides": self.overrides}
+        return {}
+
+
+def scene(queues: Queues, parameters: Mapping[str, float] = NONE, target: str = "ray-worker-0") -> Scene:
+    made: Any = queues
+    return Scene(FakeRuntime("test"), target, "job-1", parameters, queues=made)
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "device", "state"),
+    [
+        ("gpu-sick", "ecc", "GPU-1234", "EVICT"),
+        ("slow-disk", "disk-latency", "cpu", "WARN"),
+        ("clock-skew", "clock-skew", "cpu", "WARN"),
+    ],
+)
+def test_a_check_is_ordered_to_say_it_and_released(fault: str, check: str, device: str, state: str) -> None:
+    queues, made = Queues(), find_fault(fault)
+    given = scene(queues, made.kind.settle({}))
+    assert not made.took(given)
+    made.inject(given)
+    (order,) = queues.overrides
+    assert (order["node"], order["device"], order["check"], order["state"]) == (
+        "ray-worker-0",
+        device,
+        check,
+        state,
+    )
+    assert made.took(given)
+    made.revert(given)
+    made.revert(given)
+    assert queues.overrides == []
+
+
+def test_the_check_of_a_sick_gpu_can_be_chosen() -> None:
+    queues, fault = Queues(), find_fault("gpu-sick")
+    fault.inject(scene(queues, fault.kind.settle({"check": 3})))
+    assert queues.overrides[0]["check"] == "xid"
+
+
+def test_a_node_without_a_gpu_cannot_have_a_sick_one() -> None:
+    fault = find_fault("gpu-sick")
+    with pytest.raises(RefusedError, match="no GPU"):
+        fault.inject(scene(Queues(), fault.kind.settle({}), "ray-worker-1"))
+
+
+def test_a_job_that_nobody_would_move_is_refused() -> None:
+    fault, queues = find_fault("gpu-sick"), Queues(known=False)
+    with pytest.raises(RefusedError, match="past the controller"):
+        fault.inject(scene(queues, fault.kind.settle({})))
+    assert queues.overrides == []
+
+
+def test_a_revert_without_an_injection_asks_for_nothing() -> None:
+    queues = Queues()
+    find_fault("slow-disk").revert(scene(queues))
+    assert queues.overrides == []

@@ -1,0 +1,88 @@
+"""Lesson 11: what its checks make of a receipt that is well and of one with something wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.flows.lessons.catalogue import lesson_11
+from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
+from lab.flows.lessons.model import Evidence, HostTask
+from lab.flows.recovery import FaultRequest
+from tests.fakes.host import FakeClock
+from tests.unit.flows.lessons.world import World, evidence, failing, job, name
+
+JOB = name(11, "sick")
+ASKED = (
+    "job finished",
+    "a real fault",
+    "avoided",
+    "moved, no retry charged",
+    "right checkpoint",
+    "resumed, not restarted",
+    "little lost",
+)
+
+
+def receipt(*wrong: str, verdict: str = "recovered", kind: str = FAULT, of: str = JOB) -> dict[str, Any]:
+    checks = [{"name": each, "passed": each not in wrong, "detail": "so it was"} for each in ASKED]
+    return {
+        "verdict": verdict,
+        "reason": "epoch 4 came after epoch 3",
+        "fault": {"kind": kind},
+        "job": {"submission_id": of},
+        "checks": checks,
+    }
+
+
+def found(*receipts: dict[str, Any]) -> Evidence:
+    return evidence(11, job(JOB, "STOPPED"), receipts=receipts)
+
+
+def test_a_job_that_moved_and_came_to_its_end_passes() -> None:
+    assert failing(LESSON, found(receipt())) == []
+
+
+def test_without_a_job_nothing_passes() -> None:
+    assert len(failing(LESSON, evidence(11))) == len(LESSON.checks)
+
+
+@pytest.mark.parametrize("other", [receipt(kind="kill"), receipt(of="another-job")])
+def test_a_receipt_of_another_fault_or_job_is_none(other: dict[str, Any]) -> None:
+    assert len(failing(LESSON, found(other))) == len(LESSON.checks)
+
+
+def test_the_newest_receipt_counts() -> None:
+    assert failing(LESSON, found(receipt("avoided", verdict="failed"), receipt())) == []
+    assert failing(LESSON, found(receipt(), receipt("avoided", verdict="failed"))) == [
+        "the node was avoided",
+        "labctl's receipt says recovered",
+    ]
+
+
+def test_a_retry_that_was_charged_is_noticed() -> None:
+    wrong = found(receipt("moved, no retry charged", verdict="failed"))
+    assert "the job was moved, no retry charged" in failing(LESSON, wrong)
+
+
+def test_a_receipt_that_does_not_ask_is_not_taken_for_a_yes() -> None:
+    old = receipt()
+    old["checks"] = [each for each in old["checks"] if each["name"] != "avoided"]
+    assert failing(LESSON, found(old)) == ["the node was avoided"]
+
+
+def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    asked: list[FaultRequest] = []
+    said: list[str] = []
+
+    def inject(lab: Any, request: FaultRequest, told: Any, **_: Any) -> Any:
+        asked.append(request)
+        return type("Outcome", (), {"receipt": None})()
+
+    monkeypatch.setattr(lesson_11, "wait_for_training", lambda *_: (JOB, "ray-worker-1"))
+    monkeypatch.setattr(lesson_11, "inject", inject)
+    make_it_sick(world.lab, HostTask(said.append, FakeClock()))
+    assert [(each.target, each.kind, each.job) for each in asked] == [("ray-worker-1", FAULT, JOB)]
+    assert said == [f"labctl fault-inject ray-worker-1 --fault gpu-sick --job {JOB}"]

@@ -1,0 +1,52 @@
+"""What the controller's events and a job's attempts say of a node that fell ill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.model import FaultRecord
+from lab.flows.recovery.steered import of_events
+
+AT = 1000.0
+
+
+def record(expected: Expected = Expected.SICK) -> FaultRecord:
+    return FaultRecord("gpu-sick", "ray-worker-0", "id", AT, expected=expected)
+
+
+def event(number: int, at: float, kind: str, reason: str, message: str) -> dict[str, Any]:
+    return {"number": number, "at": at, "event": kind, "reason": reason, "message": message}
+
+
+EVENTS = (
+    event(1, AT - 50, "Health", "EVICT", "ray-worker-0 gpu-0 is EVICT: an older one"),
+    event(2, AT + 2, "Health", "EVICT", "ray-worker-1 gpu-0 is EVICT: another node"),
+    event(3, AT + 3, "Health", "EVICT", "ray-worker-0 gpu-0 is EVICT: ecc"),
+    event(4, AT + 3.2, "NodeClosed", "Unhealthy", "ray-worker-0 takes no new work"),
+    event(5, AT + 30, "NodeOpened", "Healthy", "ray-worker-0 takes new work again"),
+)
+ATTEMPTS = (
+    {"reset": "FailedComponent", "ended_at": AT - 100, "charged": True},
+    {"reset": "AutopilotNoExecute", "ended_at": AT + 6, "charged": False},
+    {"reset": "", "ended_at": None, "charged": False},
+)
+
+
+def test_what_followed_from_the_check() -> None:
+    told = of_events(EVENTS, record(), ATTEMPTS)
+    assert told is not None
+    assert (told.noticed_at, told.avoided_at, told.until) == (AT + 3, AT + 3.2, AT + 30)
+    assert (told.reset, told.reset_at, told.charged) == ("AutopilotNoExecute", AT + 6, False)
+
+
+def test_a_warning_is_not_what_a_sick_gpu_has() -> None:
+    warning = event(3, AT + 3, "Health", "WARN", "ray-worker-0 cpu is WARN: disk-latency")
+    assert of_events((warning,), record(), ()) is None
+    told = of_events((warning,), record(Expected.DOUBTED), ())
+    assert told is not None
+    assert (told.state, told.avoided_at, told.reset) == ("WARN", None, "")
+
+
+def test_nothing_noticed_is_nothing() -> None:
+    assert of_events((), record(), ATTEMPTS) is None

@@ -1,0 +1,241 @@
+"""The agent: what runs when, what is told when, and what orders do; on a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raylab_health.agent import BEAT_SECONDS, CONFIRM_SECONDS, FIRST_SECONDS, MISSING_SECONDS, Agent
+from raylab_health.examine import examine
+from raylab_health.model import CPU, EVICT, GPU, NODE, PASS, WARN, Check, Context, Finding, NotHereError
+from tests.unit.probe.raylab_health.fakes import FakeNode
+
+CARD = "gpu-0"
+
+
+class Bench:
+    """An agent with checks that say what `says` holds, a runner without a process, and a controller."""
+
+    def __init__(self, root: Path) -> None:
+        self.node = FakeNode(root)
+        self.says: dict[str, str] = {}
+        """Check -> state; `missing` and `hangs` are others."""
+        self.ran: list[tuple[float, str, str]] = []
+        self.reports: list[dict[str, Any]] = []
+        self.times: list[float] = []
+        self.answer: dict[str, Any] = {}
+        self.overrides: list[dict[str, Any]] = []
+        self.away = False
+        self.killed = 0
+        self._request: Mapping[str, Any] = {}
+        self.checks = {
+            each.name: each
+            for each in (
+                Check("quick", GPU, 5.0, self._run),
+                Check("dear", NODE, 600.0, self._run, worse_after=2),
+                Check("heavy", GPU, 3600.0, self._run, invasive=True),
+                Check("rare", GPU, 0.0, self._run),
+                Check("slow", NODE, 600.0, self._run, deadline=20.0, hung=WARN),
+            )
+        }
+        self._current = ""
+        self.agent = Agent(
+            "ray-worker-0",
+            "boot",
+            tuple(self.checks.values()),
+            self.node,
+            self,
+            self._post,
+            gpus=1,
+            address="ray-worker-0:7",
+            chance=lambda: 0.5,
+        )
+
+    def _run(self, context: Context, device: str) -> Finding:
+        state = self.says.get(self._current, PASS)
+        if state == "missing":
+            raise NotHereError("there is none")
+        return Finding(state)
+
+    # The runner
+
+    def begin(self, request: Mapping[str, Any]) -> None:
+        self._request = request
+        if "check" in request:
+            self.ran.append((self.node.now, request["check"], request["device"]))
+
+    def poll(self, seconds: float) -> dict[str, Any] | None:
+        if "devices" in self._request:
+            return {"devices": [{"name": CARD, "model": "x"}, {"name": CPU, "model": "y"}]}
+        name = self._current = self._request["check"]
+        if self.says.get(name) == "hangs":
+            self.node.now += seconds
+            return None
+        if self.says.get(name) == "dies":
+            return {"died": "killed"}
+        try:
+            return {
+                "result": examine(
+                    self.checks[name], self._request["device"], self.node, self._request["override"]
+                )
+            }
+        except NotHereError as error:
+            return {"missing": str(error)}
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    # The controller
+
+    def _post(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        if self.away:
+            raise OSError("connection refused")
+        self.reports.append(dict(report))
+        self.times.append(self.node.now)
+        told, self.answer = self.answer, {}
+        return {"now": self.node.now, "overrides": self.overrides, **told}
+
+    def run(self, seconds: float) -> None:
+        end = self.node.now + seconds
+        while self.node.now < end:
+            self.agent.step()
+
+    def results(self, check: str) -> list[str]:
+        return [
+            str(each["state"])
+            for report in self.reports
+            for each in report["results"]
+            if each["check"] == check
+        ]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_node_that_starts_is_left_alone_for_a_moment(bench: Bench) -> None:
+    bench.run(FIRST_SECONDS - 0.1)
+    assert (bench.reports, bench.ran) == ([], [])
+    bench.run(1.0)
+    assert bench.reports[0]["devices"] == [{"name": CARD, "model": "x"}, {"name": CPU, "model": "y"}]
+    assert bench.reports[0]["checks"] == {
+        "quick": False, "dear": False, "heavy": True, "rare": False, "slow": False
+    }  # fmt: skip
+
+
+def test_each_check_runs_on_its_devices_by_its_interval_and_dear_ones_are_spread(bench: Bench) -> None:
+    bench.run(700)
+    ran = {name: [at for at, check, _ in bench.ran if check == name] for name in bench.checks}
+    assert 130 <= len(ran["quick"]) <= 142
+    assert [round(at - 1003) for at in ran["dear"]] == [30, 630]
+    assert ran["rare"] == []
+    assert {(name, device) for _, name, device in bench.ran} >= {("quick", CARD), ("dear", CPU)}
+
+
+def test_reports_come_with_every_beat_although_nothing_is_new(bench: Bench) -> None:
+    bench.run(120)
+    steps = [b - a for a, b in zip(bench.times[5:], bench.times[6:], strict=False)]
+    assert max(steps) <= BEAT_SECONDS + 0.1
+    assert len(bench.reports) < 40
+
+
+def test_a_new_state_is_told_at_once(bench: Bench) -> None:
+    bench.run(62)
+    bench.says["quick"] = EVICT
+    begin = bench.node.now
+    bench.run(6)
+    at = next(
+        at
+        for at, report in zip(bench.times, bench.reports, strict=True)
+        if any(each["state"] == EVICT for each in report["results"])
+    )
+    ran = next(at for at, name, _ in bench.ran if name == "quick" and at >= begin)
+    assert at - ran < 0.1
+
+
+def test_an_override_is_obeyed_at_once_and_told_at_once_and_so_is_its_end(bench: Bench) -> None:
+    bench.run(62)
+    bench.overrides = [{"check": "dear", "device": CPU, "state": EVICT, "message": ""}]
+    begin = bench.node.now
+    bench.run(2 * BEAT_SECONDS)
+    assert bench.results("dear") == [PASS, EVICT]
+    (at,) = [at for at, name, _ in bench.ran if name == "dear" and at > begin]
+    assert at - begin <= BEAT_SECONDS + 0.1
+    bench.overrides = []
+    bench.run(2 * BEAT_SECONDS)
+    assert bench.results("dear") == [PASS, EVICT, PASS]
+
+
+def test_an_ordered_check_runs_although_it_is_not_due(bench: Bench) -> None:
+    bench.run(62)
+    before = len(bench.ran)
+    bench.answer = {"run": ["rare", "nonsense"]}
+    bench.run(BEAT_SECONDS + 1)
+    assert ("rare", CARD) in [(name, device) for _, name, device in bench.ran[before:]]
+
+
+def test_what_has_to_be_confirmed_runs_again_soon(bench: Bench) -> None:
+    bench.run(62)
+    bench.says["dear"] = WARN
+    bench.answer = {"confirm": ["dear"]}
+    before = len(bench.ran)
+    bench.run(BEAT_SECONDS + CONFIRM_SECONDS + 1)
+    assert ("dear", CPU) in [(name, device) for _, name, device in bench.ran[before:]]
+
+
+def test_an_invasive_check_waits_until_it_is_granted(bench: Bench) -> None:
+    bench.run(2000)
+    assert "heavy" not in [name for _, name, _ in bench.ran]
+    assert bench.reports[-1]["wishes"] == [{"check": "heavy", "device": CARD}]
+    bench.answer = {"granted": [{"check": "heavy", "device": CARD}]}
+    bench.run(BEAT_SECONDS + 1)
+    assert bench.results("heavy") == [PASS]
+    assert bench.reports[-1]["wishes"] == []
+
+
+def test_a_check_that_hangs_is_killed_and_the_node_is_heard_meanwhile(bench: Bench) -> None:
+    bench.says["slow"] = "hangs"
+    bench.run(62)
+    assert bench.killed == 1
+    assert bench.results("slow") == [WARN]
+    assert max(b - a for a, b in zip(bench.times, bench.times[1:], strict=False)) <= BEAT_SECONDS + 0.1
+
+
+def test_a_runner_that_dies_is_no_end_of_the_agent(bench: Bench) -> None:
+    bench.says["slow"] = "dies"
+    bench.run(62)
+    assert bench.results("slow") == [WARN]
+    assert bench.results("quick")[-1] == PASS
+
+
+def test_a_check_that_cannot_be_made_says_why_and_is_tried_again_now_and_then(bench: Bench) -> None:
+    bench.says["quick"] = "missing"
+    bench.run(62)
+    assert bench.reports[-1]["skipped"] == {"quick": "there is none"}
+    assert len([1 for _, name, _ in bench.ran if name == "quick"]) == 1
+    bench.says["quick"] = PASS
+    bench.run(MISSING_SECONDS + 10)
+    assert bench.reports[-1]["skipped"] == {}
+
+
+def test_the_newest_results_are_told_when_the_controller_is_back(bench: Bench) -> None:
+    bench.run(62)
+    bench.away = True
+    bench.says["quick"] = EVICT
+    bench.run(30)
+    count = len(bench.reports)
+    bench.away = False
+    bench.run(BEAT_SECONDS + 1)
+    assert EVICT in [each["state"] for each in bench.reports[count]["results"]]
+
+
+def test_the_clocks_difference_is_that_of_the_quickest_answer(bench: Bench) -> None:
+    bench.run(10)
+    bench.answer = {"now": bench.node.now - 100, "peers": {"b": "b:1"}}
+    bench.run(BEAT_SECONDS)
+    facts = bench.agent._facts
+    assert (facts["clock"]["doubt"], round(facts["clock"]["skew"])) == (0.0, 0)
