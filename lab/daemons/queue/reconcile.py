@@ -367,10 +367,9 @@ class Reconciler:
             fresh = [key for key, phase in phases.items() if key not in unfinal and phase != RESETTING]
             if fresh and not controller.away:
                 controller.wake.set()  # admitted just now: Ray is asked about them at once
-            running = RUNNING in phases.values()
             moving = any(phase not in (RUNNING, RESETTING) for phase in phases.values())
             sick = self._steward.sick
-        self._background(running)
+        self._background(RUNNING in phases.values())
         return BUSY_SECONDS if moving or controller.waiting or sick else CALM_SECONDS
 
     def _background(self, running: bool) -> None:

@@ -21,11 +21,12 @@ from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Store
+from lab.host.clock import Clock
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
 from tests.unit.daemons.queue.world import AtOnce
-from tests.unit.fakes import AT, FakeJobs, job
+from tests.unit.fakes import FakeJobs, job
 
 TOKEN = "secret"
 GPU = "nvidia.com/gpu"
@@ -57,8 +58,8 @@ class Jobs(FakeJobs):
 class Ray:
     """Ray as the controller sees it: the same jobs that labctl sees."""
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: Jobs, clock: Clock) -> None:
+        self._jobs, self._clock = jobs, clock
         self.orders: list[Order] = []
         self.end = jobs.end
 
@@ -77,7 +78,7 @@ class Ray:
     def submit(self, order: Order) -> None:
         self.orders.append(order)
         self._jobs.known[order.submission_id] = job(
-            order.submission_id, "RUNNING", metadata=dict(order.metadata), started_at=AT
+            order.submission_id, "RUNNING", metadata=dict(order.metadata), started_at=self._clock()
         )
 
     def stop(self, submission_id: str) -> None:
@@ -136,7 +137,7 @@ class QueueWorld:
         self.labctl, self.jobs = labctl, Jobs()
         folder.mkdir(parents=True)
         clock = labctl.runtime.clock
-        self.ray = Ray(self.jobs)
+        self.ray = Ray(self.jobs, clock)
         store = Store(folder)
         store._database.execute("PRAGMA synchronous = OFF")  # nothing is killed here
         self.controller = Controller(store, Packages(folder), clock=clock)

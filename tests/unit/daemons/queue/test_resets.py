@@ -42,7 +42,7 @@ def test_a_reset_keeps_the_quota_through_its_pause(world: World) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 30}, env={"BREAKS": "1"})
     world.submit("two", work=2)
-    world.run(10)
+    world.run(11)
     assert world.job("one").phase == RESETTING
     assert world.job("two").phase == "queued"
     told = retry_of(world, "one")
