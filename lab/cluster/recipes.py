@@ -6,11 +6,15 @@
 
 A parameter `epochs` is passed to the script as `--epochs VALUE`. `ranks` and `resources` name the parameters
 that say how many workers the training has and what each asks of a node: labctl says when none can hold it.
+`packages` names a group of requirements/ that the script needs beyond those of every lab.
+
+A folder may have more recipes than one: `llm/recipe-batch.json` is the recipe `llm-batch`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +22,7 @@ from typing import Any
 
 from lab.cluster.submission import Submission
 from lab.errors import NotFoundError, UsageError
+from lab.host.environment import BUILDS_ON
 from lab.host.files import ROOT
 from lab.host.reading import SMALL, read_json
 
@@ -73,6 +78,8 @@ class Recipe:
     """The parameter that says how many ranks it trains with."""
     resources: Mapping[str, str] = field(default_factory=dict)
     """Resource -> the parameter that says how much of it each rank asks for."""
+    packages: str = ""
+    """The group of requirements/ that it needs beyond those of every lab."""
 
     def demand(self, settings: Mapping[str, str]) -> tuple[int, Mapping[str, float]]:
         """With these settings: how many ranks there are, and what each asks for, as far as it is known."""
@@ -111,9 +118,18 @@ class Recipe:
         )
 
 
-def load_recipe(folder: Path) -> Recipe:
-    """The recipe in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
-    path = folder / MANIFEST
+def manifests(workspace: Path = WORKSPACE) -> dict[str, Path]:
+    """Recipe -> its manifest: `FOLDER/recipe.json`, and `FOLDER/recipe-MORE.json` as `FOLDER-MORE`."""
+    found = {}
+    for path in sorted(workspace.glob("*/recipe*.json")):
+        if re.fullmatch(r"recipe(-[a-z0-9]+)?", path.stem):
+            found[path.parent.name + path.stem.removeprefix("recipe")] = path
+    return found
+
+
+def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
+    """A recipe of `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
+    path = folder / manifest
     try:
         document = read_json(path, SMALL)
     except OSError as error:
@@ -131,6 +147,7 @@ def load_recipe(folder: Path) -> Recipe:
         summary = str(document["summary"])
         ranks = str(document.get("ranks", ""))
         resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
+        packages = str(document.get("packages", ""))
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path}: malformed: {error!r}", "see lab/cluster/recipes.py for its form"
@@ -138,25 +155,29 @@ def load_recipe(folder: Path) -> Recipe:
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    return Recipe(folder.name, summary, folder, command, parameters, ranks, resources)
+    if packages and packages not in BUILDS_ON:
+        raise UsageError(f"{path}: packages: there is no group {packages!r} in requirements/")
+    name = folder.name + path.stem.removeprefix("recipe")
+    return Recipe(name, summary, folder, command, parameters, ranks, resources, packages)
 
 
 def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:
     """Every recipe of the workspace, by name. Raises NotFoundError when there is no workspace."""
     if not os.path.isdir(workspace):
         raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
-    return tuple(load_recipe(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
+    found = manifests(workspace)
+    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(found.items()))
 
 
 def find_recipe(name: str, workspace: Path = WORKSPACE) -> Recipe:
     """The recipe called `name`. Raises NotFoundError that lists the known ones."""
-    names = [path.parent.name for path in sorted(workspace.glob(f"*/{MANIFEST}"))]
+    names = manifests(workspace)
     if name not in names:
         raise NotFoundError(
             f"there is no recipe {name!r}",
-            f"known: {', '.join(names) or 'none'}; for a script of your own: submit -- python SCRIPT",
+            f"known: {', '.join(sorted(names)) or 'none'}; for a script of your own: submit -- python SCRIPT",
         )
-    return load_recipe(workspace / name)
+    return load_recipe(names[name].parent, names[name].name)
 
 
 def _parameter(name: str, entry: Mapping[str, Any], path: Path) -> Parameter:

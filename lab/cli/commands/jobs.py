@@ -11,7 +11,7 @@ from lab.cli import documents, format, queue_words, render, values
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
-from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
+from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError, VerdictError
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import Waiting
@@ -256,6 +256,27 @@ def job_stop(app: App, job_id: str) -> None:
         stopped = lab.jobs.stop(job_id)
     if not app.out.as_json(documents.job(stopped)):
         app.out.line(f"job {job_id}: {stopped.status}")
+
+
+@job.command("receipt")
+@click.argument("job_id", type=values.Text(), metavar="ID", help="A job of the recipe llm-batch.")
+@pass_app
+def job_receipt(app: App, job_id: str) -> None:
+    """Prove that a batch of inference lost no prompt, and answered none twice.
+
+    The job must have ended. Exits with 0 when the verdict is `recovered` (a node was lost) or `as-expected`
+    (none was), else with 10.
+    """
+    from lab.cli import batch_panel
+    from lab.evidence import inference
+    from lab.evidence.receipt import Verdict
+
+    receipt = inference.judge(inference.read(app.open().store, job_id))
+    if not app.out.as_json(receipt):
+        batch_panel.show(app.out, receipt)
+    if not Verdict(receipt["verdict"]).good:
+        wrong = next(c for c in receipt["checks"] if c["passed"] is not True)
+        app.fail(VerdictError(f"the batch is not proven: {receipt['verdict']}", f"{wrong['name']}: {wrong['detail']}"))
 
 
 def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) -> None:

@@ -29,7 +29,8 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "jupyter": ("cli", "local", "jupyter"),
     "report": ("cli", "report"),
     "kubernetes": ("cli", "kubernetes"),
-    "test": ("cli", "local", "jupyter", "report", "kubernetes", "test"),
+    "serve": ("cli", "local", "serve"),
+    "test": ("cli", "local", "jupyter", "report", "kubernetes", "serve", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -66,6 +67,10 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "kubernetes": {
         "kubernetes_validate": "kubernetes-validate",
+    },
+    "serve": {
+        "fastapi": "ray[serve]",
+        "uvicorn": "ray[serve]",
     },
     "test": {
         "hypothesis": "hypothesis",
