@@ -288,9 +288,14 @@ class Lab:
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
-        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
+        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises;
+        SetupError where the nodes are processes and packages that it needs cannot be installed.
         """
         recipe = find_recipe(name)
+        if recipe.packages and self.runtime.kind == "local":  # images have them
+            from lab.host import environment
+
+            environment.ensure(recipe.packages)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
             return self.queues.submit(

@@ -73,6 +73,7 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
         health_check_period_s=1,
         health_check_timeout_s=5,
         graceful_shutdown_timeout_s=5,
+        logging_config={"enable_access_log": False},
         ray_actor_options={"num_cpus": args.cpus, "num_gpus": args.gpus},
     )
     serve.run(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lab.cli import documents, format, queue_words, render, values
+from lab.cli.commands import batches
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
-from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError, VerdictError
+from lab.errors import LabError, NotFoundError, StoreError, UnsupportedError
 
 if TYPE_CHECKING:
     from lab.cluster.allocation import Waiting
@@ -258,27 +259,6 @@ def job_stop(app: App, job_id: str) -> None:
         app.out.line(f"job {job_id}: {stopped.status}")
 
 
-@job.command("receipt")
-@click.argument("job_id", type=values.Text(), metavar="ID", help="A job of the recipe llm-batch.")
-@pass_app
-def job_receipt(app: App, job_id: str) -> None:
-    """Prove that a batch of inference lost no prompt, and answered none twice.
-
-    The job must have ended. Exits with 0 when the verdict is `recovered` (a node was lost) or `as-expected`
-    (none was), else with 10.
-    """
-    from lab.cli import batch_panel
-    from lab.evidence import inference
-    from lab.evidence.receipt import Verdict
-
-    receipt = inference.judge(inference.read(app.open().store, job_id))
-    if not app.out.as_json(receipt):
-        batch_panel.show(app.out, receipt)
-    if not Verdict(receipt["verdict"]).good:
-        wrong = next(c for c in receipt["checks"] if c["passed"] is not True)
-        app.fail(VerdictError(f"the batch is not proven: {receipt['verdict']}", f"{wrong['name']}: {wrong['detail']}"))
-
-
 def _refuse_earlier(lab: Lab, job_id: str, why: str, silent: LabError | None) -> None:
     """Raises NotFoundError for a job of an earlier cluster, and for one that nobody knows."""
     if _job(lab, job_id, None, silent).earlier:
@@ -325,5 +305,8 @@ def recipes(app: App) -> None:
         )
         app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
 
+
+for each in batches.COMMANDS:
+    job.add_command(each)
 
 COMMANDS = (jobs, job, checkpoints, recipes)
