@@ -50,7 +50,11 @@ def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
     for check in receipt["checks"]:
         mark = Text(marks[check["passed"]], style=colours[check["passed"]])
         checks.add_row(mark, check["name"], Text(check["detail"], style="dim"))
-    parts: list[RenderableType] = [Text.assemble((words.word, f"bold {colour}"), f"  {meaning}"), Text(), facts]
+    parts: list[RenderableType] = [
+        Text.assemble((words.word, f"bold {colour}"), f"  {meaning}"),
+        Text(),
+        facts,
+    ]
     parts += [Text(), Text("Checks", style="bold"), checks]
     parts += [Text(), Text("Time to first token, ms", style="bold"), _latencies(receipt["ttft_ms"])]
     if receipt["figures"]:

@@ -149,7 +149,9 @@ def _same(evidence: Mapping[str, Any]) -> Check:
         return Check(name, False, f"{len(other)} of {len(found)} differ: {', '.join(other[:3])}")
     again = sum(a["attempts"] > 1 for a in found)
     sent_again = [a for a in evidence["answers"] if a["attempts"] > 1]
-    detail = f"{plural(len(found), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
+    detail = (
+        f"{plural(len(found), 'answer')} computed once more, the same SHA-256; {again} of them sent again"
+    )
     if sent_again and not again:
         return Check(name, None, f"{detail}, of {len(sent_again)}")
     return Check(name, True, detail)

@@ -86,8 +86,11 @@ def _aim(lab: Lab, job_id: str, target: str) -> str:
     found = sorted({name for name in lab.api.rows("actors", replica) if is_worker(name)})
     if not found:
         raise NotFoundError(
-            f"job {job_id} has no replica of Ray Serve on a worker", "only a batch with `-p through=serve` has"
+            f"job {job_id} has no replica of Ray Serve on a worker",
+            "only a batch with `-p through=serve` has",
         )
     if target and target not in found:
-        raise RefusedError(f"{target} runs no replica of the batch", f"choose one that does: {', '.join(found)}")
+        raise RefusedError(
+            f"{target} runs no replica of the batch", f"choose one that does: {', '.join(found)}"
+        )
     return target or found[0]

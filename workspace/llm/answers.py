@@ -36,7 +36,9 @@ class Kept:
             return
         changed = [f"{k} was {known.get(k)!r}, is {plan[k]!r}" for k in plan if known.get(k) != plan[k]]
         if changed:
-            raise ValueError(f"the batch was begun with other settings: {'; '.join(changed)}; take another --name")
+            raise ValueError(
+                f"the batch was begun with other settings: {'; '.join(changed)}; take another --name"
+            )
 
     def keep(self, answer: Answer, session: str) -> None:
         """Keep an answer; `session` names the run of the client that got it."""

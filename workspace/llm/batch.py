@@ -89,7 +89,9 @@ class Session:
         print(f"{failure.id}: attempt {failure.attempt} lost: {failure.reason[:120]}", flush=True)
 
 
-async def ask_all(target: Target, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace) -> list[str]:
+async def ask_all(
+    target: Target, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace
+) -> list[str]:
     """Have the prompts answered over HTTP; returns the ids of those given up."""
     async with client.session(args.part_seconds) as http:
         ask = client.asking(http, target, time.time)
@@ -115,7 +117,9 @@ class Answering:
         return {"id": ids, "answer": [found[name] for name in ids]}
 
 
-def through_data(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> Iterator[tuple[str, list[int]]]:
+def through_data(
+    checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace
+) -> Iterator[tuple[str, list[int]]]:
     """Answers by Ray Data, each as soon as its block is there. Actors on a lost node are made anew."""
     import ray.data
 
@@ -132,7 +136,9 @@ def through_data(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Name
         yield str(row["id"]), [int(token) for token in row["answer"]]
 
 
-async def take_data(checkpoint: str, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace) -> None:
+async def take_data(
+    checkpoint: str, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace
+) -> None:
     """Keep the answers of Ray Data. They have one part each: when they were asked for and when they came."""
     began, lengths = time.time(), {p.id: len(p.tokens) for p in prompts}
     for name, tokens in through_data(checkpoint, prompts, args):

@@ -109,7 +109,9 @@ async def documents(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]
     raise LostError("the stream ended before its end")
 
 
-async def receive(lines: AsyncIterator[bytes], prompt: Prompt, sent_at: float, now: Callable[[], float]) -> Answer:
+async def receive(
+    lines: AsyncIterator[bytes], prompt: Prompt, sent_at: float, now: Callable[[], float]
+) -> Answer:
     """An answer from the lines of its stream. Raises LostError for an incomplete one."""
     tokens: list[int] = []
     parts: list[float] = []

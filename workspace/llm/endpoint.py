@@ -1,6 +1,6 @@
 """An OpenAI-style endpoint over an engine, without a server: it is asked by whoever serves HTTP.
 
-    GET /v1/models          POST /v1/completions          GET /health (the only one without a token)
+GET /v1/models          POST /v1/completions          GET /health (the only one without a token)
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def bearer_token() -> str:
         return given
     path = os.environ.get(RAY_TOKEN_VARIABLE)
     if not path or not Path(path).is_file():
-        raise RuntimeError(f"no token: set {TOKEN_VARIABLE}, or {RAY_TOKEN_VARIABLE} to the lab's file ray.token")
+        raise RuntimeError(
+            f"no token: set {TOKEN_VARIABLE}, or {RAY_TOKEN_VARIABLE} to the lab's file ray.token"
+        )
     secret = Path(path).read_text().strip()
     return hmac.new(secret.encode(), b"raylab: the endpoint of a language model", hashlib.sha256).hexdigest()
 
@@ -193,7 +195,9 @@ class Endpoint:
             async for token in self._tokens(wanted):
                 count += 1
                 said = text.add(token.token, token.finish is not None)
-                yield event(completion(wanted, self._model, self._created, said, [token.token], token.finish, False))
+                yield event(
+                    completion(wanted, self._model, self._created, said, [token.token], token.finish, False)
+                )
         except ApiError as error:
             yield event(error.document)
             return

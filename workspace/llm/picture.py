@@ -25,7 +25,9 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
             over.scatter([r["sent_at"] for r in rows], [1000 * r["parts"][0] for r in rows], s=14,
                          marker=mark, color=colour, label=label)  # fmt: skip
     for place, at in enumerate(found.get("lost_at", ())):
-        over.axvline(at, color=RED, linewidth=1, linestyle="--", label="node declared dead" if not place else None)
+        over.axvline(
+            at, color=RED, linewidth=1, linestyle="--", label="node declared dead" if not place else None
+        )
     over.set(title="Time to first token", xlabel="seconds of the run", ylabel="ms", yscale="log")
     over.legend(frameon=False, fontsize=8)
     gaps = [gap for r in found["requests"] for gap in _gaps(r["parts"])]

@@ -132,7 +132,13 @@ def counted(wanted: Wanted, count: int) -> dict[str, int]:
 
 def models(model: str, created: int, context: int) -> dict[str, Any]:
     """The list of models, of which there is one."""
-    found = {"id": model, "object": "model", "created": created, "owned_by": "raylab", "max_model_len": context}
+    found = {
+        "id": model,
+        "object": "model",
+        "created": created,
+        "owned_by": "raylab",
+        "max_model_len": context,
+    }
     return {"object": "list", "data": [found]}
 
 

@@ -20,7 +20,9 @@ APP = "llm"
 class Replica:
     """One replica: the model, its engine, and the endpoint over it. Ray Serve makes it, on a node."""
 
-    def __init__(self, checkpoint: str, model: str, slots: int, context: int, threads: int, token: str) -> None:
+    def __init__(
+        self, checkpoint: str, model: str, slots: int, context: int, threads: int, token: str
+    ) -> None:
         import torch
         from endpoint import Endpoint, Loop
         from engine import Engine

@@ -29,7 +29,11 @@ def job_receipt(app: App, job_id: str) -> None:
 @click.command(cls=LabCommand, name="lose-node")
 @click.argument("job_id", type=values.Text(), metavar="ID", help="A job of the recipe llm-batch that runs.")
 @click.argument(
-    "node", type=values.Text(), metavar="[NODE]", required=False, help="A worker; without it one with a replica."
+    "node",
+    type=values.Text(),
+    metavar="[NODE]",
+    required=False,
+    help="A worker; without it one with a replica.",
 )
 @click.option("--after-answers", type=click.IntRange(0), default=8, show_default=True, help="Kill it then.")
 @pass_app

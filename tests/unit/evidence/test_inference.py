@@ -91,7 +91,12 @@ def nothing_lost_with_it(told: Any) -> None:
         (other, "failed", "same answers", "1 of 2 differ: p2"),
         (unchecked, "not-verified", "same answers", "no answer was computed once more"),
         (only_others_checked, "not-verified", "same answers", "0 of them sent again, of 1"),
-        (nothing_lost_with_it, "not-verified", "prompts were in work on the lost node", "no attempt was lost"),
+        (
+            nothing_lost_with_it,
+            "not-verified",
+            "prompts were in work on the lost node",
+            "no attempt was lost",
+        ),
     ],
 )
 def test_what_went_wrong_is_found(change: Any, verdict: str, check: str, words: str) -> None:

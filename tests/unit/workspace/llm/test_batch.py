@@ -77,7 +77,9 @@ def test_the_time_of_a_prompt_that_was_sent_again_counts_from_its_first_sending(
 
 def test_a_prompt_that_never_succeeds_is_given_up_and_the_others_are_answered(llm: Any) -> None:
     prompts = llm.client.random_prompts(6, 5)
-    answers, _, given_up = run(llm, Server(llm, lambda name, _: name == prompts[2].id), prompts, 2, give_up=60)
+    answers, _, given_up = run(
+        llm, Server(llm, lambda name, _: name == prompts[2].id), prompts, 2, give_up=60
+    )
     assert given_up == [prompts[2].id]
     assert len(answers) == 5
 
@@ -128,7 +130,11 @@ def test_a_batch_goes_on_only_with_the_settings_it_began_with(kept: Any) -> None
 def test_what_was_sent_again_is_checked_first(llm: Any) -> None:
     prompts = llm.client.random_prompts(9, 5)
     again = [prompts[7].id, prompts[4].id]
-    assert [p.id for p in llm.batch.chosen(prompts, again, 3)] == [prompts[4].id, prompts[7].id, prompts[0].id]
+    assert [p.id for p in llm.batch.chosen(prompts, again, 3)] == [
+        prompts[4].id,
+        prompts[7].id,
+        prompts[0].id,
+    ]
 
 
 def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> None:

@@ -44,7 +44,9 @@ class Stepped:
 def decoder(llm: Any) -> Any:
     torch.set_num_threads(1)
     torch.manual_seed(3)
-    return llm.model.Decoder(llm.model.ModelConfig(width=16, layers=1, inner=16, heads=2, kv_heads=1, context=64))
+    return llm.model.Decoder(
+        llm.model.ModelConfig(width=16, layers=1, inner=16, heads=2, kv_heads=1, context=64)
+    )
 
 
 @pytest.fixture
@@ -57,7 +59,9 @@ def endpoint(llm: Any, runner: Stepped) -> Any:
     return llm.endpoint.Endpoint(runner, "llm", 64, "secret")
 
 
-def ask(endpoint: Any, body: Any, method: str = "POST", path: str = "/v1/completions", headers: Any = None) -> Any:
+def ask(
+    endpoint: Any, body: Any, method: str = "POST", path: str = "/v1/completions", headers: Any = None
+) -> Any:
     """The status, and the document or the events of the answer."""
 
     async def run() -> Any:
@@ -95,7 +99,9 @@ def test_a_stream_ends_with_its_usage_and_DONE(llm: Any, decoder: Any, endpoint:
     *events, usage, done = parts
     documents = [json.loads(event.removeprefix(b"data: ")) for event in events]
     assert (status, done) == (200, b"data: [DONE]\n\n")
-    assert [d["choices"][0]["token_ids"] for d in documents] == [[t] for t in expected(llm, decoder, "abc", 3)]
+    assert [d["choices"][0]["token_ids"] for d in documents] == [
+        [t] for t in expected(llm, decoder, "abc", 3)
+    ]
     assert [d["choices"][0]["finish_reason"] for d in documents] == [None, None, "length"]
     last = json.loads(usage.removeprefix(b"data: "))
     assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 3)
@@ -213,7 +219,11 @@ def test_a_stream_of_vLLM_is_read_alike(llm: Any) -> None:
     """vLLM's parts may have several tokens, an empty text, and comments between them."""
     part = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "llm"}
     documents = [
-        {**part, "choices": [{"index": 0, "text": "", "token_ids": [5, 6], "finish_reason": None}], "usage": None},
+        {
+            **part,
+            "choices": [{"index": 0, "text": "", "token_ids": [5, 6], "finish_reason": None}],
+            "usage": None,
+        },
         {**part, "choices": [{"index": 0, "text": "", "token_ids": [7], "finish_reason": "length"}]},
         {**part, "choices": [], "usage": {"prompt_tokens": 2, "total_tokens": 5, "completion_tokens": 3}},
     ]

@@ -155,7 +155,8 @@ def test_the_most_likely_bytes_alone_are_drawn_with_top_k(llm: Any, decoder: Any
     drawn = request(llm, 1, count=8, temperature=50.0, top_k=1, seed=3)
     assert alone(llm, decoder, [drawn]) == alone(llm, decoder, [likely])
     first = {
-        alone(llm, decoder, [request(llm, 1, count=1, temperature=9.0, top_k=2, seed=s)])["r1"][0] for s in range(30)
+        alone(llm, decoder, [request(llm, 1, count=1, temperature=9.0, top_k=2, seed=s)])["r1"][0]
+        for s in range(30)
     }
     assert len(first) == 2
 
@@ -171,7 +172,9 @@ def test_the_most_likely_bytes_alone_are_drawn_with_top_k(llm: Any, decoder: Any
         ({"top_k": 1000}, "top_k from 0 to 256"),
     ],
 )
-def test_a_request_that_cannot_be_answered_is_refused(llm: Any, decoder: Any, change: Any, words: str) -> None:
+def test_a_request_that_cannot_be_answered_is_refused(
+    llm: Any, decoder: Any, change: Any, words: str
+) -> None:
     engine = llm.engine.Engine(decoder, slots=1)
     given = {"id": "a", "prompt": prompt(1, 20), "max_tokens": 5, **change}
     with pytest.raises(ValueError, match=words):

@@ -25,7 +25,9 @@ def timings(llm: Any) -> list[Any]:
     return found
 
 
-def independent(rows: list[tuple[float, list[float], int, int]], seconds: float, limits: Any) -> dict[str, Any]:
+def independent(
+    rows: list[tuple[float, list[float], int, int]], seconds: float, limits: Any
+) -> dict[str, Any]:
     """The same figures once more: numpy over the recorded times of the parts, on the run's clock."""
     clocks = [np.asarray(parts) + sent for sent, parts, _, _ in rows]
     sent = np.asarray([row[0] for row in rows])
@@ -84,7 +86,12 @@ def test_a_mean_of_requests_is_not_a_mean_of_gaps(llm: Any) -> None:
 
 def test_a_run_without_answers_has_no_latencies(llm: Any) -> None:
     found = llm.timing.figures([], 2.0, failed=3)
-    assert (found["completed"], found["failed"], found["ttft_ms"], found["goodput_per_second"]) == (0, 3, None, None)
+    assert (found["completed"], found["failed"], found["ttft_ms"], found["goodput_per_second"]) == (
+        0,
+        3,
+        None,
+        None,
+    )
     assert "3 failed" in llm.timing.table(found)
 
 
