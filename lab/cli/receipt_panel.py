@@ -75,6 +75,8 @@ def _grid(*widths: int | None) -> Table:
 
 
 def _facts(receipt: Mapping[str, Any]) -> Table:
+    from lab.evidence.receipt import done_twice
+
     fault, job, checkpoint = receipt["fault"], receipt["job"], receipt.get("checkpoint")
     grid = _grid(10, None)
     when = format.clock(fault["at"])
@@ -103,9 +105,9 @@ def _facts(receipt: Mapping[str, Any]) -> Table:
         grid.add_row("  SHA-256", hashes)
     if receipt.get("patches") is not None:
         grid.add_row("Ray with", ", ".join(receipt["patches"]) or "nothing of the lab's but the ledger")
-    if receipt["lost_epochs"] is not None:
-        lost = receipt["lost_epochs"]
-        grid.add_row("done twice", "nothing" if lost == 0 else plural(lost, key))
+    lost, unit = done_twice(receipt)
+    if lost is not None:
+        grid.add_row("done twice", "nothing" if lost == 0 else plural(lost, unit))
     return grid
 
 

@@ -68,8 +68,8 @@ class Saver:
         """Report, with a checkpoint from the rank that `writes`; all ranks call it.
 
         `weights` and `state` return what is to be saved. Every rank calls them, since the parts of a sharded
-        model have to be put together. A checkpoint that is still being written is waited for, so that a failure
-        loses one interval at most.
+        model have to be put together. A checkpoint that is still being written is waited for: no failure
+        loses more than one interval.
         """
         began = time.perf_counter()
         self._written.wait()

@@ -81,8 +81,9 @@ def faults(app: App) -> None:
     help="Which job to watch. [default: the one that runs]",
 )  # fmt: skip
 @click.option(
-    "--after-epoch", type=values.WholeNumber(0, MAX_EPOCH), metavar="N",
-    help="Wait for the checkpoint of this epoch. [default: the first checkpoint]",
+    "--after-epoch", "--after-step", "after_epoch", type=values.WholeNumber(0, MAX_EPOCH), metavar="N",
+    help="Wait for the checkpoint of this epoch or, in a run that counts those, step. "
+    "[default: the first checkpoint]",
 )  # fmt: skip
 @click.option(
     "--after", type=values.Duration(zero=True), metavar="TIME", help="Wait this long instead, such as 10s."

@@ -7,7 +7,7 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 
 from lab.evidence.ledger.epochs import epochs_of
 from lab.evidence.ledger.events import Event, Number, number, parse_events
-from lab.evidence.ledger.history import EPOCH_KEYS, History
+from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
 from lab.evidence.ledger.model import (
     CommittedCheckpoint,
     Files,
@@ -20,6 +20,7 @@ from lab.evidence.ledger.model import (
 
 __all__ = [
     "EPOCH_KEYS",
+    "STEP_KEYS",
     "CommittedCheckpoint",
     "Event",
     "Files",

@@ -1,17 +1,20 @@
-"""Epochs of a run, in the count of its script (from 0 or 1): those reported, and those planned."""
+"""Epochs of a run, in the count of its script (from 0 or 1): those reported, and those planned.
+
+Where a run counts steps and names how many, and not how many epochs, its steps take their place.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lab.evidence.ledger.events import Number, number
-from lab.evidence.ledger.history import EPOCH_KEYS
+from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS
 from lab.evidence.ledger.model import Run
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """The epochs that a run has reported, as values of the metric `key`."""
+    """The epochs, or steps, that a run has reported, as values of the metric `key`."""
 
     key: str
     first: Number
@@ -20,6 +23,11 @@ class Epochs:
     """The furthest of the last attempt that reported; None where that one reported none."""
     planned: Number | None
     """Number that the script names in its `train_loop_config`: a hint, since it may stop early."""
+
+    @property
+    def word(self) -> str:
+        """Its unit: `step` or `epoch`."""
+        return "step" if self.key in STEP_KEYS else "epoch"
 
     @property
     def from_zero(self) -> bool:
@@ -41,10 +49,13 @@ class Epochs:
 
 
 def epochs_of(run: Run) -> Epochs | None:
-    """Return the epochs that a run has reported; None where it has reported none."""
+    """Return the epochs or steps that a run has reported; None where it has reported none."""
     reports = [[r.metrics for r in a.reports] for a in run.attempts if a.reports]
     everything = [metrics for attempt in reports for metrics in attempt]
     key = next((k for k in EPOCH_KEYS if any(number(m.get(k)) is not None for m in everything)), None)
+    planned, steps = (run.plan.epochs, run.plan.steps) if run.plan else (None, None)
+    if run.progress_key in STEP_KEYS and steps is not None and (key is None or planned is None):
+        key, planned = run.progress_key, steps
     if key is None:
         return None
     epochs = [[n for m in attempt if (n := number(m.get(key))) is not None] for attempt in reports]
@@ -52,5 +63,5 @@ def epochs_of(run: Run) -> Epochs | None:
         key=key,
         first=next(e[0] for e in epochs if e),
         last=max(epochs[-1], default=None),
-        planned=run.plan.epochs if run.plan else None,
+        planned=planned,
     )

@@ -18,8 +18,14 @@ PROGRESS_KEYS = ("epoch", "training_iteration", "current_epoch", "step", "global
 EPOCH_KEYS = ("epoch", "training_iteration", "current_epoch")
 """Members of PROGRESS_KEYS that can be compared with a planned number of epochs."""
 
+STEP_KEYS = ("step", "global_step")
+"""Members of PROGRESS_KEYS that can be compared with a planned number of steps."""
+
 PLAN_KEYS = ("epochs", "num_epochs", "max_epochs", "total_epochs")
 """Keys of `train_loop_config` that can hold the planned number of epochs."""
+
+PLAN_STEP_KEYS = ("steps", "num_steps", "max_steps", "total_steps", "train_steps")
+"""Keys of `train_loop_config` that can hold the planned number of steps."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,13 @@ def _patches(found: object) -> tuple[str, ...] | None:
 def _plan(fields: Mapping[str, Any]) -> Plan:
     config, resources = _mapping(fields.get("config")), _mapping(fields.get("resources_per_worker"))
     workers, failures = fields.get("num_workers"), fields.get("max_failures")
-    epochs = (number(config.get(key)) for key in PLAN_KEYS)
+    epochs, steps = ((number(config.get(key)) for key in keys) for keys in (PLAN_KEYS, PLAN_STEP_KEYS))
     least = None
     if isinstance(workers, list) and workers:
         least, workers = workers[0], workers[-1]
     return Plan(
         epochs=next((n for n in epochs if n is not None and n > 0), None),
+        steps=next((n for n in steps if n is not None and n > 0), None),
         num_workers=workers if isinstance(workers, int) else None,
         min_workers=least if isinstance(least, int) else None,
         resources_per_worker={str(k): n for k, v in resources.items() if (n := number(v)) is not None},
@@ -165,6 +172,7 @@ def _report(event: Event, key: str | None) -> Report:
         _progress(event.fields, key),
         _mapping(event.fields.get("metrics")),
         _text(event.fields.get("checkpoint")),
+        _whole(event.fields.get("optimizer_steps")),
     )
 
 

@@ -33,6 +33,8 @@ class Plan:
     """The least number of ranks of an elastic run; None when the number is fixed."""
     num_to_keep: int | None = None
     """Number of checkpoints that the run keeps; None: all, or unknown."""
+    steps: Number | None = None
+    """Planned steps of a run that counts those; None when no key of PLAN_STEP_KEYS holds a number."""
     score_attribute: str | None = None
     """The metric by which it keeps the best ones; None: it keeps the newest, or unknown."""
 
@@ -50,6 +52,8 @@ class Report:
     progress: Number | None
     metrics: Mapping[str, Any]
     checkpoint: str | None
+    optimizer_steps: int | None = None
+    """Steps of an optimizer that its rank had done in this attempt; None where the ledger does not say."""
 
 
 @dataclass(frozen=True)

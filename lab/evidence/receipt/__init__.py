@@ -1,7 +1,7 @@
 """The receipt: whether training recovered from a fault, proven from evidence. No input or output here."""
 
 from lab.evidence.receipt.compare import Comparison, Curves, compare_curves, compare_runs
-from lab.evidence.receipt.headline import headline
+from lab.evidence.receipt.headline import done_twice, headline
 from lab.evidence.receipt.judge import judge
 from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Preemption, Receipt, Verdict
 
@@ -16,6 +16,7 @@ __all__ = [
     "Verdict",
     "compare_curves",
     "compare_runs",
+    "done_twice",
     "headline",
     "judge",
 ]

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from lab.evidence.ledger import CommittedCheckpoint, Load, Number, Run, RunAttempt
+from lab.evidence.ledger import STEP_KEYS, CommittedCheckpoint, Load, Number, Run, RunAttempt
 from lab.evidence.receipt.expected import Expected
-from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord
+from lab.evidence.receipt.model import Evidence, FaultRecord, LostWork, NodeRecord
 
 Answer = tuple[bool | None, str]
 """Passed, failed, or None for not known; and the detail."""
@@ -169,15 +169,58 @@ class Case:
                 return attempt
         return None
 
+    @property
+    def in_steps(self) -> bool:
+        """True if the run counts steps, of which a report may stand for many."""
+        return self.run is not None and self.run.progress_key in STEP_KEYS
+
+    @cached_property
+    def _counted(self) -> bool:
+        """True if the optimizer's steps in the ledger are those that the script reports."""
+        pairs = [
+            (b.progress - a.progress, b.optimizer_steps - a.optimizer_steps)
+            for attempt in self.attempts
+            for a, b in pairwise(r for r in attempt.reports if r.progress is not None)
+            if a.progress is not None and b.progress is not None
+            and a.optimizer_steps is not None and b.optimizer_steps is not None
+        ]  # fmt: skip
+        return self.in_steps and bool(pairs) and all(told == done for told, done in pairs)
+
+    def began(self, attempt: RunAttempt) -> Number | None:
+        """Return the step that an attempt began with; None where its optimizer's steps were not counted."""
+        first = attempt.first
+        if not self._counted or first is None or first.progress is None or first.optimizer_steps is None:
+            return None
+        return first.progress - first.optimizer_steps + 1
+
     @cached_property
     def lost(self) -> Number | None:
         """Work that the new attempt did again, in reports."""
         first = self.new.first if self.new else None
-        if self.run is None or self.hit is None or first is None or first.progress is None:
+        if (
+            self.run is None
+            or self.hit is None
+            or self.new is None
+            or first is None
+            or first.progress is None
+        ):
             return None
         reached = [self.hit.furthest, self.right.progress if self.right else None]
         last = max((p for p in reached if p is not None), default=None)
-        return None if last is None else self.in_reports(max(0, last - first.progress + self.run.stride))
+        began = self.began(self.new)
+        done = first.progress - self.run.stride if began is None else began - 1
+        return None if last is None else self.in_reports(max(0, last - done))
+
+    @property
+    def lost_work(self) -> LostWork | None:
+        """The same in the unit of the run: steps, or epochs where each is reported."""
+        if self.run is None or self.lost is None:
+            return None
+        if self.in_steps:
+            stride = self.run.stride
+            lost, interval = (_whole(n * stride) for n in (self.lost, self.interval))
+            return LostWork(lost, interval, self.word, max(0, _whole(stride) - 1))
+        return LostWork(self.lost, self.interval, self.word if self.run.stride == 1 else "report")
 
     @cached_property
     def interval(self) -> Number:
@@ -201,8 +244,7 @@ class Case:
         return 1
 
     def in_reports(self, progress: Number) -> Number:
-        count = round(progress / self.run.stride, 3) if self.run else progress
-        return int(count) if count == int(count) else count
+        return _whole(progress / self.run.stride if self.run else progress)
 
     def node(self, node_id: str) -> NodeRecord | None:
         """Return the node as it was before the next fault."""
@@ -240,6 +282,10 @@ class Case:
         """Return the services that an attempt ran on."""
         ran = (self.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes))
         return " and ".join(dict.fromkeys(ran))
+
+
+def _whole(value: float) -> Number:
+    return int(rounded) if (rounded := round(value, 3)) == int(rounded) else rounded
 
 
 def name(uri: str) -> str:

@@ -13,7 +13,9 @@ from lab.host.quantities import plural
 WEIGHTS = "weights_sha256"
 """The metric with the SHA-256 over a model's weights, where a script reports one."""
 
-CLOCKED = re.compile(r"(^|_)(time|times|timestamp|date|seconds?|secs?|ms|duration|elapsed|pid)(_|$)|per_sec")
+CLOCKED = re.compile(
+    r"(^|_)(time|times|timestamp|date|seconds?|secs?|ms|duration|elapsed|pid|mfu)(_|$)|per_sec"
+)
 """Names of metrics of time or speed: two equal trainings differ in them."""
 
 Likeness = Literal["equal", "different", "unknown"]

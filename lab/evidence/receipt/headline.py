@@ -1,10 +1,11 @@
-"""The headline of a receipt: the verdict tells whether all is right, the headline how the training went."""
+"""Words of a receipt, from its JSON: its headline, which tells how training went, and the work done twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from lab.evidence.ledger import Number, number
 from lab.evidence.receipt.model import NOT_REVERTED, Verdict
 from lab.evidence.receipt.questions import WHOLE
 
@@ -31,3 +32,11 @@ def headline(receipt: Mapping[str, Any]) -> str:
         return RECOVERED_NOT_WHOLE if resumed else AS_EXPECTED_NOT_WHOLE
     succeeded = (receipt.get("job") or {}).get("status") == "SUCCEEDED"
     return WENT_ON if verdict == Verdict.FAILED.value and succeeded and resumed else verdict
+
+
+def done_twice(receipt: Mapping[str, Any]) -> tuple[Number | None, str]:
+    """Return the work done twice and its unit, from a receipt's JSON. Earlier labs counted reports alone."""
+    work = receipt.get("lost_work")
+    if work:
+        return number(work["amount"]), str(work["unit"])
+    return number(receipt.get("lost_epochs")), str(receipt.get("epoch_key") or "epoch")

@@ -45,6 +45,7 @@ def _receipt(case: Case) -> Receipt:
         checkpoint=_proof(case),
         attempts=tuple(_attempt(case, a) for a in case.attempts),
         lost_epochs=case.lost,
+        lost_work=case.lost_work,
         submission_id=case.evidence.submission_id,
         job_status=case.evidence.job_status,
         checks=checks,
@@ -147,4 +148,5 @@ def _attempt(case: Case, attempt: RunAttempt) -> Attempt:
         last_epoch=attempt.furthest,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
+        began_with=case.began(attempt),
     )

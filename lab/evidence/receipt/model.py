@@ -172,6 +172,19 @@ class CheckpointProof:
 
 
 @dataclass(frozen=True)
+class LostWork:
+    """Work that was done twice because of the fault."""
+
+    amount: Number
+    checkpoint_interval: Number
+    """Usual distance of two checkpoints, in the same unit."""
+    unit: str
+    """`step`, `epoch` or the like; `report` where a report stands for several."""
+    unreported: Number = 0
+    """Most steps that were done after the last report, and are not part of `amount`."""
+
+
+@dataclass(frozen=True)
 class Attempt:
     """One attempt of the run. `nodes` are service names by rank, ids for nodes that Ray does not list."""
 
@@ -181,6 +194,8 @@ class Attempt:
     last_epoch: Number | None
     started_at: float | None
     ended_at: float | None
+    began_with: Number | None = None
+    """The first step that it did, by the steps of its optimizer; None where these were not counted."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +224,8 @@ class Receipt:
     preemption: Preemption | None = None
     breakdown: Breakdown | None = None
     """Parts of the time until the first new report; None where nothing had to resume."""
+    lost_work: LostWork | None = None
+    """`lost_epochs` in the unit of the run; None if unknown."""
     patches: tuple[str, ...] | None = None
     """The lab's patches of Ray in this run; None if unknown."""
     control: Mapping[str, Any] | None = None
@@ -244,6 +261,7 @@ class Receipt:
             ],
             "world_size": [{"at": _ms(at), "ranks": ranks} for at, ranks in self.world_size],
             "lost_epochs": self.lost_epochs,
+            "lost_work": None if self.lost_work is None else asdict(self.lost_work),
             "breakdown": None if self.breakdown is None else self.breakdown.to_json(),
             "job": {
                 "submission_id": self.submission_id,

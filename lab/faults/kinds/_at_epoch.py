@@ -33,8 +33,9 @@ class ArmedFault(Fault):
         if not runs:
             return
         epoch, run = scene.parameters["epoch"], _run_of(scene, runs)
-        in_epochs = run.progress_key is None or run.progress_key in EPOCH_KEYS
         reported = epochs_of(run)
+        counts = reported is not None and reported.key == run.progress_key
+        in_epochs = counts or run.progress_key is None or run.progress_key in EPOCH_KEYS
         final = reported.final if reported else run.plan.epochs if run.plan else None
         if in_epochs and final is not None and epoch > final:
             raise RefusedError(

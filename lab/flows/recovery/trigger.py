@@ -63,12 +63,13 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
     after = request.after_seconds or 0.0
     limit = None if request.timeout is None else request.timeout + after
     patience = Patience(watch, limit)
-    wanted = _trigger_text(request)
+    wanted = _trigger_text(request, watch)
     on_moment(Moment("waiting", None, f"waiting for {wanted} in job {watch.submission_id}"))
     shown = None
     for _ in patience.polls():
         if patience.waited < after:
             patience.restart()
+        wanted = _trigger_text(request, watch)
         _refuse_lost(watch, wanted)
         newest = watch.run.checkpoints[-1] if watch.run and watch.run.checkpoints else None
         if newest is not None and newest.progress != shown:
@@ -176,9 +177,9 @@ def _triggered(request: FaultRequest, watch: Watch, waited: float) -> bool:
     return request.after_epoch is None or (progress is not None and progress >= request.after_epoch)
 
 
-def _trigger_text(request: FaultRequest) -> str:
+def _trigger_text(request: FaultRequest, watch: Watch) -> str:
     if request.after_seconds is not None:
         return f"{request.after_seconds:g} s to pass"
     if request.after_epoch is not None:
-        return f"the checkpoint of epoch {request.after_epoch}"
+        return f"the checkpoint of {progress_name(watch.run)} {request.after_epoch}"
     return "a complete checkpoint"

@@ -10,7 +10,7 @@ from typing import Any
 from lab.evidence.labels import moment_label
 from lab.evidence.ledger import Number, Run, RunAttempt, number
 from lab.evidence.receipt.compare import by_epoch, metrics_of
-from lab.evidence.receipt.headline import headline
+from lab.evidence.receipt.headline import done_twice, headline
 from lab.faults.records import LoggedFault
 from lab.flows.recovery.lost import lost_without_fault
 from lab.flows.recovery.usage_samples import Sample
@@ -72,7 +72,7 @@ def build_report(evidence: Evidence) -> ReportData:
         attempts=tuple(_shifted(attempt, origin) for attempt in attempts),
         checks=tuple(receipt.get("checks", ())),
         checkpoint=receipt.get("checkpoint"),
-        lost=number(receipt.get("lost_epochs")),
+        lost=done_twice(receipt),
         expected=str(receipt.get("expected", {}).get("text", "")),
         environment=_environment(evidence),
         missing=tuple(_brief(text) for text in gaps),

@@ -150,7 +150,8 @@ class ReportData:
     """The attempts of a receipt, with times in seconds after `origin`."""
     checks: tuple[Mapping[str, Any], ...] = ()
     checkpoint: Mapping[str, Any] | None = None
-    lost: Number | None = None
+    lost: tuple[Number | None, str] = (None, "epoch")
+    """Work done twice, and its unit."""
     expected: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()

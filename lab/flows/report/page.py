@@ -77,8 +77,9 @@ def _facts(data: ReportData) -> Rows:
     first = next((m.seconds for m in data.moments if m.key == "first_report"), None)
     if first is not None:
         yield "training went on after", labels.seconds(first), "from the fault to the next report"
-    if data.lost is not None:
-        done = "nothing" if data.lost == 0 else plural(data.lost, data.epoch_key)
+    lost, unit = data.lost
+    if lost is not None:
+        done = "nothing" if lost == 0 else plural(lost, unit)
         yield "work done twice", done, "since the last checkpoint"
     if data.checks:
         passed = sum(bool(check["passed"]) for check in data.checks)

@@ -26,7 +26,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | get_checkpoint | rank | the script asked for a checkpoint, which one it was given |
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
-| report | rank | `ray.train.report` returned: metrics, and the checkpoint's URI if there was one |
+| report | rank | `ray.train.report` returned: metrics, the checkpoint's URI if any, the optimizer's steps |
 | fit_ended | rank | a fit of Lightning, Keras or XGBoost returned, and whether it stopped early (early.py) |
 | fault_armed | rank | it was told to fail on purpose at an epoch (armed.py) |
 | fault_fired | rank | it did so: the epoch, and for NaN the parameter |
@@ -55,6 +55,7 @@ from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUt
 from raylab_faults.armed import Armed
 from raylab_ledger.early import watch_fits
 from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
+from raylab_ledger.steps import Steps
 from raylab_ledger.versions import environment
 from raylab_switches import in_training
 
@@ -207,8 +208,9 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReportCallback, WorkerCall
         common = {"rank": context.get_world_rank(), "node_id": runtime.get_node_id(), "pid": os.getpid()}
         self._recorder = open_recorder(self.job, f"rank{common['rank']}", common)
         if self._recorder is not None:
-            watch_worker(self._record, self._flush)
-            watch_start(context.execution_context.training_thread_runner, self._record)
+            steps = Steps()
+            watch_worker(self._record, self._flush, steps)
+            watch_start(context.execution_context.training_thread_runner, self._record, steps)
             self._record("rank_ready", launched_at=launched_at())
 
     @quietly
@@ -232,19 +234,37 @@ def argument(name: str, argv: Sequence[str]) -> str:
     return ""
 
 
-def watch_start(runner: Any, record: Callable[..., None]) -> None:
+def watch_start(runner: Any, record: Callable[..., None], steps: Steps) -> None:
     """Record when the training function of this process begins: it is unpickled, with all its imports."""
     run = runner.run
 
     @functools.wraps(run)
     def watched_run(target: Callable[[], Any]) -> None:
         record("function_started")
+        quietly(steps.watch)()
         run(target)
 
     runner.run = watched_run
 
 
-def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None:
+class Hashed:
+    """A script's own upload of a checkpoint, and the SHA-256 of the local files that were there after it.
+
+    A script may write them only in its upload, in a thread of Ray Train's.
+    """
+
+    def __init__(self, upload: Callable[[Checkpoint, str], Checkpoint]) -> None:
+        self._upload = upload
+        self.files: dict[str, Any] | None = None
+
+    def send(self, checkpoint: Checkpoint, name: str) -> Checkpoint:
+        """Upload the checkpoint; what is no longer there afterwards is not known."""
+        stored = self._upload(checkpoint, name)
+        self.files = try_manifest(checkpoint.path) or None
+        return stored
+
+
+def watch_worker(record: Callable[..., None], flush: Callable[[], None], steps: Steps) -> None:
     """Record what the training function of this process saves, reports, asks for and loads, and how it ends.
 
     The methods wrapped here lie below the public functions, so it makes no difference how a script
@@ -258,14 +278,28 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None
 
     @functools.wraps(upload)
     def watched_upload(
-        self: Any, checkpoint_dir_name: str, metrics: Any, checkpoint: Any = None, *args: Any, **kwargs: Any
+        self: Any,
+        checkpoint_dir_name: str,
+        metrics: Any,
+        checkpoint: Any = None,
+        delete_local_checkpoint_after_upload: bool = False,
+        checkpoint_upload_fn: Any = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         local = checkpoint is not None and checkpoint.filesystem.type_name == "local"
-        files = try_manifest(checkpoint.path) if local else None
-        report = upload(self, checkpoint_dir_name, metrics, checkpoint, *args, **kwargs)
+        send, hashed = checkpoint_upload_fn, Hashed(checkpoint_upload_fn)
+        if local and send is not None:
+            send = hashed.send
+        elif local:
+            hashed.files = try_manifest(checkpoint.path)
+        report = upload(
+            self, checkpoint_dir_name, metrics, checkpoint, delete_local_checkpoint_after_upload, send,
+            *args, **kwargs,
+        )  # fmt: skip
         if report.checkpoint is not None:
             saved.uri = uri_of(report.checkpoint)
-            record("checkpoint_saved", uri=saved.uri, files=files, metrics=plain(metrics))
+            record("checkpoint_saved", uri=saved.uri, files=hashed.files, metrics=plain(metrics))
             flush()
         return report
 
@@ -278,7 +312,7 @@ def watch_worker(record: Callable[..., None], flush: Callable[[], None]) -> None
         saved.uri = None
         armed.before_report(metrics)
         report(self, metrics, *args, **kwargs)
-        record("report", metrics=plain(metrics), checkpoint=saved.uri)
+        record("report", metrics=plain(metrics), checkpoint=saved.uri, optimizer_steps=steps.done)
         armed.after_report(metrics)
 
     DistributedTrainFnUtils.report = watched_report

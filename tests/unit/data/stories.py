@@ -73,6 +73,8 @@ class Story:
     """What is loaded, where that is not what was saved."""
     key: str = "epoch"
     config: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 5})
+    counted: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    """Optimizer steps that each report of the first and the second attempt tells."""
     nodes: tuple[tuple[str, ...], tuple[str, ...]] = (("a",), ("b",))
     """The nodes of the first and the second attempt, by rank."""
     takes_over: bool = True
@@ -121,7 +123,10 @@ class Story:
                 saved: dict[str, Any] = {"uri": uri(place), "metrics": metrics}
                 told += [event("checkpoint_saved", when, n, 0, files=files(content(place)), **saved)]
                 told += [event("checkpoint_committed", when + 0.2, n, **saved)]
-            told += [event("report", when + 0.1, n, rank, metrics=metrics) for rank in range(len(workers))]
+            done: dict[str, Any] = {"optimizer_steps": self.counted[n - 1][i]} if self.counted[n - 1] else {}
+            told += [
+                event("report", when + 0.1, n, rank, metrics=metrics, **done) for rank in range(len(workers))
+            ]
         return told
 
 
@@ -186,6 +191,12 @@ class Row:
 TWO = Story(nodes=(("a", "b"), ("b", "a2")), loads=(3, 3))
 PAUSED: dict[str, Any] = {"fault": FAULT_PAUSE, "nodes": UNHURT}
 MIDWAY = Story(takes_over=False, without=("run_finished", "attempt_ended"))
+STEPS: dict[str, Any] = {
+    "first": (100, 200, 300),
+    "second": (400, 500),
+    "key": "step",
+    "loads": (300,),
+}
 ALL_AGAIN = (1, 2, 3, 4, 5)
 NONE_TO_LOAD: dict[str, Any] = {"asks": None, "loads": ()}
 CHANGED = {"model.pt": sha("changed")}
@@ -221,7 +232,17 @@ RECOVERED = [
         told(first=(0, 1, 2), second=(3, 4), loads=(2,)), set(), "the planned one 4"),
     Row("progress in steps",
         told(first=(100, 200, 300), second=(400, 500), key="step", loads=(300,)), set(),
-        "began with step 400"),
+        "first reported step 400, of every 100, its checkpoint is of step 300"),
+    Row("steps that were counted",
+        told(**STEPS, counted=((100, 200, 300), (100, 200))), set(), "attempt 2 began with step 301"),
+    Row("steps with a planned end",
+        told(**STEPS | {"config": {"steps": 500}}), set(),
+        "the last step reported is 500, the planned one 500"),
+    Row("the last report comes after fewer steps than the others",
+        told(**STEPS | {"second": (340,)}, counted=((100, 200, 300), (40,))), set(),
+        "began with step 301, its checkpoint is of step 300"),
+    Row("steps that a script counts otherwise than its optimizer prove nothing",
+        told(**STEPS, counted=((7, 14, 21), (7, 14))), set(), "first reported step 400, of every 100"),
     Row("no epochs are planned",
         told(config={"lr": 0.1}), set(), "names no number of epochs"),
     Row("a checkpoint with every second report",
@@ -260,6 +281,9 @@ RESTARTED = [
         told(first=(1, 2, 2), second=(1, 2, 5), loads=(2,)), {RESUMED, LOST}, "began again with epoch 1"),
 ]
 FAILED = [
+    Row("steps that the checkpoint did not hold are left out",
+        told(**STEPS, counted=((100, 200, 300), (60, 160))), {RESUMED},
+        "began with step 341, its checkpoint is of step 300"),
     Row("the undisturbed run went on for longer",
         evidence(control=History.of(Story(second=(4, 5, 6)).events())), {FINISHED},
         "the undisturbed run at epoch 6"),
@@ -309,6 +333,8 @@ FAILED = [
         evidence(nodes=NODES[:3]), {WHOLE}, "not back"),
 ]
 NOT_VERIFIED = [
+    Row("fewer steps than planned",
+        told(**STEPS | {"config": {"steps": 900}}), {FINISHED}, "or lost steps is not known"),
     Row("the last planned epoch is missing",
         told(config={"epochs": 6}), {FINISHED}, "without an error at epoch 5 of 6"),
     Row("the last of the epochs counted from 0 is missing",

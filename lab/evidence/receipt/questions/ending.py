@@ -84,13 +84,13 @@ def _ended_where_it_should(case: Case, run: Run) -> Answer:
         what = (
             "reports no epoch to compare with its plan"
             if run.plan and run.plan.epochs
-            else "names no number of epochs"
+            else f"names no number of {done.word if done else 'epoch'}s"
         )
         return True, f"the job SUCCEEDED and its run ended without an error; the script {what}"
     if done.last > done.final - (run.stride if done.key == run.progress_key else 1):
         return (
             True,
-            f"the job SUCCEEDED; the last epoch reported is {done.last}, the planned one {done.final}",
+            f"the job SUCCEEDED; the last {done.word} reported is {done.last}, the planned one {done.final}",
         )
     here = done.told(done.last)
     if by := run.attempts[-1].ended_early:
@@ -98,7 +98,7 @@ def _ended_where_it_should(case: Case, run: Run) -> Answer:
     return (
         None,
         f"the job SUCCEEDED and ended without an error at {here}; its plan was {done.planned}, and whether "
-        "it stopped early or lost epochs is not known: an undisturbed run, --control, decides",
+        f"it stopped early or lost {done.word}s is not known: an undisturbed run, --control, decides",
     )
 
 

@@ -91,9 +91,11 @@ def resumed(case: Case) -> Answer:
         base, first = case.newest_for(attempt), attempt.first.progress if attempt.first else None
         if base is None or base.progress is None or first is None:
             return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
-        began = f"attempt {attempt.number} began with {case.word} {first}"
-        details.append(f"{began}, its checkpoint is of {case.place(base)}")
-        if abs(first - base.progress - run.stride) > 1e-6 * run.stride:
+        began, place = case.began(attempt), case.place(base)
+        beginning = _beginning(case, first, began)
+        details.append(f"attempt {attempt.number} {beginning}, its checkpoint is of {place}")
+        apart = first - base.progress - run.stride if began is None else began - base.progress - 1
+        if abs(apart) > 1e-6 * run.stride:
             return False, details[-1]
     return (True, "; ".join(details)) if details else (None, f"attempt {new.number} reported no progress")
 
@@ -105,8 +107,13 @@ def little_lost(case: Case) -> Answer:
     lost = case.lost
     if lost is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
         return None, f"how much work attempt {case.new.number} repeated is not known"
-    unit = case.word if case.run.stride == 1 else "report"
-    return lost <= case.interval, f"{plural(lost, unit)} repeated; checkpoints are {case.interval} apart"
+    work = case.lost_work
+    assert work is not None
+    more = f", and at most {work.unreported} that were not reported" if work.unreported else ""
+    detail = (
+        f"{plural(work.amount, work.unit)} repeated{more}; checkpoints are {work.checkpoint_interval} apart"
+    )
+    return lost <= case.interval, detail
 
 
 def went_on(case: Case) -> Answer:
@@ -130,6 +137,15 @@ def went_on(case: Case) -> Answer:
     first = reports[0]
     waited = first.at - case.fault.at
     return True, f"the same attempt went on: {case.word} {first.progress} came {waited:.1f} s after the fault"
+
+
+def _beginning(case: Case, first: Number, began: Number | None) -> str:
+    """Return how an attempt began: its first step if that is known, else its first report."""
+    if began is not None:
+        return f"began with {case.word} {began}"
+    if case.in_steps and case.run and case.run.stride != 1:
+        return f"first reported {case.word} {first}, of every {case.run.stride}"
+    return f"began with {case.word} {first}"
 
 
 def likely_reason(case: Case, attempt: RunAttempt) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.evidence.receipt import Receipt, headline, judge
+from lab.evidence.receipt import Receipt, done_twice, headline, judge
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.topology import ServiceStatus, State
 from tests.unit.data.stories import FAULT_KILL, NODES, SERVICES, Story, evidence
@@ -72,3 +72,19 @@ def test_a_gap_in_the_evidence_leaves_the_recovery_unproven() -> None:
 )
 def test_the_others_are_headed_as_ever(story: Story, status: str, said: tuple[str, str]) -> None:
     assert of(judge(evidence(story, job_status=status))) == said
+
+
+def test_work_done_twice_is_told_in_the_unit_of_the_run() -> None:
+    steps = Story(first=(100, 200, 300), second=(300, 400), every=2, key="step", loads=(200,))
+    receipt = judge(evidence(steps)).to_json()
+    assert receipt["lost_epochs"] == 1, "in reports, as ever"
+    assert receipt["lost_work"] == {
+        "amount": 100, "checkpoint_interval": 200, "unit": "step", "unreported": 99
+    }  # fmt: skip
+    assert done_twice(receipt) == (100, "step")
+
+
+def test_a_receipt_of_an_earlier_lab_counts_reports() -> None:
+    receipt = judge(evidence(Story())).to_json()
+    del receipt["lost_work"]
+    assert done_twice(receipt) == (0, "epoch")

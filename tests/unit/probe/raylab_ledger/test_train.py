@@ -63,11 +63,12 @@ def test_a_process_says_when_it_was_launched(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
+    from raylab_ledger.steps import Steps
     from raylab_ledger.train import watch_start
 
     told: list[str] = []
     runner = SimpleNamespace(run=lambda target: target())
-    watch_start(runner, lambda event, **fields: told.append(event))
+    watch_start(runner, lambda event, **fields: told.append(event), Steps())
     runner.run(lambda: told.append("the function"))
     assert told == ["function_started", "the function"]
 

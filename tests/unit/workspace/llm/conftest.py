@@ -15,6 +15,17 @@ from tests.conftest import ROOT
 FOLDER = ROOT / "workspace" / "llm"
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other take longer than these small matrices."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def llm() -> Iterator[Any]:
     """Every module of the recipe, by its name."""

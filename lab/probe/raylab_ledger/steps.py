@@ -1,0 +1,33 @@
+"""Counts the optimizer's steps of a rank: where an attempt really began, whatever its script says.
+
+A script that reports every so many steps tells only where an attempt came by. PyTorch calls a hook after each
+step of any optimizer. Steps with a learning rate of zero change nothing and are not counted: frameworks make
+one to create an optimizer's state before they load it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+class Steps:
+    """The number of optimizer steps in this process since `watch`; None where PyTorch did not train."""
+
+    def __init__(self) -> None:
+        self.done: int | None = None
+
+    def watch(self) -> None:
+        """Count from now on, if the training function has imported PyTorch."""
+        if "torch" not in sys.modules or self.done is not None:
+            return
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self.done = 0
+        register_optimizer_step_post_hook(self.after_step)
+
+    def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Count a step that may have changed a parameter."""
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        idle = all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
+        self.done = (self.done or 0) + (not idle)

@@ -1,0 +1,69 @@
+"""A language model in any lab: pre-trained through the loss of a node, then fine-tuned."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import PATIENCE, Shell
+from tests.e2e.receipts import assert_recovered
+
+STEPS = 200
+
+
+class LanguageModelTests:
+    """What the recipe `llm` must do. Subclasses give `shell`: a lab that is up, with two workers."""
+
+    @pytest.fixture
+    def shell(self) -> Shell:
+        raise NotImplementedError
+
+    def submit(self, shell: Shell, **settings: object) -> str:
+        given = {"size": "0.1m", "megabytes": 1, "gpus": 0, **settings}
+        pairs = [
+            word for name, value in given.items() for word in ("-p", f"{name.replace('_', '-')}={value}")
+        ]
+        argv = ("submit", "llm", "--detach", "--json", *pairs)
+        return str(shell.labctl(*argv).document["submission_id"])
+
+    def test_pre_training_loses_a_node_inside_an_epoch_and_no_bit_and_lora_goes_on_from_it(
+        self, shell: Shell
+    ) -> None:
+        job = self.submit(shell, steps=STEPS, dropout=0.1)
+        fault = ("fault-inject", shell.where(job), "--job", job, "--after-step", "50", "--control", "--json")
+        receipt = shell.labctl(*fault, timeout=4 * PATIENCE).document
+        assert_recovered(receipt)
+        assert receipt["epoch_key"] == "step"
+        assert receipt["control"]["weights"] == "equal"
+        assert receipt["control"]["curves"]["exact"] is True, receipt["control"]
+        base, again = receipt["checkpoint"]["epoch"], receipt["attempts"][-1]
+        assert 50 <= base < STEPS
+        assert (again["began_with"], again["last_epoch"]) == (base + 1, STEPS)
+        lost = receipt["lost_work"]
+        assert lost["unit"] == "step"
+        assert lost["amount"] <= lost["checkpoint_interval"] == 10
+        pretrained = shell.lab.history(job).runs[-1]
+        assert pretrained.last is not None
+        assert pretrained.last.metrics["passes"] < 1
+
+        tuned = self.submit(shell, steps=20, text="prose", lora_rank=4, **{"from": pretrained.name})
+        shell.succeeds(tuned)
+        run = shell.lab.history(tuned).runs[-1]
+        assert run.last is not None
+        assert run.last.progress == 20
+        before, after = (self.file(shell, one, "weights.pt") for one in (pretrained, run))
+        assert after.keys() == before.keys()
+        assert all((after[name] == weight).all() for name, weight in before.items()), (
+            "LoRA leaves them as they are"
+        )
+        adapter = self.file(shell, run, "adapter.pt")["matrices"]
+        assert sum(matrix.numel() for matrix in adapter.values()) == 2 * 4 * (2 * 64 + 64 + 32)
+
+    def file(self, shell: Shell, run: Any, name: str) -> Any:
+        """A file of a run's newest checkpoint, as torch reads it from the object store."""
+        import torch
+
+        key = f"{run.checkpoints[-1].uri.removeprefix('s3://ray/')}/{name}"
+        return torch.load(io.BytesIO(shell.lab.store.get(key)), map_location="cpu", weights_only=True)

@@ -1,0 +1,272 @@
+"""The recipe `llm`: training, its checkpoints and its resume, with Ray Train played by the test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+CPU = torch.device("cpu")
+
+
+class LostError(Exception):
+    """The worker is gone."""
+
+
+class RayTrain:
+    """Ray Train for one rank: keeps what is reported, and loses the worker after a report."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.reports: list[dict[str, Any]] = []
+        self.committed: list[Path] = []
+        self.lost_after = 0
+        self.commits = True
+        """False: the node dies before an upload is complete."""
+
+    def report(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: Any = None,
+        checkpoint_upload_mode: Any = None,
+        checkpoint_upload_fn: Callable[..., Any] | None = None,
+    ) -> None:
+        assert checkpoint_upload_mode.value == "ASYNC"
+        assert checkpoint_upload_fn is not None
+        assert not list(Path(checkpoint.path).iterdir()), "the training waited for the files"
+        self.reports.append(metrics)
+        checkpoint_upload_fn(checkpoint, "checkpoint")
+        if self.commits:
+            self.committed.append(Path(checkpoint.path))
+        if metrics["step"] == self.lost_after:
+            self.lost_after = 0
+            raise LostError
+
+    def get_checkpoint(self) -> Any:
+        if not self.committed:
+            return None
+
+        @contextmanager
+        def as_directory() -> Iterator[str]:
+            yield str(self.committed[-1])
+
+        return SimpleNamespace(as_directory=as_directory)
+
+    def get_context(self) -> Any:
+        storage = SimpleNamespace(persist_current_checkpoint=lambda checkpoint, name: checkpoint)
+        return SimpleNamespace(get_storage=lambda: storage)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"{number}.txt").write_text(f"{number} times one is {number}. " * 20)
+    return folder
+
+
+@pytest.fixture
+def settings(text: Path) -> dict[str, Any]:
+    return {
+        "size": "tiny", "text": str(text), "megabytes": 0, "steps": 9, "rows": 32, "context": 16, "lr": 1e-2,
+        "warmup": 2, "weight_decay": 0.1, "clip": 1.0, "dropout": 0.2, "seed": 7, "checkpoint_every": 2,
+        "evaluate_every": 4, "parallel": "ddp", "compile": "off", "from": "", "lora_rank": 0,
+        "lora_alpha": 8, "lora_targets": ["query", "value"],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def lab(llm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The recipe with a Ray Train that the test plays, and without its measuring of the machine."""
+    from ray.train import Checkpoint
+
+    ray_train = RayTrain(tmp_path)
+    for name in ("report", "get_checkpoint", "get_context"):
+        monkeypatch.setattr(llm.train.ray.train, name, getattr(ray_train, name))
+    tiny = llm.model.ModelConfig(width=16, layers=1, inner=24, heads=2, kv_heads=1)
+    monkeypatch.setitem(llm.model.SIZES, "tiny", tiny)
+    monkeypatch.setattr(llm.train, "peak", lambda device: (1e9, "a test"))
+    monkeypatch.setattr(llm.checkpoint, "Checkpoint", Checkpoint)
+    return ray_train
+
+
+def train(llm: Any, settings: dict[str, Any]) -> Any:
+    training = llm.train.Training(settings, 0, 1, CPU)
+    training.run()
+    return training
+
+
+def fresh(lab: RayTrain) -> None:
+    """Forget the run: another one begins."""
+    lab.reports, lab.committed = [], []
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_run_that_is_lost_in_the_middle_of_an_epoch_ends_with_the_same_bits(
+    llm: Any, lab: RayTrain, settings: dict[str, Any], lora: int
+) -> None:
+    if lora:
+        train(llm, settings | {"steps": 2})
+        settings |= {"from": str(lab.committed[-1]), "lora_rank": lora, "steps": 7}
+        fresh(lab)
+    undisturbed = train(llm, settings)
+    assert undisturbed.order.steps_per_epoch > settings["steps"], "no longer in the middle of an epoch"
+    told = [{k: v for k, v in metrics.items() if "second" not in k and k != "mfu"} for metrics in lab.reports]
+    fresh(lab)
+
+    lab.lost_after = 4
+    with pytest.raises(LostError):
+        train(llm, settings)
+    resumed = train(llm, settings)
+
+    again = [
+        {k: v for k, v in metrics.items() if "second" not in k and k != "mfu"} for metrics in lab.reports
+    ]
+    assert again == told, "a metric differs"
+    ours, theirs = resumed.module.state_dict(), undisturbed.module.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert told[-1]["weights_sha256"] == llm.train.weights_sha256(theirs)
+
+
+def test_a_checkpoint_that_was_not_complete_is_not_resumed_from(
+    llm: Any, lab: RayTrain, settings: dict[str, Any]
+) -> None:
+    train(llm, settings)
+    last = lab.reports[-1]["weights_sha256"]
+    fresh(lab)
+    lab.lost_after = 2
+    with pytest.raises(LostError):
+        train(llm, settings)
+    lab.lost_after, lab.commits = 4, False
+    with pytest.raises(LostError):
+        train(llm, settings)
+    lab.commits = True
+    train(llm, settings)
+    assert [metrics["step"] for metrics in lab.reports] == [2, 4, 4, 6, 8, 9]
+    assert lab.reports[-1]["weights_sha256"] == last
+
+
+def test_an_epoch_ends_and_the_next_one_is_resumed_too(
+    llm: Any, lab: RayTrain, settings: dict[str, Any]
+) -> None:
+    settings |= {"rows": 128, "steps": 7}
+    assert train(llm, settings).order.steps_per_epoch == 3
+    last = lab.reports[-1]
+    assert last["passes"] == 7 / 3
+    fresh(lab)
+    lab.lost_after = 6
+    with pytest.raises(LostError):
+        train(llm, settings)
+    train(llm, settings)
+    assert lab.reports[-1]["weights_sha256"] == last["weights_sha256"]
+
+
+def test_the_loss_falls_and_the_text_held_out_is_evaluated(
+    llm: Any, lab: RayTrain, settings: dict[str, Any]
+) -> None:
+    train(llm, settings | {"steps": 60, "dropout": 0.0, "checkpoint_every": 20, "evaluate_every": 20})
+    first, last = lab.reports[0], lab.reports[-1]
+    assert last["loss"] < first["loss"] < math.log(256)
+    assert last["val_loss"] < first["val_loss"]
+
+
+def test_another_text_or_another_seed_does_not_go_on_with_a_run(
+    llm: Any, lab: RayTrain, settings: dict[str, Any], text: Path
+) -> None:
+    lab.lost_after = 2
+    with pytest.raises(LostError):
+        train(llm, settings)
+    with pytest.raises(ValueError, match="of another run: seed was 7, is 8"):
+        train(llm, settings | {"seed": 8})
+    (text / "0.txt").write_text("changed")
+    with pytest.raises(ValueError, match="of another run: text was"):
+        train(llm, settings)
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    llm: Any, lab: RayTrain, settings: dict[str, Any]
+) -> None:
+    training = llm.train.Training(settings, 0, 1, CPU)
+    training.module.embedding.weight.data[:] = float("nan")
+    with pytest.raises(FloatingPointError, match="the loss of step 2 is nan: nothing is saved"):
+        training.run()
+    assert lab.reports == []
+
+
+def test_fine_tuning_begins_with_the_weights_of_the_checkpoint_and_an_optimizer_of_its_own(
+    llm: Any, lab: RayTrain, settings: dict[str, Any]
+) -> None:
+    pretrained = train(llm, settings)
+    where = str(lab.committed[-1])
+    fresh(lab)
+    tuning = llm.train.Training(settings | {"from": where}, 0, 1, CPU)
+    ours, theirs = tuning.module.state_dict(), pretrained.module.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert tuning.step == 0
+    assert tuning.optimizer.state_dict()["state"] == {}
+    assert tuning.trained == sum(p.numel() for p in tuning.module.parameters())
+
+
+def test_a_copy_of_the_state_does_not_follow_the_training(llm: Any) -> None:
+    copy, weight = llm.checkpoint.Copy(), torch.ones(3)
+    state = {"groups": [{"betas": (0.9, weight)}], "step": 4}
+    kept = copy.of(state)
+    weight.zero_()
+    assert kept["step"] == 4
+    assert kept["groups"][0]["betas"][1].tolist() == [1, 1, 1]
+    assert copy.of(state)["groups"][0]["betas"][1] is kept["groups"][0]["betas"][1], (
+        "memory is not used again"
+    )
+
+
+def test_the_learning_rate_rises_then_falls_to_a_tenth(llm: Any) -> None:
+    rates = [llm.train.learning_rate(step, 100, 1.0, 10) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == rates[10] == 1.0
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[100] == pytest.approx(0.1)
+
+
+def test_only_matrices_decay(llm: Any, lab: RayTrain, settings: dict[str, Any]) -> None:
+    training = llm.train.Training(settings, 0, 1, CPU)
+    matrices, others = training.optimizer.param_groups
+    assert (matrices["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
+    assert all(p.dim() == 2 for p in matrices["params"])
+    assert len(others["params"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("gpu", "teraflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA L4", 121),
+        ("X", None),
+    ],
+)
+def test_the_peak_of_a_gpu_is_found_by_the_longest_name_that_fits(
+    llm: Any, gpu: str, teraflops: float | None
+) -> None:
+    assert llm.speed.peak_of(gpu) == (None if teraflops is None else teraflops * 1e12)
+
+
+def test_the_recipe_passes_every_parameter_that_the_script_has(llm: Any) -> None:
+    import json
+
+    from tests.unit.workspace.llm.conftest import FOLDER
+
+    manifest = json.loads((FOLDER / "recipe.json").read_text())["parameters"]
+    options = {a.option_strings[0][2:]: a for a in llm.train.settings()._actions if a.dest != "help"}
+    hidden = {"weight-decay", "clip"}
+    assert set(manifest) == set(options) - hidden
+    for name, entry in manifest.items():
+        if entry["default"] is not None:
+            assert options[name].default == entry["default"], name
