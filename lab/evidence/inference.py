@@ -1,7 +1,7 @@
 """The receipt of a batch of inference: no prompt was lost or answered twice, and no answer is another one.
 
-The job stores its evidence (the recipe `llm-batch`); this judges it, and asks nobody. It is a document of its own:
-nothing of a recovery receipt (attempts, checkpoints, epochs, ranks) is there in a batch.
+The job stores its evidence (the recipe `llm-batch`); this judges it, and asks nobody. It is a document of
+its own: nothing of a recovery receipt (attempts, checkpoints, epochs, ranks) is there in a batch.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def read(store: Store, job: str) -> Mapping[str, Any]:
 
 
 def judge(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """The receipt, a public contract: verdict, checks, latencies of those sent once and of those sent again."""
+    """The receipt, a public contract: verdict, checks, TTFT of prompts sent once and of those sent again."""
     checks = [_once(evidence), _whole(evidence), _same(evidence)]
     lost = evidence["lost_nodes"]
     if lost:

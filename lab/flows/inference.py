@@ -1,4 +1,4 @@
-"""Losing a node under a batch of inference: wait until it answers, kill a node with a replica, follow it to its end.
+"""Loses a node under a batch of inference: waits for answers, kills a node with a replica, waits for the end.
 
 A flow of its own, and a small one: that of recovery waits for the checkpoints of a training and follows its
 attempts, and a batch has neither.

@@ -2,8 +2,8 @@
 
     ray job submit --working-dir . -- python batch.py --from my-run --replicas 2
 
-Prompts go to an endpoint: one that this job starts (serve.py), or `--url` of another one, such as vLLM's. With
-`--through data` Ray Data has them answered by actors instead, without HTTP and without latencies.
+Prompts go to an endpoint: one that this job starts (serve.py), or `--url` of another one, such as vLLM's.
+With `--through data` Ray Data has them answered by actors instead, without HTTP and without latencies.
 
 A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
 `--name` again does only what is missing. At the end some answers, those that were sent again first, are
@@ -19,6 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,12 @@ class Answering:
         from engine import Request
 
         ids = [str(each) for each in batch["id"]]
-        rows = zip(ids, batch["tokens"], strict=True)
-        found = self._engine.run([
-            Request(name, tuple(int(t) for t in tokens), self._max_tokens, ignore_eos=True) for name, tokens in rows
-        ])  # fmt: skip
+        found = self._engine.run(
+            [
+                Request(name, tuple(int(token) for token in tokens), self._max_tokens, ignore_eos=True)
+                for name, tokens in zip(ids, batch["tokens"], strict=True)
+            ]
+        )
         return {"id": ids, "answer": [found[name] for name in ids]}
 
 
@@ -192,11 +195,11 @@ def evidence(
         "plan": dict(plan),
         "prompts": [p.id for p in prompts],
         "answers": [
-            {"id": a["id"], "sha256": a["sha256"], "output_tokens": a["output_tokens"], "session": a["session"],
-             "sent_at": a["sent_at"], "ttft": a["parts"][0], "e2e": a["parts"][-1], "attempts": a["attempts"]}
-            for a in kept
+            {name: answer[name] for name in ("id", "sha256", "output_tokens", "session", "sent_at", "attempts")}
+            | {"ttft": answer["parts"][0], "e2e": answer["parts"][-1]}
+            for answer in kept
         ],
-        "failures": [{"id": f.id, "attempt": f.attempt, "at": f.at, "reason": f.reason} for f in session.failures],
+        "failures": [asdict(failure) for failure in session.failures],
         "lost_nodes": [{"node_id": node, "at": at} for node, at in sorted(lost.items())],
         "reference": dict(expected),
         "figures": figures(session.timings, seconds, 0, limits, PERCENTILES) if session.timings else None,

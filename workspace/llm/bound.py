@@ -2,9 +2,10 @@
 
     python bound.py --size 5m --threads 2
 
-Each step of decoding has to read all weights, and the keys and values that the slots have. A machine that copies B
-bytes a second (read and written) can therefore do no more than B / (bytes read in a step) steps. Both are measured by
-turns, and the fastest of each is taken, so that another program's load hits both alike.
+Each step of decoding has to read all weights, and the keys and values that the slots have. A machine that
+copies B bytes a second (read and written) can therefore do no more than B / (bytes read in a step) steps.
+Both are measured by turns, and the fastest of each is taken, so that another program's load hits both
+alike.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     found = compare(Decoder(SIZES[args.size]), args.slots, args.prompt, args.rounds)
     print(
-        f"{args.size}, {args.slots} slots, {args.threads} thread(s): {found['reached']:,.0f} tokens/s; memory copies "
-        f"{found['bandwidth'] / 1e9:.1f} GB/s and sets a bound of {found['bound']:,.0f}: {100 * found['share']:.0f} %"
+        f"{args.size}, {args.slots} slots, {args.threads} thread(s): {found['reached']:,.0f} tokens/s, "
+        f"{100 * found['share']:.0f} % of the bound of {found['bound']:,.0f} "
+        f"that memory sets, which copies {found['bandwidth'] / 1e9:.1f} GB/s"
     )
 
 

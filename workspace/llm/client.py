@@ -1,7 +1,7 @@
 """A client of OpenAI-style endpoints that streams, measures and sends again what was lost.
 
-It asks our endpoint and vLLM alike. A prompt is a list of tokens; an answer counts once its stream is complete,
-with `[DONE]`: whatever came of an attempt that broke is thrown away.
+It asks our endpoint and vLLM alike. A prompt is a list of tokens; an answer counts once its stream is
+complete, with `[DONE]`: whatever came of an attempt that broke is thrown away.
 """
 
 from __future__ import annotations

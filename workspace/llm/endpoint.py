@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from engine import Engine, Request, Token
 from protocol import DONE, ApiError, Text, Wanted, completion, event, models, read, usage_part
 
-TOKEN_VARIABLE = "RAYLAB_LLM_TOKEN"  # noqa: S105
-RAY_TOKEN_VARIABLE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105
+TOKEN_VARIABLE = "RAYLAB_LLM_TOKEN"
+RAY_TOKEN_VARIABLE = "RAY_AUTH_TOKEN_PATH"
 
 OnToken = Callable[[Token | None], None]
 """Takes each byte of an answer; None when the engine has failed and there will be no more."""

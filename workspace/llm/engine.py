@@ -1,15 +1,16 @@
 """An engine for inference: many requests share one model, and none waits for another's end.
 
 The cache has a fixed number of slots. Each step (`Engine.step`) does two things, which together are called
-continuous batching: every occupied slot gets its next byte, all in one pass through the model (decode), and the
-oldest waiting prompt is computed into a free slot (prefill). A request that has ended frees its slot at once.
+continuous batching: every occupied slot gets its next byte, all in one pass through the model (decode), and
+the oldest waiting prompt is computed into a free slot (prefill). A request that has ended frees its slot at
+once.
 
 A pass through the model costs the reading of its weights, for one slot as for all: that is why they share it.
 
-The answer to a request does not depend on the others. A prompt is computed alone; a decode always computes all
-slots, free ones with a byte that nobody reads, so that its matrices have the same shape however many are busy;
-a slot's row sees its own places only; and what is drawn at random depends on the request's seed and nothing
-else.
+The answer to a request does not depend on the others. A prompt is computed alone; a decode always computes
+all slots, free ones with a byte that nobody reads, so that its matrices have the same shape however many
+are busy; a slot's row sees its own places only; and what is drawn at random depends on the request's seed
+and nothing else.
 """
 
 from __future__ import annotations

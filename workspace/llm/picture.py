@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,4 +53,4 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
 
 
 def _gaps(parts: list[float]) -> list[float]:
-    return [b - a for a, b in zip(parts, parts[1:], strict=False)]
+    return [b - a for a, b in itertools.pairwise(parts)]

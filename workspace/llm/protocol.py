@@ -1,7 +1,7 @@
 """OpenAI's form of completions: what a request says, and what an answer looks like, whole or as a stream.
 
-A prompt is text, or a list of tokens, which here are bytes. `return_token_ids` (vLLM's name) adds the bytes to
-each part of the answer: not every byte is a character.
+A prompt is text, or a list of tokens, which here are bytes. `return_token_ids` (vLLM's name) adds the bytes
+to each part of the answer: not every byte is a character.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def main() -> None:
     import ray
-    from train import newest_of
     from endpoint import bearer_token
+    from train import newest_of
 
     parser = settings(argparse.ArgumentParser(description="Serve a language model on a Ray cluster."))
     parser.add_argument("--minutes", type=float, default=60, help="time until it ends by itself")

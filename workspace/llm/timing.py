@@ -7,9 +7,10 @@ For one request, with times in seconds from just before it is sent:
 - E2E, end-to-end latency: until the last part.
 - TPOT, time per output token: (E2E - TTFT) / (output tokens - 1); there is none for a single token.
 
-Of a run, whose duration is that from its begin to its end on the clock: throughput is requests, or tokens, a
-second; goodput counts only requests that kept every limit that was set. A request without an answer is counted
-as failed, and in no latency. Two averages differ: TPOT's gives each request the same weight, ITL's each gap.
+Of a run, whose duration is that from its begin to its end on the clock: throughput is requests, or tokens,
+a second; goodput counts only requests that kept every limit that was set. A request without an answer is
+counted as failed, and in no latency. Two averages differ: TPOT's gives each request the same weight, ITL's
+each gap.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python vllm_server.py --from my-run --folder /tmp/model
     python measure.py --url http://127.0.0.1:8000
 
-It needs a GPU and vLLM (requirements/vllm.in), which no lab has by itself. There is no tokenizer: the client sends and
-takes tokens. Our weights have the very layout of Llama's; only their names differ.
+It needs a GPU and vLLM (requirements/vllm.in), which no lab has by itself. There is no tokenizer: the
+client sends and takes tokens. Our weights have the very layout of Llama's; only their names differ.
 """
 
 from __future__ import annotations

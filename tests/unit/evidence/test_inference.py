@@ -39,7 +39,8 @@ def test_a_batch_that_lost_a_node_and_no_prompt_has_recovered() -> None:
     assert receipt["verdict"] == "recovered"
     assert [c["passed"] for c in receipt["checks"]] == [True] * 4
     assert receipt["ttft_ms"]["sent again"] == {"count": 1, "p50": 300.0, "p99": 300.0, "max": 300.0}
-    assert receipt["ttft_ms"]["all"]["count"] == 4 and receipt["lost_attempts"] == 1
+    assert receipt["ttft_ms"]["all"]["count"] == 4
+    assert receipt["lost_attempts"] == 1
 
 
 def test_an_undisturbed_batch_went_as_expected() -> None:
@@ -105,7 +106,8 @@ def test_what_went_wrong_is_found(change: Any, verdict: str, check: str, words: 
     receipt = inference.judge(told)
     assert receipt["verdict"] == verdict
     found = next(c for c in receipt["checks"] if c["name"] == check)
-    assert words in found["detail"] and found["passed"] is not True
+    assert words in found["detail"]
+    assert found["passed"] is not True
 
 
 def test_a_batch_without_any_answer_has_failed() -> None:

@@ -16,6 +16,7 @@ from lab.flows.lessons.model import (
 )
 from lab.flows.recovery import FaultRequest, inject
 from lab.host.clock import poll
+from lab.host.quantities import plural
 from lab.lab import Lab
 from lab.topology import Check
 
@@ -41,7 +42,8 @@ def resumed(part: str, name: str) -> LessonCheck:
         after = [a for a in run.attempts if a.number > hit.number and a.reports]
         saved = {checkpoint.uri for checkpoint in run.checkpoints if checkpoint.attempt <= hit.number}
         loaded = {load.uri for a in after for load in a.loads}
-        found = f"attempt {hit.number} failed, {len(after)} trained after it, {len(loaded & saved)} checkpoint(s) loaded"
+        found = f"attempt {hit.number} failed, {plural(len(after), 'attempt')} trained after it, "
+        found += f"{plural(len(loaded & saved), 'checkpoint')} of before loaded"
         return answer(bool(after and loaded & saved), name, found, "break it after its first checkpoint")
 
     return check

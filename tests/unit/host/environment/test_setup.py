@@ -29,6 +29,7 @@ PINNED = {
     "jupyter": "jupyterlab==4.6.6\n",
     "report": "matplotlib==3.11.2\n",
     "kubernetes": "kubernetes-validate==1.37.0\n",
+    "serve": "fastapi==0.165.0\n",
     "test": "pytest==9.2.0\n",
 }
 
@@ -154,7 +155,15 @@ def test_the_first_call_makes_the_environment_and_a_second_does_nothing(fake: Fa
 def test_a_group_brings_what_it_builds_on_in_one_call_each(fake: FakeMachine) -> None:
     install(fake, "test", environ={pip.TORCH_INDEX: ""})
     files = [Path(call.split()[-1]).name for call in fake.did("uv pip install")]
-    assert files == ["cli.txt", "local.txt", "jupyter.txt", "report.txt", "kubernetes.txt", "test.txt"]
+    assert files == [
+        "cli.txt",
+        "local.txt",
+        "jupyter.txt",
+        "report.txt",
+        "kubernetes.txt",
+        "serve.txt",
+        "test.txt",
+    ]
 
 
 def test_changed_pins_are_installed_again_and_only_those(fake: FakeMachine, root: Path) -> None:

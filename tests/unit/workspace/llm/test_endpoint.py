@@ -80,7 +80,7 @@ def expected(llm: Any, decoder: Any, prompt: str, count: int) -> list[int]:
     return found
 
 
-def test_a_completion_has_OpenAIs_form(llm: Any, decoder: Any, endpoint: Any) -> None:
+def test_a_completion_has_openais_form(llm: Any, decoder: Any, endpoint: Any) -> None:
     body = {"prompt": "abc", "max_tokens": 4, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
     status, found = ask(endpoint, body)
     tokens = expected(llm, decoder, "abc", 4)
@@ -92,7 +92,7 @@ def test_a_completion_has_OpenAIs_form(llm: Any, decoder: Any, endpoint: Any) ->
     assert found["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
-def test_a_stream_ends_with_its_usage_and_DONE(llm: Any, decoder: Any, endpoint: Any) -> None:
+def test_a_stream_ends_with_its_usage_and_done(llm: Any, decoder: Any, endpoint: Any) -> None:
     body = {"prompt": list(b"abc"), "max_tokens": 3, "temperature": 0, "ignore_eos": True, "stream": True,
             "stream_options": {"include_usage": True}, "return_token_ids": True}  # fmt: skip
     status, parts = ask(endpoint, body)
@@ -109,7 +109,8 @@ def test_a_stream_ends_with_its_usage_and_DONE(llm: Any, decoder: Any, endpoint:
 
 def test_without_include_usage_a_stream_has_none(endpoint: Any) -> None:
     _, parts = ask(endpoint, {"prompt": "a", "max_tokens": 2, "stream": True, "ignore_eos": True})
-    assert len(parts) == 3 and b"usage" not in b"".join(parts)
+    assert len(parts) == 3
+    assert b"usage" not in b"".join(parts)
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer other"}, {"authorization": "secret"}])
@@ -141,10 +142,11 @@ def test_the_one_model_is_listed(endpoint: Any) -> None:
         ({"prompt": "a", "stream_options": 3}, 400, "stream_options"),
     ],
 )
-def test_a_bad_request_is_refused_in_OpenAIs_form(endpoint: Any, body: Any, status: int, words: str) -> None:
+def test_a_bad_request_is_refused_in_openais_form(endpoint: Any, body: Any, status: int, words: str) -> None:
     found = ask(endpoint, body)
     assert found[0] == status
-    assert words in found[1]["error"]["message"] and found[1]["error"]["type"] == "invalid_request_error"
+    assert words in found[1]["error"]["message"]
+    assert found[1]["error"]["type"] == "invalid_request_error"
 
 
 def test_other_paths_and_methods_are_refused(endpoint: Any) -> None:
@@ -152,10 +154,11 @@ def test_other_paths_and_methods_are_refused(endpoint: Any) -> None:
     assert ask(endpoint, {}, "GET", "/v1/completions")[0] == 405
 
 
-def test_a_failing_engine_ends_a_stream_without_DONE(endpoint: Any, runner: Stepped) -> None:
+def test_a_failing_engine_ends_a_stream_without_done(endpoint: Any, runner: Stepped) -> None:
     runner.broken_after = 2
     _, parts = ask(endpoint, {"prompt": "a", "max_tokens": 9, "stream": True, "ignore_eos": True})
-    assert b"[DONE]" not in b"".join(parts) and b"server_error" in parts[-1]
+    assert b"[DONE]" not in b"".join(parts)
+    assert b"server_error" in parts[-1]
     status, found = ask(endpoint, {"prompt": "a", "max_tokens": 9, "ignore_eos": True})
     assert (status, found["error"]["type"]) == (500, "server_error")
 
@@ -185,7 +188,9 @@ def test_the_token_is_made_of_the_labs_own(llm: Any, tmp_path: Any, monkeypatch:
     (tmp_path / "ray.token").write_text("abc\n")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "ray.token"))
     made = llm.endpoint.bearer_token()
-    assert len(made) == 64 and "abc" not in made and made == llm.endpoint.bearer_token()
+    assert len(made) == 64
+    assert "abc" not in made
+    assert made == llm.endpoint.bearer_token()
     monkeypatch.setenv("RAYLAB_LLM_TOKEN", "mine")
     assert llm.endpoint.bearer_token() == "mine"
 
@@ -215,7 +220,7 @@ def test_a_stream_without_its_end_is_no_answer(llm: Any, endpoint: Any, kept: in
         asyncio.run(llm.client.receive(lines(parts[:kept]), prompt, 0.0, lambda: 1.0))
 
 
-def test_a_stream_of_vLLM_is_read_alike(llm: Any) -> None:
+def test_a_stream_of_vllm_is_read_alike(llm: Any) -> None:
     """vLLM's parts may have several tokens, an empty text, and comments between them."""
     part = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "llm"}
     documents = [

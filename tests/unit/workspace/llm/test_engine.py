@@ -18,7 +18,7 @@ def decoder(llm: Any) -> Any:
     made = llm.model.Decoder(config).eval()
     with torch.no_grad():
         for weight in made.parameters():  # logits that differ enough for a drawn byte to depend on them
-            weight *= 4 if weight.dim() == 2 else 1
+            weight.mul_(4 if weight.dim() == 2 else 1)
     return made
 
 
@@ -122,7 +122,7 @@ def test_a_prompt_is_prefilled_while_others_decode_and_a_finished_one_leaves_at_
     ]
 
 
-def test_an_answer_ends_with_END_unless_told_otherwise(llm: Any, decoder: Any) -> None:
+def test_an_answer_ends_with_end_unless_told_otherwise(llm: Any, decoder: Any) -> None:
     class Ending:
         """Logits of a model whose third byte is END."""
 

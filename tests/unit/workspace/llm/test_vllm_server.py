@@ -12,7 +12,7 @@ from torch.nn import functional
 
 
 def llama(weights: dict[str, torch.Tensor], config: dict[str, Any], tokens: torch.Tensor) -> torch.Tensor:
-    """The logits of a Llama by its published form, from the files alone: the fake of a server that loads them."""
+    """Logits of a Llama by its published form, from the files alone: a fake server that loads them."""
     heads, kv, head = (config[n] for n in ("num_attention_heads", "num_key_value_heads", "head_dim"))
     length = len(tokens)
 
@@ -62,10 +62,11 @@ def test_the_exported_model_computes_the_same_as_a_llama(llm: Any, tmp_path: Pat
         torch.testing.assert_close(found, model(tokens[None])[0], atol=1e-5, rtol=1e-4)
 
 
-def test_the_command_of_vLLM_has_no_token_and_no_tokenizer(llm: Any) -> None:
+def test_the_command_of_vllm_has_no_token_and_no_tokenizer(llm: Any) -> None:
     argv = llm.vllm_server.command(Path("/m"), "llm", 256, 16, "127.0.0.1", 8000)
     assert argv[:3] == ["vllm", "serve", "/m"]
-    assert "--skip-tokenizer-init" in argv and "--api-key" not in argv
+    assert "--skip-tokenizer-init" in argv
+    assert "--api-key" not in argv
     assert argv[argv.index("--host") + 1] == "127.0.0.1"
 
 
@@ -78,4 +79,6 @@ def test_a_step_reads_the_weights_and_the_places_of_every_slot_in_whole_blocks(l
 def test_the_fastest_of_each_action_counts(llm: Any) -> None:
     done: list[str] = []
     found = llm.bound.fastest({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, 3)
-    assert done == ["a", "b"] * 3 and set(found) == {"a", "b"} and min(found.values()) > 0
+    assert done == ["a", "b"] * 3
+    assert set(found) == {"a", "b"}
+    assert min(found.values()) > 0
