@@ -36,6 +36,9 @@ EVIDENCE = ".raylab/inference"
 
 SCHEMA = "inference-evidence/1"
 
+KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts")
+"""Fields of a kept answer that are evidence."""
+
 
 class Watch:
     """Notes which nodes Ray declares dead, in a thread."""
@@ -195,7 +198,7 @@ def evidence(
         "plan": dict(plan),
         "prompts": [p.id for p in prompts],
         "answers": [
-            {name: answer[name] for name in ("id", "sha256", "output_tokens", "session", "sent_at", "attempts")}
+            {name: answer[name] for name in KEPT}
             | {"ttft": answer["parts"][0], "e2e": answer["parts"][-1]}
             for answer in kept
         ],
