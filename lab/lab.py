@@ -25,6 +25,7 @@ from lab.errors import (
     UnsupportedError,
     UsageError,
 )
+from lab.host import environment
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.services import HEAD, is_worker
 from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progress, State
@@ -289,13 +290,11 @@ class Lab:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
         With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises;
-        SetupError where the nodes are processes and packages that it needs cannot be installed.
+        SetupError when its packages cannot be installed.
         """
         recipe = find_recipe(name)
-        if recipe.packages and self.runtime.kind == "local":  # images have them
-            from lab.host import environment
-
-            environment.ensure(recipe.packages)
+        if self.runtime.kind == "local":  # images have its packages
+            environment.ensure(recipe.packages or "local")
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
             return self.queues.submit(

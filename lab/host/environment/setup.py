@@ -22,7 +22,8 @@ from lab.host.environment.progress import Progress, pinned
 from lab.host.environment.venv import LOCK, LOG, Machine, Venv
 from lab.host.files import take_lock
 
-FREE_GB = {"cli": 0.2, "local": 2.8, "jupyter": 0.4, "report": 0.3, "kubernetes": 0.2, "test": 0.3}
+FREE_GB = {"cli": 0.2, "local": 2.8, "jupyter": 0.4, "report": 0.3, "kubernetes": 0.2, "serve": 0.3,
+           "test": 0.3}  # fmt: skip
 """Free space that a group needs: measured 0.1, 2.1, 0.15, 0.11 and 0.2 GB installed, and the downloads."""
 
 FREE_GB_CUDA = 9.0

@@ -67,7 +67,7 @@ def test_three_jobs_that_each_lost_a_node_and_went_on_pass() -> None:
         ({"batch": None}, "a node was lost, and no prompt with it"),
         ({"batch": {**batch_evidence(), "lost_nodes": []}}, "a node was lost, and no prompt with it"),
         (
-            {"batch": {**batch_evidence(), "reference": {"p2": "other"}}},
+            {"batch": {**batch_evidence(), "reference": {"p2": "x"}}},
             "a node was lost, and no prompt with it",
         ),
     ],
@@ -122,4 +122,4 @@ def test_the_host_breaks_each_of_the_three_jobs(monkeypatch: pytest.MonkeyPatch)
 def test_a_notebook_that_submits_nothing_is_given_up() -> None:
     world = World()
     with pytest.raises(WaitTimeoutError, match="job lesson-13-pretrain-"):
-        break_each(world.lab(), HostTask(lambda _: None, FakeClock()))
+        break_each(world.lab, HostTask(lambda _: None, FakeClock()))
