@@ -289,20 +289,18 @@ class Lab:
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
 
-        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises;
-        SetupError when its packages cannot be installed.
+        With `fail_if_infeasible` also its ranks must fit on the nodes there are. Raises what `submit` raises.
         """
         recipe = find_recipe(name)
-        if self.runtime.kind == "local":  # images have its packages
-            environment.ensure(recipe.packages or "local")
+        if self.runtime.kind == "local" and recipe.packages:  # images have them
+            environment.ensure(recipe.packages)
         if queue is not None:
             gpus = len(self.gpu_plan.assignments)
             return self.queues.submit(
                 queue_request.of_recipe(recipe, settings, queue, gpus, num_cpus, num_gpus, job_name)
             )
         submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
-        ranks, each = recipe.demand(settings)
-        waits = why_ranks_wait(ranks, each, self.api.nodes())
+        waits = why_ranks_wait(*recipe.demand(settings), self.api.nodes())
         if waits and fail_if_infeasible:
             raise _refused(waits)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)

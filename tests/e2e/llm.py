@@ -1,4 +1,4 @@
-"""A language model in any lab: pre-trained through the loss of a node, fine-tuned, asked through another loss."""
+"""A language model in any lab: pre-trained through the loss of a node, fine-tuned, asked through one more."""
 
 from __future__ import annotations
 

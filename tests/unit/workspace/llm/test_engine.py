@@ -73,7 +73,7 @@ def test_the_order_of_arrival_changes_no_answer(llm: Any, decoder: Any) -> None:
 
 def test_the_logits_of_a_slot_are_the_same_bits_whatever_the_other_slots_hold(llm: Any, decoder: Any) -> None:
     def logits(others: Sequence[Any], first: bool) -> list[torch.Tensor]:
-        engine, seen = llm.engine.Engine(decoder, slots=4), []
+        engine, seen = llm.engine.Engine(decoder, slots=4), list[torch.Tensor]()
         chosen = engine._chosen
 
         def watched(rows: torch.Tensor, slots: Any) -> Any:

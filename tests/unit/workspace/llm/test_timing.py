@@ -37,7 +37,7 @@ def independent(
     several = out > 1
     tpot = ((e2e - ttft)[several]) / (out[several] - 1)
     itl = np.concatenate([np.diff(c) for c in clocks])
-    good = np.ones(len(rows), bool)
+    good: Any = np.ones(len(rows), bool)
     all_tpot = np.zeros(len(rows))
     all_tpot[several] = tpot
     for name, values in (("ttft", ttft), ("tpot", all_tpot), ("e2e", e2e)):
