@@ -67,7 +67,8 @@ class Kept:
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a document; it is there whole or not at all where the store is S3."""
         path = f"{self._folder}/{name}"
-        self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        if self._fs.type_name == "local":  # a store has no folders: it would make an empty object of each
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
         with self._fs.open_output_stream(path) as out:
             out.write(json.dumps(document).encode())
 
