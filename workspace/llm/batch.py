@@ -265,9 +265,11 @@ def main() -> None:
     again = [t.id for t in session.timings if t.attempts > 1]
     expected = reference(checkpoint, chosen(prompts, again, args.check), args)
     found = evidence(kept.all(), prompts, session, watch.lost, expected, seconds, plan, limits)
-    Kept(args.storage, EVIDENCE).write(f"{job}.json", {**found, "job": job, "batch": name})
     if found["figures"]:
+        if args.through == "data":  # a whole answer is no token, and its actor works through batches
+            found["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))
         print(table(found["figures"]))
+    Kept(args.storage, EVIDENCE).write(f"{job}.json", {**found, "job": job, "batch": name})
     print(f"receipt: labctl job receipt {job}", flush=True)
     if given_up:
         raise SystemExit(f"{len(given_up)} prompts were given up; again with -p name={name}")
