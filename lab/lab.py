@@ -297,13 +297,12 @@ class Lab:
         ranks must fit on the nodes there are. Raises what `submit` raises, and SetupError (no packages).
         """
         recipe = find_recipe(name).tolerating(fault_tolerance)
-        self.runtime.provide(fault_tolerance)
+        self.runtime.provide(recipe.packages)
         if queue is not None:
             given = queue, len(self.gpu_plan.assignments), num_cpus, num_gpus, job_name
             return self._enqueue(queue_request.of_recipe(recipe, settings, *given))
         submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
-        ranks, each = recipe.demand(settings)
-        waits = why_ranks_wait(ranks, each, self.api.nodes())
+        waits = why_ranks_wait(*recipe.demand(settings), self.api.nodes())
         check_waiting(waits, not fail_if_infeasible)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
         return Submitted(submitted.submission_id, submitted.waits or waits)

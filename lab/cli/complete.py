@@ -32,9 +32,9 @@ def fault_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 def recipe_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Recipes of the workspace."""
-    from lab.cluster.recipes import MANIFEST, WORKSPACE
+    from lab.cluster.recipes import manifests
 
-    names = sorted(path.parent.name for path in WORKSPACE.glob(f"*/{MANIFEST}"))
+    names = sorted(manifests())
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -10,11 +10,15 @@ that say how many workers the training has and what each asks of a node: labctl 
 `fault_tolerance` has further ways of the same training, by the package that each needs (a group of
 lab.host.environment): {"torchft": {"command": [...], "parameters": {...}}}. Parameters there replace those of
 the same name; null takes one away.
+`packages` names a group of requirements/ that the script needs beyond those of every lab.
+
+A folder may have more recipes than one: `llm/recipe-batch.json` is the recipe `llm-batch`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +26,7 @@ from typing import Any
 
 from lab.cluster.submission import Submission
 from lab.errors import NotFoundError, UsageError
+from lab.host.environment import BUILDS_ON
 from lab.host.files import ROOT
 from lab.host.reading import SMALL, read_json
 
@@ -77,6 +82,8 @@ class Recipe:
     """The parameter that says how many ranks it trains with."""
     resources: Mapping[str, str] = field(default_factory=dict)
     """Resource -> the parameter that says how much of it each rank asks for."""
+    packages: str = ""
+    """The group of requirements/ that it needs beyond those of every lab."""
     ways: Mapping[str, Recipe] = field(default_factory=dict)
     """What `--fault-tolerance` may name -> the recipe that it stands for."""
 
@@ -124,9 +131,18 @@ class Recipe:
         )
 
 
-def load_recipe(folder: Path) -> Recipe:
-    """The recipe in `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
-    path = folder / MANIFEST
+def manifests(workspace: Path = WORKSPACE) -> dict[str, Path]:
+    """Recipe -> its manifest: `FOLDER/recipe.json`, and `FOLDER/recipe-MORE.json` as `FOLDER-MORE`."""
+    found = {}
+    for path in sorted(workspace.glob("*/recipe*.json")):
+        if re.fullmatch(r"recipe(-[a-z0-9]+)?", path.stem):
+            found[path.parent.name + path.stem.removeprefix("recipe")] = path
+    return found
+
+
+def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
+    """A recipe of `folder`. Raises NotFoundError; UsageError with file and entry when it is malformed."""
+    path = folder / manifest
     try:
         document = read_json(path, SMALL)
     except OSError as error:
@@ -143,6 +159,7 @@ def load_recipe(folder: Path) -> Recipe:
         summary = str(document["summary"])
         ranks = str(document.get("ranks", ""))
         resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
+        packages = str(document.get("packages", ""))
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path}: malformed: {error!r}", "see lab/cluster/recipes.py for its form"
@@ -150,8 +167,11 @@ def load_recipe(folder: Path) -> Recipe:
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    recipe = Recipe(folder.name, summary, folder, command, parameters, ranks, resources)
-    ways = {way: replace(recipe, command=c, parameters=p) for way, (c, p) in others.items()}
+    if packages and packages not in BUILDS_ON:
+        raise UsageError(f"{path}: packages: there is no group {packages!r} in requirements/")
+    name = folder.name + path.stem.removeprefix("recipe")
+    recipe = Recipe(name, summary, folder, command, parameters, ranks, resources, packages)
+    ways = {way: replace(recipe, command=c, parameters=p, packages=way) for way, (c, p) in others.items()}
     return replace(recipe, ways=ways)
 
 
@@ -159,18 +179,19 @@ def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:
     """Every recipe of the workspace, by name. Raises NotFoundError when there is no workspace."""
     if not os.path.isdir(workspace):
         raise NotFoundError(f"there is no folder {workspace}", f"{WORKSPACE_VARIABLE} says where recipes are")
-    return tuple(load_recipe(path.parent) for path in sorted(workspace.glob(f"*/{MANIFEST}")))
+    found = manifests(workspace)
+    return tuple(load_recipe(path.parent, path.name) for _, path in sorted(found.items()))
 
 
 def find_recipe(name: str, workspace: Path = WORKSPACE) -> Recipe:
     """The recipe called `name`. Raises NotFoundError that lists the known ones."""
-    names = [path.parent.name for path in sorted(workspace.glob(f"*/{MANIFEST}"))]
+    names = manifests(workspace)
     if name not in names:
         raise NotFoundError(
             f"there is no recipe {name!r}",
-            f"known: {', '.join(names) or 'none'}; for a script of your own: submit -- python SCRIPT",
+            f"known: {', '.join(sorted(names)) or 'none'}; for a script of your own: submit -- python SCRIPT",
         )
-    return load_recipe(workspace / name)
+    return load_recipe(names[name].parent, names[name].name)
 
 
 def _command(document: Mapping[str, Any]) -> tuple[str, ...]:

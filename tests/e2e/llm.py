@@ -1,4 +1,4 @@
-"""A language model in any lab: pre-trained through the loss of a node, then fine-tuned."""
+"""A language model in any lab: pre-trained through the loss of a node, fine-tuned, asked through one more."""
 
 from __future__ import annotations
 
@@ -60,6 +60,27 @@ class LanguageModelTests:
         )
         adapter = self.file(shell, run, "adapter.pt")["matrices"]
         assert sum(matrix.numel() for matrix in adapter.values()) == 2 * 4 * (2 * 64 + 64 + 32)
+
+        self.batch_loses_a_node_and_no_prompt(shell, run.name)
+
+    def batch_loses_a_node_and_no_prompt(self, shell: Shell, run: str) -> None:
+        """The third part of the chain: it needs the model that the others have trained."""
+        sizes = {
+            "prompts": 192,
+            "input-tokens": 48,
+            "output-tokens": 64,
+            "slots": 4,
+            "replicas": 2,
+            "check": 48,
+        }
+        pairs = [word for name, value in {**sizes, "from": run}.items() for word in ("-p", f"{name}={value}")]
+        job = str(shell.labctl("submit", "llm-batch", "--detach", "--json", *pairs).document["submission_id"])
+        receipt = shell.labctl("job", "lose-node", job, "--json", timeout=4 * PATIENCE).document
+        assert receipt["verdict"] == "recovered", receipt["checks"]
+        assert receipt["ttft_ms"]["all"]["count"] == 192
+        assert receipt["ttft_ms"]["sent again"]["count"] >= 1
+        assert receipt["figures"]["most_in_flight"] == 16
+        shell.succeeds(job)
 
     def file(self, shell: Shell, run: Any, name: str) -> Any:
         """A file of a run's newest checkpoint, as torch reads it from the object store."""

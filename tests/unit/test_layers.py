@@ -27,7 +27,7 @@ LAYERS = (
 """The rooms of lab/, the lowest first: each imports of itself and of what is below, not of its neighbours."""
 
 FLOWS = (
-    ("recovery", "doctor", "images", "testing"),
+    ("recovery", "doctor", "images", "inference", "testing"),
     ("chaos", "demo", "lessons", "report"),
     ("queues",),
     ("kubernetes", "compose_folder"),

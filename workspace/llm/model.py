@@ -86,9 +86,30 @@ class Cache:
 
     layers: tuple[tuple[Tensor, Tensor], ...]
 
+    @property
+    def places(self) -> int:
+        """Tokens that a slot has room for."""
+        return self.layers[0][0].shape[2]
+
     def rows(self, first: int, last: int) -> Cache:
         """The slots first..last-1, as a view: what is written there is written here."""
         return Cache(tuple((k[first:last], v[first:last]) for k, v in self.layers))
+
+    def until(self, places: int) -> Cache:
+        """The first places of every slot, as a view: attention reads no others."""
+        return Cache(tuple((k[:, :, :places], v[:, :, :places]) for k, v in self.layers))
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of new tokens in a cache, the same for every layer."""
+
+    rows: Tensor
+    """(B, 1): the slot of each row."""
+    positions: Tensor
+    """(B, T): the place of each token in its slot."""
+    mask: Tensor
+    """(B, 1, T for each head that shares keys, places): 0 where a token may look, else minus infinity."""
 
 
 def rotary_table(head: int, context: int, base: float = 10_000.0) -> Tensor:
@@ -117,31 +138,38 @@ class Attention(nn.Module):
         self.output = nn.Linear(c.width, c.width, bias=False)
 
     def forward(
-        self, x: Tensor, table: Tensor, positions: Tensor | None, cache: tuple[Tensor, Tensor] | None
+        self, x: Tensor, table: Tensor, places: Places | None, cache: tuple[Tensor, Tensor] | None
     ) -> Tensor:
         rows, length, _ = x.shape
         query = self.query(x).view(rows, length, self.heads, self.head).transpose(1, 2)
         key = self.key(x).view(rows, length, self.kv_heads, self.head).transpose(1, 2)
         value = self.value(x).view(rows, length, self.kv_heads, self.head).transpose(1, 2)
         query, key = rotate(query, table), rotate(key, table)
-        mask = None
-        if cache is not None and positions is not None:
-            keys, values = cache
-            row = torch.arange(rows, device=x.device)[:, None]
-            keys[row, :, positions] = key.transpose(1, 2).to(keys.dtype)
-            values[row, :, positions] = value.transpose(1, 2).to(values.dtype)
-            reach = int(positions.max()) + 1
-            key, value = keys[:, :, :reach].to(x.dtype), values[:, :, :reach].to(x.dtype)
-            # A place after a token's own may hold what an earlier row left there: it is not looked at.
-            mask = torch.arange(reach, device=x.device) <= positions[:, None, :, None]
+        if cache is not None and places is not None:
+            return self.output(self._cached(query, key, value, places, cache))
         if self.kv_heads != self.heads:
             shared = self.heads // self.kv_heads
             key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
         dropout = self.dropout if self.training else 0.0
-        seen = nn.functional.scaled_dot_product_attention(
-            query, key, value, mask, dropout, is_causal=mask is None
-        )
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
         return self.output(seen.transpose(1, 2).reshape(rows, length, -1))
+
+    def _cached(
+        self, query: Tensor, key: Tensor, value: Tensor, places: Places, cache: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Write new keys and values into the cache, and attend to all of it.
+
+        Heads that share keys become further queries of one head: the cache is read in place, never copied.
+        """
+        rows, _, length, _ = query.shape
+        keys, values = cache
+        keys[places.rows, :, places.positions] = key.transpose(1, 2).to(keys.dtype)
+        values[places.rows, :, places.positions] = value.transpose(1, 2).to(values.dtype)
+        shared = self.heads // self.kv_heads
+        query = query.reshape(rows, self.kv_heads, shared * length, self.head).to(keys.dtype)
+        seen = nn.functional.scaled_dot_product_attention(query, keys, values, places.mask)
+        seen = seen.reshape(rows, self.heads, length, self.head)
+        return seen.transpose(1, 2).reshape(rows, length, -1)
 
 
 class FeedForward(nn.Module):
@@ -167,9 +195,9 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(c.dropout)
 
     def forward(
-        self, x: Tensor, table: Tensor, positions: Tensor | None, cache: tuple[Tensor, Tensor] | None
+        self, x: Tensor, table: Tensor, places: Places | None, cache: tuple[Tensor, Tensor] | None
     ) -> Tensor:
-        x = x + self.dropout(self.attention(self.attention_norm(x), table, positions, cache))
+        x = x + self.dropout(self.attention(self.attention_norm(x), table, places, cache))
         return x + self.dropout(self.feed(self.feed_norm(x)))
 
 
@@ -206,8 +234,16 @@ class Decoder(nn.Module):
             if positions is None
             else self.table[:, positions][:, :, None]
         )
+        places = None
+        if cache is not None and positions is not None:
+            rows = torch.arange(len(tokens), device=tokens.device)[:, None]
+            after = torch.arange(cache.places, device=tokens.device) > positions[:, None, :, None]
+            # A place after a token's own may hold what an earlier row left there: it is not looked at.
+            mask = torch.zeros_like(after, dtype=cache.layers[0][0].dtype).masked_fill(after, -torch.inf)
+            shared = self.config.heads // self.config.kv_heads
+            places = Places(rows, positions, mask.repeat(1, 1, shared, 1))
         for number, block in enumerate(self.blocks):
-            x = block(x, table, positions, cache.layers[number] if cache else None)
+            x = block(x, table, places, cache.layers[number] if cache else None)
         x = self.norm(x)
         return nn.functional.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 

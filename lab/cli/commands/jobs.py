@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lab.cli import documents, format, queue_words, render, values
+from lab.cli.commands import batches
 from lab.cli.context import App, LabCommand, LabGroup, pass_app
 from lab.cli.queued_jobs import QUEUED, Follower, attempts, cancelled, newest, queued_job
 from lab.cluster.explain import of_waiting
@@ -305,5 +306,8 @@ def recipes(app: App) -> None:
         )
         app.out.show(render.table(("  PARAMETER", "DEFAULT", "TYPE", "WHAT IT IS"), rows))
 
+
+for each in batches.COMMANDS:
+    job.add_command(each)
 
 COMMANDS = (jobs, job, checkpoints, recipes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from lab.cluster.allocation.snapshot import SUPERVISOR
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
-from lab.errors import LabError
+from lab.errors import LabError, NotFoundError
+from lab.evidence import inference
 from lab.evidence.ledger import History, number
 from lab.flows.lessons.model import LESSONS_PREFIX, Evidence, Lesson, job_prefix
 from lab.flows.recovery.collect_evidence import RECEIPTS_PREFIX
@@ -67,6 +69,7 @@ def gather(lab: Lab, lesson: Lesson) -> Evidence:
         records=records,
         nodes=lab.api.nodes(),
         receipts=_receipts(lab.store, jobs),
+        batches=_batches(lab.store, jobs),
         store_objects=_objects(lab.store, lesson.number, histories),
         status=lab.status(),
         ray_version=str(lab.api.get("/api/version").get("ray_version") or ""),
@@ -110,6 +113,14 @@ def _receipts(store: Store, jobs: tuple[Job, ...]) -> tuple[Mapping[str, Any], .
             if re.fullmatch(r"-\d+\.json", entry.key[len(f"{RECEIPTS_PREFIX}/{job.submission_id}") :]):
                 found.append((entry.modified, entry.key))
     return tuple(parse_json(store.get(key)) for _, key in sorted(found))
+
+
+def _batches(store: Store, jobs: tuple[Job, ...]) -> dict[str, Mapping[str, Any]]:
+    found = {}
+    for job in jobs:
+        with contextlib.suppress(NotFoundError):
+            found[job.submission_id] = inference.read(store, job.submission_id)
+    return found
 
 
 def _objects(store: Store, lesson: int, histories: Mapping[str, History]) -> tuple[str, ...]:

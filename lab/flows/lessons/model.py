@@ -59,6 +59,8 @@ class Evidence:
     """Every node Ray knows, dead ones included, oldest first."""
     receipts: tuple[Mapping[str, Any], ...] = ()
     """The recovery receipts (JSON) of these jobs, oldest first."""
+    batches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Job id -> the evidence of its batch of inference, for those that have one."""
     store_objects: tuple[str, ...] = ()
     """Keys of the objects that the runs of these jobs have stored, and of the lesson's own."""
     status: LabStatus = NOTHING

@@ -30,7 +30,8 @@ BUILDS_ON: dict[str, tuple[str, ...]] = {
     "report": ("cli", "report"),
     "kubernetes": ("cli", "kubernetes"),
     "torchft": ("cli", "local", "torchft"),
-    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "test"),
+    "serve": ("cli", "local", "serve"),
+    "test": ("cli", "local", "jupyter", "report", "kubernetes", "torchft", "serve", "test"),
 }
 """The groups, each with all that it needs, in the order of installation. The tests run the local runtime."""
 
@@ -70,6 +71,10 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "torchft": {
         "torchft": "torchft-nightly",
+    },
+    "serve": {
+        "fastapi": "ray[serve]",
+        "uvicorn": "ray[serve]",
     },
     "test": {
         "hypothesis": "hypothesis",

@@ -1,0 +1,78 @@
+"""The receipt of a batch of inference for people: a panel of at most 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lab.cli.output import PANEL_WIDTH, Output, encodable
+from lab.evidence.labels import HEADLINES
+from lab.host.quantities import plural
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.panel import Panel
+
+COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
+
+WORDS = {
+    "recovered": "a node was lost, and no prompt with it",
+    "as-expected": "no node was lost, and every prompt was answered",
+}
+"""Verdict -> its meaning for a batch, where it differs from that for a training."""
+
+
+def show(out: Output, receipt: Mapping[str, Any]) -> None:
+    """Draw the receipt on stdout."""
+    out.show(panel(receipt, unicode=encodable("╭─✓✗")), width=PANEL_WIDTH)
+
+
+def panel(receipt: Mapping[str, Any], *, unicode: bool) -> Panel:
+    """The receipt as a panel; without `unicode` in ASCII alone."""
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    words = HEADLINES[receipt["verdict"]]
+    colour = COLOURS[words.tone]
+    meaning = WORDS.get(receipt["verdict"], "not every check passed")
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    facts.add_row("job", receipt["job"])
+    facts.add_row("batch", f"{receipt['batch']}, in {plural(receipt['sessions'], 'session')}")
+    nodes = ", ".join(lost["node_id"][:12] for lost in receipt["lost_nodes"])
+    facts.add_row("nodes lost", nodes or "none")
+    facts.add_row("lost", plural(receipt["lost_attempts"], "attempt"))
+    checks = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+    marks = {True: "✓", False: "✗", None: "?"} if unicode else {True: "ok", False: "NO", None: "?"}
+    colours = {True: "green", False: "red", None: "yellow"}
+    for check in receipt["checks"]:
+        mark = Text(marks[check["passed"]], style=colours[check["passed"]])
+        checks.add_row(mark, check["name"], Text(check["detail"], style="dim"))
+    parts: list[RenderableType] = [
+        Text.assemble((words.word, f"bold {colour}"), f"  {meaning}"),
+        Text(),
+        facts,
+    ]
+    parts += [Text(), Text("Checks", style="bold"), checks]
+    parts += [Text(), Text("Time to first token, ms", style="bold"), _latencies(receipt["ttft_ms"])]
+    if receipt["figures"]:
+        rate = receipt["figures"]["output_tokens_per_second"]
+        parts += [Text(), Text(f"{rate:,.0f} output tokens/s in this session")]
+    return Panel(
+        Group(*parts), title="receipt of a batch", title_align="left", border_style=colour,
+        box=box.ROUNDED if unicode else box.ASCII, padding=(0, 1), width=PANEL_WIDTH,
+    )  # fmt: skip
+
+
+def _latencies(rows: Mapping[str, Mapping[str, float] | None]) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("", "prompts", "p50", "p99", "max"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, row in rows.items():
+        if row is not None:
+            table.add_row(name, f"{row['count']:.0f}", *(f"{row[key]:,.0f}" for key in ("p50", "p99", "max")))
+    return table

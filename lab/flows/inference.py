@@ -1,0 +1,96 @@
+"""Loses a node under a batch of inference: waits for answers, kills a node with a replica, waits for the end.
+
+A flow of its own, and a small one: that of recovery waits for the checkpoints of a training and follows its
+attempts, and a batch has neither.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lab.cluster.api import Row
+from lab.cluster.jobs import Job
+from lab.errors import NotFoundError, RefusedError
+from lab.evidence import inference
+from lab.host.clock import WALL, Clock, poll
+from lab.lab import Lab
+from lab.services import is_worker
+
+REPLICA = "ServeReplica"
+"""Beginning of the class of Ray Serve's replicas."""
+
+BEGIN_SECONDS = 600.0
+"""Timeout for the batch to have so many answers."""
+
+END_SECONDS = 3600.0
+
+Say = Callable[[str], None]
+
+
+def batch_of(job: Job) -> str:
+    """The name of a job's batch: its `--name`, or else the job's id."""
+    words = shlex.split(job.entrypoint)
+    places = [i for i, word in enumerate(words[:-1]) if word == "--name"]
+    return words[places[-1] + 1] if places else job.submission_id
+
+
+def lose_node(
+    lab: Lab, job_id: str, target: str, after: int, say: Say, clock: Clock = WALL
+) -> Mapping[str, Any]:
+    """Kill a node under a batch that has `after` answers, start it again; returns the receipt of the batch.
+
+    Without `target` it is a node with a replica. The node is started again whatever happens. Raises
+    NotFoundError, RefusedError for a node without a replica or a job that has ended, WaitTimeoutError.
+    """
+    job = lab.jobs.get(job_id)
+    folder = f"batches/{batch_of(job)}/answers/"
+
+    def begun() -> str | None:
+        now = lab.jobs.get(job_id)
+        if now.final:
+            raise RefusedError(
+                f"job {job_id} has ended ({now.status}) before it had {after} answers",
+                "more prompts: -p prompts=512; or sooner: --after-answers 1",
+            )
+        if len(lab.store.list(folder)) < after:
+            return None
+        return _aim(lab, job_id, target)
+
+    found = poll(begun, timeout=BEGIN_SECONDS, waited_for=f"{after} answers in {folder}", clock=clock)
+    say(f"{len(lab.store.list(folder))} answers are there; {found} is killed")
+    try:
+        lab.runtime.kill(found)
+    finally:
+        lab.runtime.start(found, wait=False)
+    say(f"{found} is started again")
+
+    def ended() -> Job | None:
+        now = lab.jobs.get(job_id)
+        return now if now.final else None
+
+    last = poll(ended, timeout=END_SECONDS, waited_for=f"the end of job {job_id}", clock=clock)
+    say(f"job {job_id} has ended: {last.status}")
+    return inference.judge(inference.read(lab.store, job_id))
+
+
+def _aim(lab: Lab, job_id: str, target: str) -> str:
+    """The service to kill. Raises NotFoundError, RefusedError."""
+    services = {node.node_id: node.service for node in lab.api.nodes() if node.alive}
+
+    def replica(row: Row) -> str:
+        serves = str(row.get("class_name") or "").startswith(REPLICA) and row.get("state") == "ALIVE"
+        return services.get(str(row.get("node_id")), "") if serves else ""
+
+    found = sorted({name for name in lab.api.rows("actors", replica) if is_worker(name)})
+    if not found:
+        raise NotFoundError(
+            f"job {job_id} has no replica of Ray Serve on a worker",
+            "only a batch with `-p through=serve` has",
+        )
+    if target and target not in found:
+        raise RefusedError(
+            f"{target} runs no replica of the batch", f"choose one that does: {', '.join(found)}"
+        )
+    return target or found[0]

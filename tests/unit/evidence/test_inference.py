@@ -1,0 +1,126 @@
+"""The receipt of a batch of inference."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from lab.errors import NotFoundError, StoreError
+from lab.evidence import inference
+from tests.fakes.store import FakeObjectStore
+
+
+def evidence() -> dict[str, Any]:
+    """Four prompts; the node of one was lost, and it was sent again."""
+    answers = [
+        {"id": f"p{n}", "sha256": f"sha{n}", "output_tokens": 8, "session": "s", "sent_at": 100.0 + n,
+         "ttft": 0.1 * (n + 1), "e2e": 1.0, "attempts": 2 if n == 2 else 1}
+        for n in range(4)
+    ]  # fmt: skip
+    return {
+        "schema": "inference-evidence/1",
+        "job": "raysubmit_1",
+        "batch": "one",
+        "plan": {"output_tokens": 8},
+        "prompts": ["p0", "p1", "p2", "p3"],
+        "answers": answers,
+        "failures": [{"id": "p2", "attempt": 1, "at": 101.0, "reason": "gone"}],
+        "lost_nodes": [{"node_id": "n1", "at": 102.0}],
+        "reference": {"p2": "sha2", "p0": "sha0"},
+        "figures": None,
+    }
+
+
+def test_a_batch_that_lost_a_node_and_no_prompt_has_recovered() -> None:
+    receipt = inference.judge(evidence())
+    assert receipt["verdict"] == "recovered"
+    assert [c["passed"] for c in receipt["checks"]] == [True] * 4
+    assert receipt["ttft_ms"]["sent again"] == {"count": 1, "p50": 300.0, "p99": 300.0, "max": 300.0}
+    assert receipt["ttft_ms"]["all"]["count"] == 4
+    assert receipt["lost_attempts"] == 1
+
+
+def test_an_undisturbed_batch_went_as_expected() -> None:
+    told = evidence()
+    told.update(lost_nodes=[], failures=[])
+    told["answers"][2]["attempts"] = 1
+    assert inference.judge(told)["verdict"] == "as-expected"
+
+
+def missing(told: Any) -> None:
+    del told["answers"][1]
+
+
+def twice(told: Any) -> None:
+    told["answers"].append(copy.deepcopy(told["answers"][1]))
+
+
+def foreign(told: Any) -> None:
+    told["answers"].append({**told["answers"][1], "id": "q"})
+
+
+def short(told: Any) -> None:
+    told["answers"][0]["output_tokens"] = 7
+
+
+def other(told: Any) -> None:
+    told["answers"][2]["sha256"] = "another"
+
+
+def unchecked(told: Any) -> None:
+    told["reference"] = {}
+
+
+def only_others_checked(told: Any) -> None:
+    told["reference"] = {"p0": "sha0"}
+
+
+def nothing_lost_with_it(told: Any) -> None:
+    told["answers"][2]["attempts"] = 1
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "check", "words"),
+    [
+        (missing, "failed", "every prompt answered once", "1 prompt without answer (p1)"),
+        (twice, "failed", "every prompt answered once", "1 prompt answered twice (p1)"),
+        (foreign, "failed", "every prompt answered once", "1 prompt unknown (q)"),
+        (short, "failed", "answers are whole", "1 of other length than 8"),
+        (other, "failed", "same answers", "1 of 2 differ: p2"),
+        (unchecked, "not-verified", "same answers", "no answer was computed once more"),
+        (only_others_checked, "not-verified", "same answers", "0 of them sent again, of 1"),
+        (
+            nothing_lost_with_it,
+            "not-verified",
+            "prompts were in work on the lost node",
+            "no attempt was lost",
+        ),
+    ],
+)
+def test_what_went_wrong_is_found(change: Any, verdict: str, check: str, words: str) -> None:
+    told = evidence()
+    change(told)
+    receipt = inference.judge(told)
+    assert receipt["verdict"] == verdict
+    found = next(c for c in receipt["checks"] if c["name"] == check)
+    assert words in found["detail"]
+    assert found["passed"] is not True
+
+
+def test_a_batch_without_any_answer_has_failed() -> None:
+    assert inference.judge({**evidence(), "answers": [], "prompts": []})["verdict"] == "failed"
+
+
+def test_evidence_is_read_from_the_store_or_refused() -> None:
+    store = FakeObjectStore()
+    with pytest.raises(NotFoundError, match="no evidence"):
+        inference.read(store, "j")
+    store.put(".raylab/inference/j.json", json.dumps(evidence()).encode())
+    assert inference.read(store, "j") == evidence()
+    for wrong in (b"{", b"{}", json.dumps({**evidence(), "answers": [{}]}).encode()):
+        store.put(".raylab/inference/j.json", wrong)
+        with pytest.raises(StoreError, match="cannot be read"):
+            inference.read(store, "j")

@@ -1,0 +1,98 @@
+"""Losing a node under a batch of inference."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.cluster.jobs import Job
+from lab.errors import NotFoundError, RefusedError
+from lab.flows.inference import batch_of, lose_node
+from tests.fakes.host import FakeClock
+from tests.fakes.store import FakeObjectStore
+from tests.unit.evidence.test_inference import evidence
+from tests.unit.flows.lessons.world import NODES, job
+
+
+class World:
+    """A lab with a batch that gets an answer each time it is looked at, and ends when a node was killed."""
+
+    def __init__(self, total: int = 9) -> None:
+        self.store, self.total = FakeObjectStore(), total
+        self.done: list[str] = []
+        self.replicas = ["ray-worker-0", "ray-worker-1"]
+        self.status = "RUNNING"
+        self.jobs = SimpleNamespace(get=self.get)
+        self.runtime = SimpleNamespace(
+            kill=lambda name: self.done.append(f"kill {name}"),
+            start=lambda name, wait: self.done.append(f"start {name}"),
+        )
+        self.api = SimpleNamespace(nodes=lambda: NODES, rows=self.rows)
+
+    def rows(self, what: str, read: Any) -> list[str]:
+        assert what == "actors"
+        rows: list[dict[str, Any]] = [
+            {"class_name": "ServeReplica:llm:engine", "state": "ALIVE", "node_id": f"id-of-{name}"}
+            for name in self.replicas
+        ]
+        rows += [{"class_name": "ServeReplica:llm:engine", "state": "DEAD", "node_id": "id-of-ray-worker-1"}]
+        rows += [{"class_name": "ServeController", "state": "ALIVE", "node_id": "id-of-ray-head"}]
+        return [read(row) for row in rows]
+
+    def get(self, name: str) -> Job:
+        answers = len(self.store.list("batches/mine/"))
+        if self.done or answers == self.total:
+            self.status = "SUCCEEDED"
+            self.store.put(f".raylab/inference/{name}.json", json.dumps(evidence()).encode())
+        else:
+            self.store.put(f"batches/mine/answers/p{answers}.x.json", b"{}")
+        return job(name, self.status, entrypoint="python batch.py --from run --name mine --port 8000")
+
+
+def test_a_node_with_a_replica_is_killed_once_answers_are_there_and_started_again() -> None:
+    world, said = World(), list[str]()
+    receipt = lose_node(world, "j", "", 4, said.append, FakeClock())  # type: ignore[arg-type]
+    assert world.done == ["kill ray-worker-0", "start ray-worker-0"]
+    assert said[0] == "4 answers are there; ray-worker-0 is killed"
+    assert receipt["verdict"] == "recovered"
+
+
+def test_the_node_that_was_asked_for_is_killed_or_refused() -> None:
+    world = World()
+    lose_node(world, "j", "ray-worker-1", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert world.done[0] == "kill ray-worker-1"
+    world = World()
+    world.replicas = ["ray-worker-0"]
+    with pytest.raises(RefusedError, match="ray-worker-1 runs no replica"):
+        lose_node(world, "j", "ray-worker-1", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    world.replicas = []
+    with pytest.raises(NotFoundError, match="has no replica"):
+        lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert world.done == []
+
+
+def test_a_batch_that_has_ended_is_not_broken() -> None:
+    world = World(total=2)
+    with pytest.raises(RefusedError, match="has ended"):
+        lose_node(world, "j", "", 5, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert world.done == []
+
+
+def test_the_node_is_started_again_when_the_kill_fails() -> None:
+    world = World()
+
+    def broken(name: str) -> None:
+        raise RuntimeError("bug")
+
+    world.runtime.kill = broken
+    with pytest.raises(RuntimeError, match="bug"):
+        lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert world.done == ["start ray-worker-0"]
+
+
+def test_a_batch_has_the_name_that_it_was_given_or_that_of_its_job() -> None:
+    assert batch_of(job("j", entrypoint="python batch.py --name 'a b' --port 1")) == "a b"
+    assert batch_of(job("j", entrypoint="python batch.py --from x")) == "j"

@@ -1,0 +1,187 @@
+"""The recipe `llm-batch`: every prompt is answered once, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+
+class Server:
+    """Stands in for an endpoint: each attempt fails or succeeds as a list says, by the prompt's id."""
+
+    def __init__(self, llm: Any, fails: Callable[[str, int], bool]) -> None:
+        self.llm, self.fails, self.asked = llm, fails, dict[str, int]()
+        self.now, self.most, self.open = 0.0, 0, 0
+
+    async def ask(self, prompt: Any, sent_at: float) -> Any:
+        self.asked[prompt.id] = self.asked.get(prompt.id, 0) + 1
+        self.open += 1
+        self.most = max(self.most, self.open)
+        await asyncio.sleep(0)  # the others have their turn
+        self.open -= 1
+        self.now += 1
+        if self.fails(prompt.id, self.asked[prompt.id]):
+            raise self.llm.client.LostError("the node is gone")
+        timing = self.llm.timing.Timing(prompt.id, sent_at, (self.now - sent_at,), len(prompt.tokens), 2)
+        return self.llm.client.Answer(prompt.id, (prompt.tokens[0], 7), timing)
+
+    async def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def run(llm: Any, server: Server, prompts: Any, in_flight: int = 4, give_up: float = 1e9) -> Any:
+    answers: list[Any] = []
+    failures: list[Any] = []
+
+    async def take(answer: Any) -> None:
+        answers.append(answer)
+
+    given_up = asyncio.run(
+        llm.client.answer_all(
+            prompts, server.ask, in_flight, give_up, take, failures.append, lambda: server.now, server.pause
+        )
+    )
+    return answers, failures, given_up
+
+
+def test_every_prompt_is_answered_once_whatever_attempts_are_lost(llm: Any) -> None:
+    prompts = llm.client.random_prompts(40, 5, seed=2)
+    for seed in range(20):
+        draw = random.Random(seed)
+        answers, failures, given_up = run(llm, Server(llm, lambda *_, d=draw: d.random() < 0.4), prompts)
+        assert sorted(a.id for a in answers) == [p.id for p in prompts]
+        assert len(failures) == sum(a.timing.attempts - 1 for a in answers) > 0
+        assert given_up == []
+
+
+def test_no_more_prompts_are_in_flight_than_asked(llm: Any) -> None:
+    server = Server(llm, lambda *_: False)
+    run(llm, server, llm.client.random_prompts(30, 5), in_flight=7)
+    assert server.most == 7
+
+
+def test_the_time_of_a_prompt_that_was_sent_again_counts_from_its_first_sending(llm: Any) -> None:
+    prompts = llm.client.random_prompts(1, 5)
+    server = Server(llm, lambda _, attempt: attempt < 4)
+    (answer,), failures, _ = run(llm, server, prompts)
+    assert answer.timing.attempts == 4
+    assert len(failures) == 3
+    assert answer.timing.ttft == pytest.approx(server.now)
+    assert answer.timing.ttft == pytest.approx(4 + 0.1 + 0.2 + 0.4)
+
+
+def test_a_prompt_that_never_succeeds_is_given_up_and_the_others_are_answered(llm: Any) -> None:
+    prompts = llm.client.random_prompts(6, 5)
+    answers, _, given_up = run(
+        llm, Server(llm, lambda name, _: name == prompts[2].id), prompts, 2, give_up=60
+    )
+    assert given_up == [prompts[2].id]
+    assert len(answers) == 5
+
+
+def test_a_request_that_the_server_refuses_ends_the_batch(llm: Any) -> None:
+    server = Server(llm, lambda *_: False)
+
+    async def refused(prompt: Any, sent_at: float) -> Any:
+        raise llm.client.RefusedError("HTTP 401")
+
+    server.ask = refused  # type: ignore[method-assign]
+    with pytest.raises(llm.client.RefusedError):
+        run(llm, server, llm.client.random_prompts(6, 5))
+
+
+def test_prompts_of_a_seed_are_always_the_same(llm: Any) -> None:
+    made = llm.client.random_prompts
+    assert made(9, 128, seed=3) == made(9, 128, seed=3) != made(9, 128, seed=4)
+    assert {len(p.tokens) for p in made(9, 128)} == {128}
+
+
+@pytest.fixture
+def kept(llm: Any, tmp_path: Any) -> Any:
+    return llm.answers.Kept(str(tmp_path), "batches/one", fs.LocalFileSystem())
+
+
+def answer(llm: Any, name: str) -> Any:
+    return llm.client.Answer(name, (1, 2), llm.timing.Timing(name, 5.0, (0.1, 0.2), 3, 2, 2))
+
+
+def test_kept_answers_are_found_again_and_one_that_was_given_twice_is_seen(llm: Any, kept: Any) -> None:
+    assert kept.ids() == []
+    for name in ("b", "a", "b"):
+        kept.keep(answer(llm, name), "first")
+    assert kept.ids() == ["a", "b", "b"]
+    found = kept.all()[0]
+    assert found["sha256"] == llm.client.digest((1, 2)) == answer(llm, "a").sha256
+    assert (found["session"], found["parts"], found["attempts"]) == ("first", [0.1, 0.2], 2)
+
+
+def test_a_batch_goes_on_only_with_the_settings_it_began_with(kept: Any) -> None:
+    kept.begin({"seed": 1, "prompts": 3})
+    kept.begin({"seed": 1, "prompts": 3})
+    with pytest.raises(ValueError, match="seed was 1, is 2; take another --name"):
+        kept.begin({"seed": 2, "prompts": 3})
+
+
+def test_what_was_sent_again_is_checked_first(llm: Any) -> None:
+    prompts = llm.client.random_prompts(9, 5)
+    again = [prompts[7].id, prompts[4].id]
+    assert [p.id for p in llm.batch.chosen(prompts, again, 3)] == [
+        prompts[4].id,
+        prompts[7].id,
+        prompts[0].id,
+    ]
+
+
+def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> None:
+    from lab.evidence import inference
+    from lab.host.schemas import misfits
+
+    prompts = llm.client.random_prompts(2, 3)
+    session = llm.batch.Session(kept, 2)
+    for prompt in prompts:
+        asyncio.run(session.take(answer(llm, prompt.id)))
+    session.fail(llm.client.Failure(prompts[0].id, 1, 6.0, "the node is gone"))
+    made = llm.batch.evidence(
+        kept.all(), prompts, session, {"n1": 7.0}, {prompts[0].id: answer(llm, "a").sha256}, 2.0,
+        {"output_tokens": 2}, {},
+    )  # fmt: skip
+    made = {**made, "job": "j", "batch": "b"}
+    assert list(misfits(made, inference.EVIDENCE, "it")) == []
+    assert inference.judge(made)["verdict"] == "recovered"
+    assert f"{llm.batch.EVIDENCE}/" == f"{inference.PREFIX}/"
+
+
+def test_limits_of_goodput_are_read_or_refused(llm: Any) -> None:
+    assert llm.measure.limits("ttft:500,tpot:50.5") == {"ttft": 500.0, "tpot": 50.5}
+    for wrong in ("itl:3", "ttft", "ttft:fast"):
+        with pytest.raises(SystemExit, match="--goodput"):
+            llm.measure.limits(wrong)
+
+
+def test_ray_data_computes_what_the_endpoint_would(llm: Any, monkeypatch: Any) -> None:
+    import torch
+
+    torch.manual_seed(1)
+    decoder = llm.model.Decoder(llm.model.ModelConfig(16, 1, 16, 2, 1, context=32))
+    monkeypatch.setattr(llm.batch, "engine", lambda *_: llm.engine.Engine(decoder, slots=2))
+    prompts = llm.client.random_prompts(5, 6)
+    actor = llm.batch.Answering("s3://x", 2, 32, 1, 4)
+    found = actor({"id": [p.id for p in prompts], "tokens": [list(p.tokens) for p in prompts]})
+    args = SimpleNamespace(slots=2, context=32, threads=1, output_tokens=4)
+    assert found["id"] == [p.id for p in prompts]
+    expected = llm.batch.reference("s3://x", prompts, args)
+    assert {n: llm.client.digest(t) for n, t in zip(found["id"], found["answer"], strict=True)} == expected
+
+
+def test_a_picture_of_a_run_is_drawn(llm: Any, tmp_path: Any) -> None:
+    requests = [
+        {"sent_at": 0.1 * n, "parts": [0.2, 0.3, 0.3 + 0.01 * n], "attempts": 1 + n % 2} for n in range(9)
+    ]
+    llm.picture.draw({"requests": requests, "lost_at": [0.4]}, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

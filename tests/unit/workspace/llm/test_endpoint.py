@@ -1,0 +1,239 @@
+"""The recipe `llm`: its endpoint, and the client that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import torch
+
+SECRET = {"authorization": "Bearer secret"}
+
+
+class Stepped:
+    """A runner without a thread: it answers a request as soon as it is submitted."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.cancelled: list[str] = []
+        self.broken_after: int | None = None
+
+    def check(self, request: Any) -> None:
+        self.engine.check(request)
+
+    def submit(self, request: Any, on_token: Any) -> None:
+        self.engine.add(request)
+        given = 0
+        while self.engine.busy:
+            for token in self.engine.step():
+                if given == self.broken_after:
+                    self.engine.cancel(request.id)
+                    on_token(None)
+                    return
+                on_token(token)
+                given += 1
+
+    def cancel(self, request: str) -> None:
+        self.cancelled.append(request)
+
+
+@pytest.fixture(scope="module")
+def decoder(llm: Any) -> Any:
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    return llm.model.Decoder(
+        llm.model.ModelConfig(width=16, layers=1, inner=16, heads=2, kv_heads=1, context=64)
+    )
+
+
+@pytest.fixture
+def runner(llm: Any, decoder: Any) -> Stepped:
+    return Stepped(llm.engine.Engine(decoder, slots=2))
+
+
+@pytest.fixture
+def endpoint(llm: Any, runner: Stepped) -> Any:
+    return llm.endpoint.Endpoint(runner, "llm", 64, "secret")
+
+
+def ask(
+    endpoint: Any, body: Any, method: str = "POST", path: str = "/v1/completions", headers: Any = None
+) -> Any:
+    """The status, and the document or the events of the answer."""
+
+    async def run() -> Any:
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        reply = await endpoint.handle(method, path, SECRET if headers is None else headers, sent)
+        if reply.stream is None:
+            return reply.status, reply.document
+        return reply.status, [part async for part in reply.stream]
+
+    return asyncio.run(run())
+
+
+def expected(llm: Any, decoder: Any, prompt: str, count: int) -> list[int]:
+    request = llm.engine.Request("x", tuple(prompt.encode()), count, ignore_eos=True)
+    found: list[int] = llm.engine.Engine(decoder, slots=2).run([request])["x"]
+    return found
+
+
+def test_a_completion_has_openais_form(llm: Any, decoder: Any, endpoint: Any) -> None:
+    body = {"prompt": "abc", "max_tokens": 4, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+    status, found = ask(endpoint, body)
+    tokens = expected(llm, decoder, "abc", 4)
+    assert status == 200
+    assert (found["object"], found["model"]) == ("text_completion", "llm")
+    choice = found["choices"][0]
+    assert (choice["finish_reason"], choice["token_ids"]) == ("length", tokens)
+    assert choice["text"] == bytes(t for t in tokens if t).decode(errors="replace")
+    assert found["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_a_stream_ends_with_its_usage_and_done(llm: Any, decoder: Any, endpoint: Any) -> None:
+    body = {"prompt": list(b"abc"), "max_tokens": 3, "temperature": 0, "ignore_eos": True, "stream": True,
+            "stream_options": {"include_usage": True}, "return_token_ids": True}  # fmt: skip
+    status, parts = ask(endpoint, body)
+    *events, usage, done = parts
+    documents = [json.loads(event.removeprefix(b"data: ")) for event in events]
+    assert (status, done) == (200, b"data: [DONE]\n\n")
+    assert [d["choices"][0]["token_ids"] for d in documents] == [
+        [t] for t in expected(llm, decoder, "abc", 3)
+    ]
+    assert [d["choices"][0]["finish_reason"] for d in documents] == [None, None, "length"]
+    last = json.loads(usage.removeprefix(b"data: "))
+    assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 3)
+
+
+def test_without_include_usage_a_stream_has_none(endpoint: Any) -> None:
+    _, parts = ask(endpoint, {"prompt": "a", "max_tokens": 2, "stream": True, "ignore_eos": True})
+    assert len(parts) == 3
+    assert b"usage" not in b"".join(parts)
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer other"}, {"authorization": "secret"}])
+def test_only_who_has_the_token_is_answered(endpoint: Any, headers: Any) -> None:
+    for method, path in (("GET", "/v1/models"), ("POST", "/v1/completions"), ("GET", "/elsewhere")):
+        status, found = ask(endpoint, {"prompt": "a"}, method, path, headers)
+        assert (status, found["error"]["code"]) == (401, "invalid_api_key")
+    assert ask(endpoint, {}, "GET", "/health", headers)[0] == 200
+
+
+def test_the_one_model_is_listed(endpoint: Any) -> None:
+    status, found = ask(endpoint, {}, "GET", "/v1/models")
+    assert (status, found["object"], [m["id"] for m in found["data"]]) == (200, "list", ["llm"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "no JSON"),
+        (b"[]", 400, "no JSON object"),
+        ({}, 400, "prompt must be"),
+        ({"prompt": "a", "model": "other"}, 404, "there is no model"),
+        ({"prompt": "a", "max_tokens": "many"}, 400, "max_tokens must be int"),
+        ({"prompt": "a", "max_tokens": True}, 400, "max_tokens must be int"),
+        ({"prompt": "a", "max_tokens": 64}, 400, "more than the context"),
+        ({"prompt": [1, 999], "max_tokens": 1}, 400, "outside of"),
+        ({"prompt": "a", "n": 2}, 400, "n: only 1"),
+        ({"prompt": "a", "stop": ["x"]}, 400, "stop: only null"),
+        ({"prompt": "a", "stream_options": 3}, 400, "stream_options"),
+    ],
+)
+def test_a_bad_request_is_refused_in_openais_form(endpoint: Any, body: Any, status: int, words: str) -> None:
+    found = ask(endpoint, body)
+    assert found[0] == status
+    assert words in found[1]["error"]["message"]
+    assert found[1]["error"]["type"] == "invalid_request_error"
+
+
+def test_other_paths_and_methods_are_refused(endpoint: Any) -> None:
+    assert ask(endpoint, {}, "POST", "/v1/chat/completions")[0] == 404
+    assert ask(endpoint, {}, "GET", "/v1/completions")[0] == 405
+
+
+def test_a_failing_engine_ends_a_stream_without_done(endpoint: Any, runner: Stepped) -> None:
+    runner.broken_after = 2
+    _, parts = ask(endpoint, {"prompt": "a", "max_tokens": 9, "stream": True, "ignore_eos": True})
+    assert b"[DONE]" not in b"".join(parts)
+    assert b"server_error" in parts[-1]
+    status, found = ask(endpoint, {"prompt": "a", "max_tokens": 9, "ignore_eos": True})
+    assert (status, found["error"]["type"]) == (500, "server_error")
+
+
+def test_a_request_whose_client_went_away_is_cancelled(endpoint: Any, runner: Stepped) -> None:
+    async def run() -> None:
+        body = json.dumps({"prompt": "a", "max_tokens": 9, "stream": True, "ignore_eos": True}).encode()
+        reply = await endpoint.handle("POST", "/v1/completions", SECRET, body)
+        await reply.stream.__anext__()
+        await reply.stream.aclose()
+
+    asyncio.run(run())
+    assert len(runner.cancelled) == 1
+
+
+def test_a_character_of_several_bytes_comes_with_its_last_byte(llm: Any) -> None:
+    text = llm.protocol.Text()
+    assert [text.add(byte, False) for byte in "aß".encode()] == ["a", "", "ß"]
+    assert text.add(0xC3, True) == "�"
+
+
+def test_the_token_is_made_of_the_labs_own(llm: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.delenv("RAYLAB_LLM_TOKEN", raising=False)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    with pytest.raises(RuntimeError, match="no token"):
+        llm.endpoint.bearer_token()
+    (tmp_path / "ray.token").write_text("abc\n")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "ray.token"))
+    made = llm.endpoint.bearer_token()
+    assert len(made) == 64
+    assert "abc" not in made
+    assert made == llm.endpoint.bearer_token()
+    monkeypatch.setenv("RAYLAB_LLM_TOKEN", "mine")
+    assert llm.endpoint.bearer_token() == "mine"
+
+
+async def lines(parts: list[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        for line in part.splitlines(keepends=True):
+            yield line
+
+
+def test_the_client_reads_what_the_endpoint_streams(llm: Any, decoder: Any, endpoint: Any) -> None:
+    prompt = llm.client.Prompt("p", tuple(b"abc"))
+    body = llm.client.Target("http://x", "llm", "secret", 5).body(prompt)
+    _, parts = ask(endpoint, body)
+    ticks = iter(range(100, 200))
+    answer = asyncio.run(llm.client.receive(lines(parts), prompt, 90.0, lambda: float(next(ticks))))
+    assert list(answer.tokens) == expected(llm, decoder, "abc", 5)
+    assert answer.timing.parts == (10.0, 11.0, 12.0, 13.0, 14.0)
+    assert (answer.timing.input_tokens, answer.timing.output_tokens) == (3, 5)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 6])
+def test_a_stream_without_its_end_is_no_answer(llm: Any, endpoint: Any, kept: int) -> None:
+    prompt = llm.client.Prompt("p", tuple(b"abc"))
+    _, parts = ask(endpoint, llm.client.Target("http://x", "llm", "secret", 5).body(prompt))
+    with pytest.raises(llm.client.LostError):
+        asyncio.run(llm.client.receive(lines(parts[:kept]), prompt, 0.0, lambda: 1.0))
+
+
+def test_a_stream_of_vllm_is_read_alike(llm: Any) -> None:
+    """vLLM's parts may have several tokens, an empty text, and comments between them."""
+    part = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "llm"}
+    documents = [
+        {
+            **part,
+            "choices": [{"index": 0, "text": "", "token_ids": [5, 6], "finish_reason": None}],
+            "usage": None,
+        },
+        {**part, "choices": [{"index": 0, "text": "", "token_ids": [7], "finish_reason": "length"}]},
+        {**part, "choices": [], "usage": {"prompt_tokens": 2, "total_tokens": 5, "completion_tokens": 3}},
+    ]
+    stream = [f"data: {json.dumps(d)}\n\n".encode() for d in documents]
+    prompt = llm.client.Prompt("p", (1, 2))
+    stream = [b": ping\n\n", *stream, b"data: [DONE]\n\n"]
+    answer = asyncio.run(llm.client.receive(lines(stream), prompt, 0.0, lambda: 1.0))
+    assert (answer.tokens, answer.timing.output_tokens, len(answer.timing.parts)) == ((5, 6, 7), 3, 2)

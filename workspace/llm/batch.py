@@ -1,0 +1,288 @@
+"""Answer a batch of prompts with a trained model, and lose none of them when a node is lost.
+
+    ray job submit --working-dir . -- python batch.py --from my-run --replicas 2
+
+Prompts go to an endpoint: one that this job starts (serve.py), or `--url` of another one, such as vLLM's.
+With `--through data` Ray Data has them answered by actors instead, without HTTP and without latencies.
+
+A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
+`--name` again does only what is missing. At the end some answers, those that were sent again first, are
+computed once more here, where no node was lost, and the evidence is written that `labctl job receipt` judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import client
+import measure
+import serve
+from answers import Kept
+from client import Answer, Failure, Prompt, Target
+from endpoint import bearer_token
+from timing import PERCENTILES, Timing, figures, table
+
+EVIDENCE = ".raylab/inference"
+"""Folder of the storage with the evidence of each job."""
+
+SCHEMA = "inference-evidence/1"
+
+KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts")
+"""Fields of a kept answer that are evidence."""
+
+
+class Watch:
+    """Notes which nodes Ray declares dead, in a thread."""
+
+    def __init__(self, period: float = 0.5) -> None:
+        self.lost: dict[str, float] = {}
+        """Node id -> the time, in seconds since the epoch, at which it was seen to be dead."""
+        self._over = threading.Event()
+        self._period = period
+        self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
+
+    def __enter__(self) -> Watch:
+        import ray
+
+        self._dead = {node["NodeID"] for node in ray.nodes() if not node["Alive"]}
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        import ray
+
+        while not self._over.wait(self._period):
+            for node in ray.nodes():
+                if not node["Alive"] and node["NodeID"] not in self._dead:
+                    self.lost.setdefault(node["NodeID"], time.time())
+
+
+class Session:
+    """One run of the client: it takes answers and failures, and keeps the former."""
+
+    def __init__(self, kept: Kept, count: int) -> None:
+        self._kept, self._count, self._done = kept, count, 0
+        self.name = f"{int(time.time())}-{os.getpid()}"
+        self.failures: list[Failure] = []
+        self.timings: list[Timing] = []
+
+    async def take(self, answer: Answer) -> None:
+        """Keep an answer; it counts as done when the store has it."""
+        await asyncio.to_thread(self._kept.keep, answer, self.name)
+        self.timings.append(answer.timing)
+        self._done += 1
+        if self._done % max(1, self._count // 16) == 0 or self._done == self._count:
+            print(f"answered {self._done}/{self._count}", flush=True)
+
+    def fail(self, failure: Failure) -> None:
+        """Note an attempt that was lost."""
+        self.failures.append(failure)
+        print(f"{failure.id}: attempt {failure.attempt} lost: {failure.reason[:120]}", flush=True)
+
+
+async def ask_all(
+    target: Target, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace
+) -> list[str]:
+    """Have the prompts answered over HTTP; returns the ids of those given up."""
+    async with client.session(args.part_seconds) as http:
+        ask = client.asking(http, target, time.time)
+        return await client.answer_all(
+            prompts, ask, args.in_flight, args.give_up, session.take, session.fail, now=time.time
+        )
+
+
+class Answering:
+    """An actor of Ray Data's: a batch of prompts in, their answers out."""
+
+    def __init__(self, checkpoint: str, slots: int, context: int, threads: int, max_tokens: int) -> None:
+        self._engine, self._max_tokens = engine(checkpoint, slots, context, threads), max_tokens
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        from engine import Request
+
+        ids = [str(each) for each in batch["id"]]
+        found = self._engine.run(
+            [
+                Request(name, tuple(int(token) for token in tokens), self._max_tokens, ignore_eos=True)
+                for name, tokens in zip(ids, batch["tokens"], strict=True)
+            ]
+        )
+        return {"id": ids, "answer": [found[name] for name in ids]}
+
+
+def through_data(
+    checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace
+) -> Iterator[tuple[str, list[int]]]:
+    """Answers by Ray Data, each as soon as its block is there. Actors on a lost node are made anew."""
+    import ray.data
+
+    rows = ray.data.from_items([{"id": p.id, "tokens": list(p.tokens)} for p in prompts])
+    answered = rows.repartition(max(1, len(prompts) // args.slots)).map_batches(
+        Answering,
+        batch_size=args.slots,
+        compute=ray.data.ActorPoolStrategy(size=args.replicas),
+        num_cpus=args.cpus,
+        num_gpus=args.gpus or None,
+        fn_constructor_args=(checkpoint, args.slots, args.context, args.threads, args.output_tokens),
+    )
+    for row in answered.iter_rows():
+        yield str(row["id"]), [int(token) for token in row["answer"]]
+
+
+async def take_data(
+    checkpoint: str, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace
+) -> None:
+    """Keep the answers of Ray Data. They have one part each: when they were asked for and when they came."""
+    began, lengths = time.time(), {p.id: len(p.tokens) for p in prompts}
+    for name, tokens in through_data(checkpoint, prompts, args):
+        timing = Timing(name, began, (time.time() - began,), lengths[name], len(tokens))
+        await session.take(Answer(name, tuple(tokens), timing))
+
+
+def engine(checkpoint: str, slots: int, context: int, threads: int) -> Any:
+    """An engine with the model of a checkpoint (URI)."""
+    import torch
+    from engine import Engine
+    from model import load_model
+    from ray.train import Checkpoint
+
+    torch.set_num_threads(threads)
+    with Checkpoint(checkpoint).as_directory() as folder:
+        return Engine(load_model(Path(folder), context=context), slots)
+
+
+def chosen(prompts: Sequence[Prompt], again: Sequence[str], count: int) -> list[Prompt]:
+    """The prompts whose answers are computed once more: first those that were sent again."""
+    first = set(again)
+    return sorted(prompts, key=lambda p: p.id not in first)[:count]
+
+
+def reference(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
+    """Prompt -> SHA-256 of its answer, computed here."""
+    from engine import Request
+
+    if not prompts:
+        return {}
+    found = engine(checkpoint, args.slots, args.context, args.threads).run(
+        [Request(p.id, p.tokens, args.output_tokens, ignore_eos=True) for p in prompts]
+    )
+    return {name: client.digest(tokens) for name, tokens in found.items()}
+
+
+def evidence(
+    kept: Sequence[Mapping[str, Any]],
+    prompts: Sequence[Prompt],
+    session: Session,
+    lost: Mapping[str, float],
+    expected: Mapping[str, str],
+    seconds: float,
+    plan: Mapping[str, Any],
+    limits: Mapping[str, float],
+) -> dict[str, Any]:
+    """The evidence of a batch. Times are in seconds since the epoch; figures are of this run's requests."""
+    return {
+        "schema": SCHEMA,
+        "plan": dict(plan),
+        "prompts": [p.id for p in prompts],
+        "answers": [
+            {name: answer[name] for name in KEPT}
+            | {"ttft": answer["parts"][0], "e2e": answer["parts"][-1]}
+            for answer in kept
+        ],
+        "failures": [asdict(failure) for failure in session.failures],
+        "lost_nodes": [{"node_id": node, "at": at} for node, at in sorted(lost.items())],
+        "reference": dict(expected),
+        "figures": figures(session.timings, seconds, 0, limits, PERCENTILES) if session.timings else None,
+    }  # fmt: skip
+
+
+def settings() -> argparse.ArgumentParser:
+    parser = measure.load(serve.settings(argparse.ArgumentParser(description=__doc__.split("\n")[0])))
+    parser.add_argument("--name", default="", help="name of the batch; that of an earlier one: what it lacks")
+    parser.add_argument("--through", choices=("serve", "data"), default="serve")
+    parser.add_argument("--url", default="", help="an endpoint that is there, instead of one of its own")
+    parser.add_argument("--give-up", type=float, default=300, help="seconds after which a prompt is given up")
+    parser.add_argument("--check", type=int, default=16, help="answers that are computed once more")
+    return parser
+
+
+def main() -> None:
+    import ray
+    from train import newest_of
+
+    args = settings().parse_args()
+    limits = measure.limits(args.goodput)
+    ray.init()
+    checkpoint = newest_of(vars(args)["from"], args.storage)
+    job = submission_id()
+    prompts = client.random_prompts(args.prompts, args.input_tokens, args.seed)
+    plan = {
+        "checkpoint": checkpoint, "model": args.model, "prompts": args.prompts, "seed": args.seed,
+        "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
+        "prompts_sha256": hashlib.sha256(repr(prompts).encode()).hexdigest(),
+    }  # fmt: skip
+    name = args.name or job
+    kept = Kept(args.storage, f"batches/{name}")
+    try:
+        kept.begin(plan)
+    except ValueError as error:
+        raise SystemExit(f"--name {name}: {error}") from None
+    done = set(kept.ids())
+    missing = [p for p in prompts if p.id not in done]
+    print(f"batch {name}: {len(prompts)} prompts, {len(done)} answered before", flush=True)
+    session = Session(kept, len(missing))
+    given_up: list[str] = []
+    seconds = 0.0
+    with Watch() as watch:
+        try:
+            if missing and args.through == "data":
+                began = time.time()
+                asyncio.run(take_data(checkpoint, missing, session, args))
+            elif missing:
+                token = bearer_token()
+                url = args.url or serve.start(checkpoint, args, token)
+                began = time.time()
+                target = Target(url.rstrip("/"), args.model, token, args.output_tokens)
+                print(f"asking {url}, {args.in_flight} prompts in flight", flush=True)
+                given_up = asyncio.run(ask_all(target, missing, session, args))
+            seconds = time.time() - began if missing else 0.0
+        finally:
+            if args.through == "serve" and not args.url:
+                serve.stop()
+    again = [t.id for t in session.timings if t.attempts > 1]
+    expected = reference(checkpoint, chosen(prompts, again, args.check), args)
+    found = evidence(kept.all(), prompts, session, watch.lost, expected, seconds, plan, limits)
+    if found["figures"]:
+        if args.through == "data":  # a whole answer is no token, and its actor works through batches
+            found["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))
+        print(table(found["figures"]))
+    Kept(args.storage, EVIDENCE).write(f"{job}.json", {**found, "job": job, "batch": name})
+    print(f"receipt: labctl job receipt {job}", flush=True)
+    if given_up:
+        raise SystemExit(f"{len(given_up)} prompts were given up; again with -p name={name}")
+
+
+def submission_id() -> str:
+    """The id under which this job was submitted; one of its own for a program that was not."""
+    import ray
+    from ray._private.worker import global_worker
+
+    submitted = global_worker.core_worker.get_job_config().metadata.get("job_submission_id")
+    return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""An OpenAI-style endpoint over an engine, without a server: it is asked by whoever serves HTTP.
+
+GET /v1/models          POST /v1/completions          GET /health (the only one without a token)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine import Engine, Request, Token
+from protocol import DONE, ApiError, Text, Wanted, completion, event, models, read, usage_part
+
+TOKEN_VARIABLE = "RAYLAB_LLM_TOKEN"
+RAY_TOKEN_VARIABLE = "RAY_AUTH_TOKEN_PATH"
+
+OnToken = Callable[[Token | None], None]
+"""Takes each byte of an answer; None when the engine has failed and there will be no more."""
+
+
+def bearer_token() -> str:
+    """The endpoint's token: what the environment says, or one made of the lab's token of Ray.
+
+    Every node of a lab has that one, so nothing has to be handed over; Ray's cannot be found from the other.
+    Raises RuntimeError where there is neither.
+    """
+    if given := os.environ.get(TOKEN_VARIABLE):
+        return given
+    path = os.environ.get(RAY_TOKEN_VARIABLE)
+    if not path or not Path(path).is_file():
+        raise RuntimeError(
+            f"no token: set {TOKEN_VARIABLE}, or {RAY_TOKEN_VARIABLE} to the lab's file ray.token"
+        )
+    secret = Path(path).read_text().strip()
+    return hmac.new(secret.encode(), b"raylab: the endpoint of a language model", hashlib.sha256).hexdigest()
+
+
+class Runner(Protocol):
+    """What has requests answered."""
+
+    def check(self, request: Request) -> None: ...
+    def submit(self, request: Request, on_token: OnToken) -> None: ...
+    def cancel(self, request: str) -> None: ...
+
+
+class Loop:
+    """An engine in a thread of its own. Its methods may be called from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._todo: list[Callable[[], None]] = []
+        self._listeners: dict[str, OnToken] = {}
+        self._wake = threading.Condition()
+        self.failure = ""
+        """Reason why the engine does not work any more."""
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def check(self, request: Request) -> None:
+        """Raise ValueError for a request that the engine cannot answer."""
+        self._engine.check(request)
+
+    def submit(self, request: Request, on_token: OnToken) -> None:
+        """Have a request answered. `on_token` is called in the engine's thread."""
+
+        def begin() -> None:
+            self._listeners[request.id] = on_token
+            self._engine.add(request)
+
+        self._do(begin)
+
+    def cancel(self, request: str) -> None:
+        """Forget a request; no-op for one that has ended."""
+
+        def forget() -> None:
+            self._listeners.pop(request, None)
+            self._engine.cancel(request)
+
+        self._do(forget)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        with self._wake:
+            if self.failure:
+                raise RuntimeError(self.failure)
+            self._todo.append(action)
+            self._wake.notify()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._wake:
+                    while not self._todo and not self._engine.busy:
+                        self._wake.wait()
+                    todo, self._todo = self._todo, []
+                for action in todo:
+                    action()
+                for token in self._engine.step():
+                    listener = self._listeners.get(token.request)
+                    if token.finish:
+                        self._listeners.pop(token.request, None)
+                    if listener:
+                        listener(token)
+        except Exception as error:
+            with self._wake:
+                self.failure = f"the engine has failed: {error!r}"
+            for listener in self._listeners.values():
+                listener(None)
+            raise
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer over HTTP: a document, or a stream of events."""
+
+    status: int
+    document: Mapping[str, Any] | None = None
+    stream: AsyncIterator[bytes] | None = None
+
+    @property
+    def body(self) -> bytes:
+        return json.dumps(self.document).encode()
+
+
+class Endpoint:
+    """Answers requests over HTTP with what a runner gives."""
+
+    def __init__(self, runner: Runner, model: str, context: int, token: str) -> None:
+        self._runner, self._model, self._context, self._token = runner, model, context, token
+        self._created = int(time.time())
+
+    async def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """The reply to one request; `headers` have names in small letters. It raises nothing of its own."""
+        try:
+            if path == "/health":
+                return Reply(200, {"status": "ok"})
+            self._authenticate(headers.get("authorization", ""))
+            if (method, path) == ("GET", "/v1/models"):
+                return Reply(200, models(self._model, self._created, self._context))
+            if path != "/v1/completions":
+                raise ApiError(404, f"there is no {path}", code="not_found")
+            if method != "POST":
+                raise ApiError(405, f"{path} takes POST", code="method_not_allowed")
+            wanted = read(body, self._model, f"cmpl-{uuid.uuid4().hex}")
+            try:
+                self._runner.check(wanted.request)
+            except ValueError as error:
+                raise ApiError(400, str(error)) from None
+            if wanted.stream:
+                return Reply(200, stream=self._stream(wanted))
+            return Reply(200, await self._whole(wanted))
+        except ApiError as error:
+            return Reply(error.status, error.document)
+
+    def _authenticate(self, given: str) -> None:
+        """Raise ApiError for a missing or wrong token."""
+        if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            raise ApiError(401, "a bearer token is needed: Authorization: Bearer TOKEN",
+                           "authentication_error", code="invalid_api_key")  # fmt: skip
+
+    async def _tokens(self, wanted: Wanted) -> AsyncIterator[Token]:
+        """The bytes of an answer as they come. Raises ApiError when the engine fails.
+
+        A request whose client has gone away is cancelled.
+        """
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Token | None]()
+        self._runner.submit(
+            wanted.request, lambda token: loop.call_soon_threadsafe(queue.put_nowait, token) and None
+        )
+        ended = False
+        try:
+            while not ended:
+                token = await queue.get()
+                if token is None:
+                    raise ApiError(500, "the engine has failed", "server_error")
+                ended = token.finish is not None
+                yield token
+        finally:
+            if not ended:
+                self._runner.cancel(wanted.request.id)
+
+    async def _stream(self, wanted: Wanted) -> AsyncIterator[bytes]:
+        """The events of a streamed answer. A failure in the middle leaves out the end, `[DONE]`."""
+        text, count = Text(), 0
+        try:
+            async for token in self._tokens(wanted):
+                count += 1
+                said = text.add(token.token, token.finish is not None)
+                yield event(
+                    completion(wanted, self._model, self._created, said, [token.token], token.finish, False)
+                )
+        except ApiError as error:
+            yield event(error.document)
+            return
+        if wanted.include_usage:
+            yield event(usage_part(wanted, self._model, self._created, count))
+        yield DONE
+
+    async def _whole(self, wanted: Wanted) -> Mapping[str, Any]:
+        text, said, tokens, finish = Text(), "", list[int](), None
+        async for token in self._tokens(wanted):
+            tokens.append(token.token)
+            said, finish = said + text.add(token.token, token.finish is not None), token.finish
+        return completion(wanted, self._model, self._created, said, tokens, finish, True)

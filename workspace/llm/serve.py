@@ -1,0 +1,130 @@
+"""Serve a trained model: an OpenAI-style endpoint on Ray Serve, with an engine on every replica.
+
+The endpoint is on the head, on loopback, or on `--host` (in containers the lab's own network). It asks for a
+bearer token (endpoint.py). Replicas are on nodes of their own where there are enough.
+
+    ray job submit --working-dir . -- python serve.py --from my-run
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+APP = "llm"
+
+
+class Replica:
+    """One replica: the model, its engine, and the endpoint over it. Ray Serve makes it, on a node."""
+
+    def __init__(
+        self, checkpoint: str, model: str, slots: int, context: int, threads: int, token: str
+    ) -> None:
+        import torch
+        from endpoint import Endpoint, Loop
+        from engine import Engine
+        from model import load_model
+        from ray.train import Checkpoint
+
+        torch.set_num_threads(threads)
+        with Checkpoint(checkpoint).as_directory() as folder:
+            loaded = load_model(Path(folder), context=context)
+        if torch.cuda.is_available():
+            loaded = loaded.to("cuda", torch.bfloat16)
+        self._loop = Loop(Engine(loaded, slots))
+        self._endpoint = Endpoint(self._loop, model, context, token)
+
+    def check_health(self) -> None:
+        """Raise an error once the engine has failed: Ray Serve then starts another replica."""
+        if self._loop.failure:
+            raise RuntimeError(self._loop.failure)
+
+    async def __call__(self, request: Any) -> Any:
+        """Answer a request of Starlette's."""
+        from starlette.responses import Response, StreamingResponse
+
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        reply = await self._endpoint.handle(request.method, request.url.path, headers, await request.body())
+        if reply.stream is not None:
+            return StreamingResponse(_closed(reply.stream), media_type="text/event-stream")
+        return Response(reply.body, reply.status, media_type="application/json")
+
+
+async def _closed(stream: Any) -> AsyncIterator[bytes]:
+    """The stream, closed however its reader ends: what nobody reads is not computed."""
+    try:
+        async for part in stream:
+            yield part
+    finally:
+        await stream.aclose()
+
+
+def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
+    """Start the endpoint with its replicas and wait until they are ready; returns its URL."""
+    from ray import serve
+
+    serve.start(proxy_location="HeadOnly", http_options={"host": args.host, "port": args.port})
+    deployment = serve.deployment(
+        Replica,
+        name="engine",
+        num_replicas=args.replicas,
+        max_ongoing_requests=4 * args.slots,
+        health_check_period_s=1,
+        health_check_timeout_s=5,
+        graceful_shutdown_timeout_s=5,
+        logging_config={"enable_access_log": False},
+        ray_actor_options={"num_cpus": args.cpus, "num_gpus": args.gpus},
+    )
+    serve.run(
+        deployment.bind(checkpoint, args.model, args.slots, args.context, args.threads, token),
+        name=APP, route_prefix="/",
+    )  # fmt: skip
+    return f"http://{args.host}:{args.port}"
+
+
+def stop() -> None:
+    """End the endpoint and its replicas."""
+    from ray import serve
+
+    serve.shutdown()
+
+
+def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the settings of an endpoint."""
+    parser.add_argument("--from", required=True, help="checkpoint (URI), or run, of the model")
+    parser.add_argument("--storage", default="s3://ray", help="where runs are")
+    parser.add_argument("--model", default="llm", help="the name that requests give")
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=16, help="requests that a replica computes at once")
+    parser.add_argument("--context", type=int, default=256, help="most bytes of a prompt and its answer")
+    parser.add_argument("--cpus", type=float, default=1, help="logical CPUs of a replica")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs of a replica")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch of a replica")
+    parser.add_argument("--host", default="127.0.0.1", help="address of the endpoint on the head")
+    parser.add_argument("--port", type=int, default=8000)
+    return parser
+
+
+def main() -> None:
+    import ray
+    from endpoint import bearer_token
+    from train import newest_of
+
+    parser = settings(argparse.ArgumentParser(description="Serve a language model on a Ray cluster."))
+    parser.add_argument("--minutes", type=float, default=60, help="time until it ends by itself")
+    args = parser.parse_args()
+    ray.init()
+    checkpoint = newest_of(vars(args)["from"], args.storage)
+    try:
+        url = start(checkpoint, args, bearer_token())
+        print(f"serving {checkpoint} as {args.model}: {url}/v1/completions", flush=True)
+        time.sleep(60 * args.minutes)
+    finally:
+        stop()
+
+
+if __name__ == "__main__":
+    main()
