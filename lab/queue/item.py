@@ -69,7 +69,7 @@ class Item:
     @property
     def unmanaged(self) -> bool:
         """True for a workload that names no queue: a live engine lets it run, and counts it nowhere."""
-        return not self.queue[1]
+        return not self.queue[1] and self.admission is None
 
     def queue_time(self, config: Config) -> tuple[float, int]:
         """The time that counts for the order in a queue, and the order of those without one."""

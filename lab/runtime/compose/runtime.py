@@ -175,6 +175,8 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         """See Runtime.missing. What can be done to a network is tried out. Raises EngineError."""
         if feature in (Feature.MEMORY_LIMIT, Feature.SCRATCH_DISK):
             return ""
+        if feature is Feature.CORDON:
+            return super().missing(feature)
         if self._abilities is None:
             self._abilities = network.abilities(self._engine, self._helper_image())
         return self._abilities[feature]

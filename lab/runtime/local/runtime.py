@@ -204,7 +204,7 @@ class LocalRuntime(HostedRuntime[LabState]):
 
     def missing(self, feature: Feature) -> str:
         """See Runtime.missing."""
-        return SHARED[feature]
+        return SHARED.get(feature) or super().missing(feature)
 
     # One service
 

@@ -23,7 +23,7 @@ EXPECTED = {
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",
-    "report", "receipt", "health", "health run",
+    "report", "receipt", "health", "health run", "job receipt", "job lose-node",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue cancel", "queue events", "queue receipt",
     "export", "export kubernetes", "export skypilot", "export compose", "lint", "import",

@@ -41,8 +41,9 @@ def test_a_job_without_a_policy_fails_at_once(world: World) -> None:
 def test_a_reset_keeps_the_quota_through_its_pause(world: World) -> None:
     world.apply(*queue("a", 1))
     world.submit("one", work=9, retry={"pause": 30}, env={"BREAKS": "1"})
+    world.run(1)
     world.submit("two", work=2)
-    world.run(11)
+    world.run(10)
     assert world.job("one").phase == RESETTING
     assert world.job("two").phase == "queued"
     told = retry_of(world, "one")
