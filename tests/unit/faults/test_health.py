@@ -9,6 +9,7 @@ import pytest
 
 from lab.errors import NotFoundError, RefusedError
 from lab.faults import Scene, find_fault
+from lab.topology import LabSpec, State
 from tests.fakes import FakeRuntime
 
 NONE: Mapping[str, float] = {}
@@ -103,3 +104,20 @@ def test_a_revert_without_an_injection_asks_for_nothing() -> None:
     queues = Queues()
     find_fault("slow-disk").revert(scene(queues))
     assert queues.overrides == []
+
+
+def test_a_flaky_node_dies_as_often_as_asked_and_runs_in_the_end() -> None:
+    queues, fault = Queues(), find_fault("flaky-node")
+    runtime = FakeRuntime("test")
+    runtime.up(LabSpec())
+    fault.clock = runtime.clock
+    made: Any = queues
+    given = Scene(runtime, "ray-worker-0", "job-1", fault.kind.settle({"times": 2}), queues=made)
+    assert not fault.took(given)
+    fault.inject(given)
+    assert fault.took(given)
+    assert runtime.calls("kill", "start") == (
+        *((method, "ray-worker-0") for _ in range(2) for method in ("kill", "start")),
+    )
+    fault.revert(given)
+    assert given.state() is State.HEALTHY

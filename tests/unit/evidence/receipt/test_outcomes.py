@@ -14,7 +14,7 @@ import lab.evidence.receipt
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
-from lab.evidence.receipt.model import CheckResult, Preemption
+from lab.evidence.receipt.model import CheckResult, Preemption, Steering
 from lab.evidence.receipt.questions import QUESTIONS
 from lab.faults import find_fault
 from tests.unit.data.stories import (
@@ -373,6 +373,7 @@ def test_the_schema_names_every_check_and_outcome() -> None:
     ]
     assert set(schema["checks"]["items"]["properties"]["name"]["enum"]) == set().union(*QUESTIONS.values())
     assert schema["expected"]["properties"]["outcome"]["enum"] == [e.value for e in Expected]
+    assert schema["checks"]["maxItems"] == max(map(len, QUESTIONS.values()))
 
 
 @pytest.mark.parametrize("given", [row for row in ROWS if not judge(row).survived])
@@ -444,3 +445,59 @@ def test_a_preemption_on_demand_names_no_other_job() -> None:
     receipt = judge(preempted(replace(PREEMPTION, by="", by_queue="", by_admitted_at=None)))
     assert receipt.verdict is Verdict.RECOVERED
     assert "preempted on demand" in check(receipt, "a real fault").detail
+
+
+# A node whose health check fails
+
+MOVED = Steering(
+    "EVICT", "ray-worker-0 gpu-0: ecc", AT + 0.5, AT + 0.6, AT + 30.0, "AutopilotNoExecute", AT + 1.0
+)
+
+
+def sick(told: Steering | None = MOVED, name: str = "gpu-sick") -> Evidence:
+    """A job whose first attempt was reset because of its node's health: Ray Train detected no failure."""
+    whole = Story().events()
+    events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended"))
+    record = fault(name, "ray-worker-0", node_id="a")
+    return evidence(
+        events=events, fault=record, nodes=UNHURT, stored=STORED, health=told, resubmitted_as="job-2"
+    )
+
+
+def test_a_job_that_was_moved_from_a_sick_gpu_has_recovered() -> None:
+    receipt = judge(sick())
+    assert outcome(receipt) == ("recovered", ())
+    assert check(receipt, "a real fault").detail.startswith("noticed after 0.5 s: ray-worker-0 gpu-0: ecc")
+    assert "took no new work after 0.6 s, and again after 30.0 s" in check(receipt, "avoided").detail
+    assert "no retry charged; attempt 2 ran on" in check(receipt, "moved, no retry charged").detail
+    document = receipt.to_json()
+    assert document["health"]["reset"] == "AutopilotNoExecute"
+    schema = Path(lab.evidence.receipt.__file__).with_name("schema.json")
+    jsonschema.validate(document, json.loads(schema.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict", "name", "says"),
+    [
+        (None, "not-verified", "a real fault", "no health check has said anything"),
+        (replace(MOVED, avoided_at=None), "failed", "avoided", "took new work all the time"),
+        (replace(MOVED, charged=True), "failed", "moved, no retry charged", "was charged as a retry"),
+        (replace(MOVED, reset=""), "not-verified", "moved, no retry charged", "the job was not reset"),
+    ],
+)
+def test_what_the_controller_recorded_of_health_decides(
+    told: Steering | None, verdict: str, name: str, says: str
+) -> None:
+    receipt = judge(sick(told))
+    assert receipt.verdict.value == verdict
+    assert not check(receipt, name).passed
+    assert says in check(receipt, name).detail
+
+
+def test_an_attempt_that_began_on_the_closed_node_was_not_kept_off() -> None:
+    given = sick()
+    back = tuple(replace(n, service="ray-worker-0") if n.node_id == "b" else n for n in given.nodes)
+    receipt = judge(replace(given, nodes=back))
+    assert receipt.verdict.value == "failed"
+    assert "attempt 2 began on ray-worker-0" in check(receipt, "avoided").detail
+    assert "ran on ray-worker-0 again" in check(receipt, "moved, no retry charged").detail
