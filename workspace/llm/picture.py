@@ -29,8 +29,9 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
         over.axvline(
             at, color=RED, linewidth=1, linestyle="--", label="node declared dead" if not place else None
         )
-    over.set(title="Time to first token", xlabel="seconds of the run", ylabel="ms", yscale="log")
-    over.legend(frameon=False, fontsize=8)
+    over.set_title("Time to first token", loc="left")
+    over.set(xlabel="seconds of the run", ylabel="ms", yscale="log")
+    over.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.4, 1.0), ncols=3, borderpad=0)
     gaps = [gap for r in found["requests"] for gap in _gaps(r["parts"])]
     rows = (
         ("TTFT", [r["parts"][0] for r in found["requests"]], BLUE, "-"),
@@ -42,7 +43,8 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
         if ordered:
             heights = [100 * (i + 1) / len(ordered) for i in range(len(ordered))]
             shares.step(ordered, heights, where="post", color=colour, linestyle=dashes, label=label)
-    shares.set(title="Latencies", xlabel="ms", ylabel="% at most so long", xscale="log", ylim=(0, 101))
+    shares.set_title("Latencies", loc="left")
+    shares.set(xlabel="ms", ylabel="% at most so long", xscale="log", ylim=(0, 101))
     shares.legend(frameon=False, fontsize=8)
     for axes in (over, shares):
         axes.grid(color="#E6E8EC", linewidth=0.8)
