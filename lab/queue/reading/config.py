@@ -70,7 +70,8 @@ def _retention(at: At) -> float | None:
 
 
 def _strategies(at: At, old: bool) -> tuple[str, ...] | None:
-    given = at.fields(("preemptionStrategies", *(("enable",) if old else ())))
+    needed = () if old else ("preemptionStrategies",)  # only v1beta1 has a default
+    given = at.fields(("preemptionStrategies", *(("enable",) if old else ())), required=needed)
     if old and not ("enable" in given and given["enable"].boolean()):
         return None
     if "preemptionStrategies" not in given:
@@ -117,9 +118,12 @@ def _requeuing(found: WaitForPodsReady, at: At) -> WaitForPodsReady:
 
 def _admission(at: At) -> AdmissionFairSharing:
     known = ("usageHalfLifeTime", "usageSamplingInterval", "resourceWeights")
-    given = at.fields(known, required=("usageHalfLifeTime",))
-    half_life = given["usageHalfLifeTime"].duration() if "usageHalfLifeTime" in given else 0.0
-    found = AdmissionFairSharing(half_life)
+    given = at.fields(known)
+    found = AdmissionFairSharing(half_life=0.0)
+    if "usageHalfLifeTime" in given:
+        found = replace(found, half_life=given["usageHalfLifeTime"].duration())
+    else:
+        at.warn("has no usageHalfLifeTime, so what a LocalQueue used does not count")
     if "usageSamplingInterval" in given:
         found = replace(found, sampling=given["usageSamplingInterval"].duration())
         if found.sampling <= 0:

@@ -14,8 +14,8 @@ from lab.queue.quantity import CPU, LARGEST, amount, parse
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h)", re.ASCII)
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 INT32 = 2**31 - 1
 LONGEST = 1e9
 """Seconds of the longest duration: 31 years."""
@@ -279,7 +279,7 @@ class At(Spot):
         if re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
             seconds = float(text)
         elif text and not DURATION.sub("", text):
-            seconds = sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text))
+            seconds = round(sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text)), 9)
         if not 0 <= seconds <= LONGEST:
             self.wrong(f"{text!r} is not a duration: write 30s, 5m, 1h30m or a number of seconds")
             return 0.0
