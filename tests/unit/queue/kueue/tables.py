@@ -164,6 +164,7 @@ def workload(data: Data) -> Workload:
         requeues=data.get("requeues") or 0,
         requeue_at=time("requeue_at"),
         ready=data.get("ready", False),
+        unready_since=time("unready"),
     )
 
 
