@@ -106,6 +106,13 @@ def test_the_configuration() -> None:
     )
 
 
+def test_usage_that_has_no_half_life_gets_a_warning() -> None:
+    text = CONFIG.replace("usageHalfLifeTime: 24h, ", "")
+    found = read([("config.yaml", text)])
+    assert found.setup.config.admission_fair_sharing == AdmissionFairSharing(0.0, weights={"cpu": 0.5})
+    assert [(each.line, each.path) for each in found.warnings] == [(9, "admissionFairSharing")]
+
+
 def test_the_old_configuration_is_switched_on_by_enable() -> None:
     text = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
     off = read([("c", text + "fairSharing: {enable: false}\nwaitForPodsReady: {timeout: 1m}\n")]).setup.config

@@ -8,6 +8,7 @@ import pytest
 
 from lab.queue.model import AdmissionFairSharing, Config, WaitForPodsReady
 from lab.queue.reading import read
+from lab.queue.writing import as_yaml, objects
 from tests.unit.queue.kueue import tables
 from tests.unit.queue.kueue.test_refused import near
 
@@ -24,6 +25,7 @@ def test_a_configuration_is_taken_or_refused_as_by_kueue(case: tables.Data) -> N
     else:
         assert found.errors == ()
         assert found.setup.config == settings(case)
+        assert read([("again.yaml", as_yaml(objects(found.setup)))]).setup.config == settings(case)
 
 
 def settings(case: tables.Data) -> Config:
