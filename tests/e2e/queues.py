@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.services import QUEUE
-from tests.e2e.harness import PATIENCE, Shell
+from tests.e2e.harness import PATIENCE, SCRIPTS, Shell
 from tests.e2e.receipts import assert_recovered
 from tests.waiting import eventually
 
@@ -53,7 +53,7 @@ class QueueTests:
 
 def submitted(shell: Shell, *arguments: str) -> str:
     """Submit a job, detached; returns its name."""
-    return shell.labctl("submit", "--detach", *arguments).out.strip()
+    return shell.labctl("submit", "--detach", *arguments, cwd=SCRIPTS).out.strip()
 
 
 def described(shell: Shell, job: str) -> Any:

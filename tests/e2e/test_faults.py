@@ -103,8 +103,8 @@ def test_a_cluster_is_broken_through_kubectl_and_judged_by_its_ledger_alone(
     receipt = labctl("fault-inject", target, *cluster, "--job", job, "--after-epoch", "2")
     assert_recovered(receipt)
     calls = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
-    (deleted,) = [call for call in calls if "delete" in call[3:]]
-    assert deleted[3:] == ["delete", "pod", target, "--grace-period=0", "--force", "--wait=false"]
+    (deleted,) = [call[3:] for call in calls if call[3] == "delete"]
+    assert deleted == ["delete", "pod", target, "--grace-period=0", "--force", "--wait=false"]
 
     again = labctl("receipt", job)
     assert_valid(again)
