@@ -8,7 +8,7 @@ from tests.e2e.harness import Bench
 from tests.e2e.llm import LanguageModelTests
 
 
-@pytest.mark.long
+@pytest.mark.rare
 class TestLanguageModel(LanguageModelTests):
     @pytest.fixture
     def shell(self, bench: Bench) -> Bench:

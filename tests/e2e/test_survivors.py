@@ -20,7 +20,7 @@ GAP_SECONDS = 10.0
 @pytest.mark.skipif(
     bool(environment.unavailable("torchft")), reason="torchft has no packages for this machine"
 )
-@pytest.mark.parametrize("kind", ["rank-kill", "kill"])
+@pytest.mark.parametrize("kind", ["rank-kill", pytest.param("kill", marks=pytest.mark.rare)])
 def test_the_others_go_on_when_a_rank_or_its_node_dies(bench: Bench, kind: str) -> None:
     job = bench.labctl(
         *("submit", "digits", "--fault-tolerance", "torchft"),

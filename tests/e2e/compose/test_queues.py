@@ -8,7 +8,7 @@ from tests.e2e.compose.bench import ContainerBench
 from tests.e2e.queues import QueueTests
 
 
-@pytest.mark.long  # the controller is the same on both runtimes
+@pytest.mark.rare  # the controller is the same on both runtimes
 class TestQueues(QueueTests):
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:
