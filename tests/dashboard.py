@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,16 @@ def queries(dashboard: Path = DASHBOARD) -> tuple[Query, ...]:
     ]
     annotations = [Query(each["name"], each["expr"], True) for each in document["annotations"]["list"]]
     return (*panels, *annotations)
+
+
+def cells(panels: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Every cell (column, row) that panels lie on; one that two of them lie on comes twice."""
+    return [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
 
 
 class Prometheus:

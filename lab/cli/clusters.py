@@ -31,6 +31,11 @@ class Place:
     context: str = ""
     namespace: str = ""
 
+    @classmethod
+    def of(cls, *, kube_context: str | None = None, **given: str | None) -> Place:
+        """The place that the options name, each of which may be missing."""
+        return cls(context=kube_context or "", **{name: value or "" for name, value in given.items()})
+
     def store(self) -> Store:
         """The store of the ledger. Raises UsageError."""
         from lab.flows.recovery.outside import ledger_store

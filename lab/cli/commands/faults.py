@@ -103,6 +103,7 @@ def faults(app: App) -> None:
 @pass_app
 def fault_inject(
     app: App,
+    /,
     target: str | None,
     kind: str,
     pairs: tuple[str, ...],
@@ -113,11 +114,7 @@ def fault_inject(
     timeout: float | None,
     wait: bool,
     control: bool,
-    kube_context: str | None,
-    namespace: str | None,
-    ledger: str | None,
-    endpoint: str | None,
-    region: str | None,
+    **place: str | None,
 ) -> None:
     """Break something and follow the recovery to its receipt.
 
@@ -149,7 +146,7 @@ def fault_inject(
             "--control with --runtime kubernetes: labctl cannot submit the job there again",
             "leave --control out",
         )
-    lab = open_lab(app, _place(ledger, endpoint, region, kube_context, namespace))
+    lab = open_lab(app, Place.of(**place))
     with Story(app.out) as story:
         outcome = inject(lab, request, story.moment, wait=wait, control=control)
     if outcome.receipt is None:
@@ -165,11 +162,8 @@ def fault_inject(
 @pass_app
 def heal(
     app: App,
-    kube_context: str | None,
-    namespace: str | None,
-    ledger: str | None,
-    endpoint: str | None,
-    region: str | None,
+    /,
+    **place: str | None,
 ) -> None:
     """Revert faults left by a crashed labctl.
 
@@ -178,7 +172,7 @@ def heal(
     """
     from lab.flows.recovery.heal import heal as undo
 
-    lab = open_lab(app, _place(ledger, endpoint, region, kube_context, namespace))
+    lab = open_lab(app, Place.of(**place))
     done = undo(
         lab,
         lambda entry: app.out.note(f"undoing {entry.kind} of {entry.target}, of {format.clock(entry.at)}"),
@@ -196,12 +190,6 @@ def heal(
             first = f"labctl restart {item.target}" if lab.status().up else "labctl up"
             what = f"{item.kind} of {item.target} could not be undone: {item.problem}"
             app.fail(ServiceError(what, f"{first}; labctl heal again"))
-
-
-def _place(
-    ledger: str | None, endpoint: str | None, region: str | None, context: str | None, namespace: str | None
-) -> Place:
-    return Place(ledger or "", endpoint or "", region or "", context or "", namespace or "")
 
 
 def _not_waited(app: App, outcome: Outcome) -> None:

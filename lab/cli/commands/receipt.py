@@ -14,7 +14,7 @@ from lab.cli.context import App, LabCommand, pass_app
 @click.argument("job", type=values.Text(), help="The submission id; of a RayJob its status.jobId.")
 @ledger_options(required=True)
 @pass_app
-def receipt(app: App, job: str, ledger: str, endpoint: str | None, region: str | None) -> None:
+def receipt(app: App, /, job: str, **options: str | None) -> None:
     """Judge a job of any cluster from its ledger alone.
 
     Judges the newest fault on record, as `fault-inject --runtime kubernetes` leaves it, else the last failure
@@ -23,8 +23,8 @@ def receipt(app: App, job: str, ledger: str, endpoint: str | None, region: str |
     """
     from lab.flows.recovery.outside import judge_from_ledger
 
-    place = Place(ledger, endpoint or "", region or "")
-    found = judge_from_ledger(place.store(), ledger, job)
+    place = Place.of(**options)
+    found = judge_from_ledger(place.store(), place.ledger, job)
     if not app.out.as_json(found.to_json()):
         receipt_panel.show(app.out, found.to_json())
     judge(app, found)

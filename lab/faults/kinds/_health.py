@@ -14,12 +14,14 @@ class Ordered(Fault):
     The order goes the way of every result: the node's agent is told, reports it, and the board decides.
     """
 
+    checked: str
+    """Name of the check."""
     state: str
     message: str
 
     def check(self, scene: Scene) -> str:
         """Return the name of the check. Raises RefusedError."""
-        raise NotImplementedError
+        return self.checked
 
     def device(self, scene: Scene) -> str:
         """Return the device that it is about; by default the node itself. Raises RefusedError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.faults import Expected, FaultKind, Scene, Scope, Traits, lasting
+from lab.faults import Expected, FaultKind, Scope, Traits, lasting
 from lab.faults.kinds._health import Ordered
 
 
@@ -18,9 +18,6 @@ class ClockSkew(Ordered):
         expected=Expected.DOUBTED,
         traits=Traits("has a wrong clock"),
     )
+    checked = "clock-skew"
     state = "WARN"
     message = "the fault clock-skew says so"
-
-    def check(self, scene: Scene) -> str:
-        """See Ordered.check."""
-        return "clock-skew"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.faults import Expected, FaultKind, Scene, Scope, Traits, lasting
+from lab.faults import Expected, FaultKind, Scope, Traits, lasting
 from lab.faults.kinds._health import Ordered
 
 
@@ -18,9 +18,6 @@ class SlowDisk(Ordered):
         expected=Expected.DOUBTED,
         traits=Traits("has a slow disk"),
     )
+    checked = "disk-latency"
     state = "WARN"
     message = "the fault slow-disk says so"
-
-    def check(self, scene: Scene) -> str:
-        """See Ordered.check."""
-        return "disk-latency"

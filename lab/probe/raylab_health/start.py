@@ -30,8 +30,11 @@ KILL_WITH_PARENT = 1
 """PR_SET_PDEATHSIG."""
 
 
-def beside(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Start the agent of the node that `ray start` with these arguments makes; its process id, 0 for none."""
+def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, str] = os.environ) -> int:
+    """Start the agent of the node that `ray start` with these arguments makes; its process id, 0 for none.
+
+    With `loopback` all nodes are processes of this machine.
+    """
     if not environ.get(URL) or not environ.get("RAYLAB_SERVICE_NAME") or not hasattr(os, "fork"):
         return 0
     try:
@@ -44,7 +47,7 @@ def beside(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) ->
     code = 1
     try:
         settle(parent, NICENESS)
-        serve(environ, gpus(arguments), parent)
+        serve(environ, gpus(arguments), parent, loopback=loopback)
     except BaseException as error:
         print(f"the health agent has ended: {error!r}", file=sys.stderr, flush=True)
     finally:
@@ -76,7 +79,7 @@ def settle(parent: int, niceness: int) -> None:
         os.nice(niceness)
 
 
-def serve(environ: Mapping[str, str], gpus: int, parent: int) -> NoReturn:
+def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool) -> NoReturn:
     """Be the agent, once the node has had time to start: imports too cost it some of a core."""
     import time
 
@@ -91,9 +94,9 @@ def serve(environ: Mapping[str, str], gpus: int, parent: int) -> NoReturn:
     context = Context(dict(environ))
     me = os.getpid()
     runner = Runner(worker({each.name: each for each in CHECKS}, context), lambda: settle(me, 0))
-    local = environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == "0"
     node = environ["RAYLAB_SERVICE_NAME"]
-    listener, address = listen("127.0.0.1" if local else "0.0.0.0", "127.0.0.1" if local else node)
+    interface, host = ("127.0.0.1", "127.0.0.1") if loopback else ("0.0.0.0", node)
+    listener, address = listen(interface, host)
     agent = Agent(
         node,
         os.urandom(8).hex(),

@@ -46,7 +46,7 @@ def on_loopback() -> bool:
 def main() -> None:
     from raylab_health import start
 
-    start.beside(sys.argv)
+    start.beside(sys.argv, loopback=on_loopback())
     folder = fork_folder()
     if folder and not on_loopback():
         from raylab_forks import server

@@ -15,6 +15,7 @@ from lab.daemons.health.gauges import Collector
 from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Change
 from lab.errors import ClusterError, NotFoundError, StateError, UsageError
 from tests.conftest import ROOT
+from tests.dashboard import cells
 
 NODE, GPU = "ray-worker-0", "gpu-0"
 
@@ -324,11 +325,6 @@ def test_the_panels_of_the_dashboard_are_apart() -> None:
     document: Any = json.loads((ROOT / "compose/grafana/dashboards/health.json").read_text())
     panels = document["panels"]
     assert len({p["id"] for p in panels}) == len({p["title"] for p in panels}) == len(panels)
-    cells = [
-        (x, y)
-        for p in panels
-        for x in range(p["gridPos"]["x"], p["gridPos"]["x"] + p["gridPos"]["w"])
-        for y in range(p["gridPos"]["y"], p["gridPos"]["y"] + p["gridPos"]["h"])
-    ]
-    assert len(cells) == len(set(cells))
+    taken = cells(panels)
+    assert len(taken) == len(set(taken))
     assert all(p["datasource"] == {"type": "prometheus", "uid": "raylab-prometheus"} for p in panels)

@@ -11,7 +11,7 @@ from lab.daemons.metrics.follower import Follower
 from lab.daemons.metrics.sources import Address, ClusterView, RunView, StoreView
 from lab.faults.records import LoggedFault
 from tests.conftest import ROOT
-from tests.dashboard import DASHBOARD, Query, queries
+from tests.dashboard import DASHBOARD, Query, cells, queries
 from tests.unit.daemons.metrics.test_collector import node
 
 GRAFANA = ROOT / "compose" / "grafana"
@@ -33,14 +33,9 @@ def served() -> set[str]:
 def test_the_panels_lie_side_by_side_and_have_ids_titles_and_queries_of_their_own() -> None:
     panels = DOCUMENT["panels"]
     assert len({p["id"] for p in panels}) == len({p["title"] for p in panels}) == len(panels) > 10
-    cells = [
-        (x, y)
-        for p in panels
-        for x in range(p["gridPos"]["x"], p["gridPos"]["x"] + p["gridPos"]["w"])
-        for y in range(p["gridPos"]["y"], p["gridPos"]["y"] + p["gridPos"]["h"])
-    ]
-    assert len(cells) == len(set(cells))
-    assert all(0 <= x < 24 for x, _ in cells)
+    taken = cells(panels)
+    assert len(taken) == len(set(taken))
+    assert all(0 <= x < 24 for x, _ in taken)
     for panel in panels:
         refs = [target["refId"] for target in panel["targets"]]
         assert refs == sorted(set(refs))

@@ -15,6 +15,7 @@ from lab.daemons.queue.metrics import exposition, meaning
 from lab.daemons.queue.tally import COUNTERS, HISTOGRAMS, Histogram, Job, Tally, bounds
 from lab.queue.places import Change
 from tests.conftest import ROOT
+from tests.dashboard import cells
 from tests.unit.daemons.queue.world import World, priority, queue, unflavored
 
 ONE = {"replica_role": "standalone"}
@@ -170,11 +171,6 @@ def test_the_dashboard_asks_only_for_metrics_of_the_queues_that_are_served() -> 
     }
     assert asked <= names()
     assert len(asked) > 8
-    cells = [
-        (x, y)
-        for p in (panel["gridPos"] for panel in document["panels"])
-        for x in range(p["x"], p["x"] + p["w"])
-        for y in range(p["y"], p["y"] + p["h"])
-    ]
-    assert len(cells) == len(set(cells))
+    taken = cells(document["panels"])
+    assert len(taken) == len(set(taken))
     assert {panel["datasource"]["uid"] for panel in document["panels"]} == {"raylab-prometheus"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,6 @@ from lab.queue.writing import workload_object
 from tests.unit.daemons.queue.world import World, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.close()
 
 
 def order_of(world: World, name: str) -> Order:

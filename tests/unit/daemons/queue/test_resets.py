@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from lab.queue.replay import replay
 from tests.unit.daemons.queue.world import World, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.close()
 
 
 def retry_of(world: World, name: str) -> dict[str, Any]:

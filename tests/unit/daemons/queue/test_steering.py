@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from lab.cluster.node_sizes import NodeSizes, request
@@ -19,13 +16,6 @@ from tests.unit.queue.made import setup
 
 NODES = ("ray-worker-0", "ray-worker-1")
 H100 = FlavorResource("h100", GPU)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.close()
 
 
 def device(state: str, service: str = "ray-worker-0", name: str = "gpu-0") -> Health:

@@ -18,7 +18,8 @@ ENVIRON = {start.URL: "http://127.0.0.1:8266", "RAYLAB_SERVICE_NAME": "ray-worke
 def test_a_node_without_a_controller_has_no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fork", lambda: pytest.fail("forked"))
     for missing in ENVIRON:
-        assert start.beside(["start"], {key: each for key, each in ENVIRON.items() if key != missing}) == 0
+        environ = {key: each for key, each in ENVIRON.items() if key != missing}
+        assert start.beside(["start"], loopback=True, environ=environ) == 0
 
 
 def test_a_node_starts_although_its_agent_cannot(
@@ -28,7 +29,7 @@ def test_a_node_starts_although_its_agent_cannot(
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr("os.fork", fork)
-    assert start.beside(["start"], ENVIRON) == 0
+    assert start.beside(["start"], loopback=True, environ=ENVIRON) == 0
     assert "no health agent" in capsys.readouterr().err
 
 
