@@ -26,21 +26,21 @@ DETECTION = (
     Knob("RAY_health_check_period_ms", "100", "3000", "the head asks every node up to ten times a second"),
     Knob(
         "RAY_health_check_timeout_ms",
-        "800",
+        "2500",
         "10000",
         "a frozen node does not answer at all; one on a busy machine may need half a second",
     ),
     Knob(
         "RAY_health_check_failure_threshold",
-        "3",
+        "1",
         "5",
-        "three misses in a row, up to 2.7 s of silence, so that slow answers kill nobody",
+        "a node that refuses the connection is dead, nothing listens there; only silence is waited for",
     ),
     Knob(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
-        "0.2",
+        "0.1",
         "2.0",
-        "the Train controller looks at its workers (and takes their checkpoints) five times a second",
+        "the Train controller looks at its workers (and takes their checkpoints) ten times a second",
     ),
     Knob(
         "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lab.cluster.allocation.loads import read_top
 from lab.cluster.allocation.model import GpuLoad, Holding, NodeLoad, TopView, Waiting, amounts
-from lab.cluster.allocation.snapshot import read
+from lab.cluster.allocation.snapshot import Snapshot, read
 from lab.cluster.allocation.usage_by_job import holdings, living_ranks
 from lab.cluster.allocation.waiting import waiting
 
@@ -16,6 +16,7 @@ __all__ = [
     "GpuLoad",
     "Holding",
     "NodeLoad",
+    "Snapshot",
     "TopView",
     "Waiting",
     "amounts",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from lab.cluster.allocation import holdings, read, waiting
+from lab.cluster.allocation import Snapshot, holdings, read, waiting
 from lab.cluster.api import Node, RayApi
 from lab.cluster.jobs import HELPER, Job, Jobs
 from lab.cluster.node_sizes import NodeSizes
@@ -58,8 +58,8 @@ class RaySide(Protocol):
     def nodes(self) -> tuple[Node, ...]:
         """Every node that Ray knows, dead ones too. Raises ClusterError."""
 
-    def look(self) -> Look:
-        """Where jobs run now, and if any waits for room. Raises ClusterError."""
+    def look(self, shut: Collection[str] = ()) -> Look:
+        """Where jobs run now, and if any finds no room while these are closed. Raises ClusterError."""
 
     def resize(self, node_id: str, cpus: float) -> None:
         """Let Ray give out so many CPUs of a node. Raises ClusterError."""
@@ -69,6 +69,15 @@ class RaySide(Protocol):
 
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
         """Tell if a checkpoint was committed after this time; None for a job without runs. StoreError."""
+
+
+def needs_room(snapshot: Snapshot, shut: Collection[str]) -> bool:
+    """Tell if a job, or a part of one, finds no room on the nodes that are not closed.
+
+    Ray goes on to tell of the CPUs that a closed node began with.
+    """
+    left = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.service not in shut))
+    return any(each.kind != "starting" for each in waiting(left).values())
 
 
 class Cluster:
@@ -119,7 +128,7 @@ class Cluster:
         """See RaySide."""
         return self._api.nodes()
 
-    def look(self) -> Look:
+    def look(self, shut: Collection[str] = ()) -> Look:
         """See RaySide."""
         snapshot = read(self._api)
         gpus: dict[str, dict[str, float]] = {}
@@ -127,7 +136,7 @@ class Cluster:
             places = gpus.setdefault(holding.job, {})
             held = holding.resources.get("GPU", 0.0)
             places[holding.service] = places.get(holding.service, 0.0) + held
-        return Look(gpus, any(each.kind != "starting" for each in waiting(snapshot).values()))
+        return Look(gpus, needs_room(snapshot, shut))
 
     def resize(self, node_id: str, cpus: float) -> None:
         """See RaySide."""

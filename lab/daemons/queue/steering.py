@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from lab.cluster.api import Node
 from lab.daemons.health.model import CPU, EVICT, WARN, Health
+from lab.errors import LabError
 from lab.queue.capacity import SLACK
 from lab.queue.model import FlavorResource, Setup
 
@@ -111,9 +112,15 @@ class Doors:
         self._set: dict[str, float] = {}
 
     def apply(self, wanted: Mapping[str, float]) -> None:
-        """Open and close nodes. Raises LabError when one could not be."""
+        """Open and close nodes, each one that can be. Raises the LabError of the last that could not."""
         self._set = {node: size for node, size in self._set.items() if node in wanted}
+        refused: LabError | None = None
         for node, size in wanted.items():
             if size == 0 or self._set.get(node) != size:
-                self._resize(node, size)
-                self._set[node] = size
+                try:
+                    self._resize(node, size)
+                    self._set[node] = size
+                except LabError as error:
+                    refused = error
+        if refused is not None:
+            raise refused

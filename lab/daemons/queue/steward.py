@@ -14,8 +14,8 @@ from lab.daemons.queue.rayside import RaySide
 from lab.daemons.queue.steering import Doors, Look, closed, ill, lost, rows, sizes
 from lab.errors import LabError
 
-DOORS_SECONDS, LOOK_SECONDS, WARN_LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0, 2.0
-"""Time between two closings of a node, two looks at what runs where (for EVICT, WARN), two at the nodes."""
+DOORS_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
+"""Time between two closings of a node, two looks at what runs where, two at the nodes while all are open."""
 
 TOLD = (EVICT, TESTING, WARN)
 """States that are recorded among the events."""
@@ -38,7 +38,7 @@ class Steward:
         self._nodes: tuple[Node, ...] = ()
         self._look = Look()
         self._open: Mapping[str, float] = {}
-        """Sizes that were set last while every node was open."""
+        """Sizes that Ray has, as far as is known, while every node is open."""
         self._shut: frozenset[str] = frozenset()
         self._seen: dict[tuple[str, str], Health] = {}
         self._refused = ""
@@ -62,12 +62,13 @@ class Steward:
             return False
         refused = value.message if isinstance(value, LabError) else ""
         if kind == "doors":
-            if refused:
-                self._open = {}
-                if refused != self._refused:
-                    self._say(f"a node that is not healthy stays open: {refused}")
-            else:
-                self._closed(draft, value)
+            self._open = {}
+            if refused and refused != self._refused:
+                self._say(f"nodes are not all open or closed as they should be: {refused}")
+            elif not refused:
+                shut, sizes = value
+                self._open = {} if shut else sizes
+                self._closed(draft, shut)
             self._refused = refused
         elif not refused and kind == "nodes":
             self._nodes = value
@@ -117,10 +118,10 @@ class Steward:
             doors = self._doors_task(states) if self._nodes else None
         places = {each.service for each in self._nodes if each.resources.get("CPU")}
         worst = {each.state for each in states if each.node in places}
-        every = LOOK_SECONDS if EVICT in worst else WARN_LOOK_SECONDS
+        shut = self._shut
         tasks: tuple[Task, ...] = (
-            ("nodes", NODES_SECONDS, self._ray.nodes, bool(states)),
-            ("look", every, self._ray.look, bool(worst & {EVICT, WARN})),
+            ("nodes", LOOK_SECONDS if shut else NODES_SECONDS, self._ray.nodes, bool(states)),
+            ("look", LOOK_SECONDS, lambda: self._ray.look(shut), bool(worst & {EVICT, WARN})),
         )
         return tasks if doors is None else (("doors", DOORS_SECONDS, doors, True), *tasks)
 
@@ -131,10 +132,9 @@ class Steward:
         wanted = sizes(self._nodes, shut)
         if not shut and wanted == self._open:
             return None
-        self._open = {} if shut else wanted
 
-        def task() -> frozenset[str]:
+        def task() -> tuple[frozenset[str], Mapping[str, float]]:
             self._doors.apply(wanted)
-            return shut
+            return shut, wanted
 
         return task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,7 +88,7 @@ class Ray:
     def nodes(self) -> tuple[Node, ...]:
         return ()
 
-    def look(self) -> Look:
+    def look(self, shut: Collection[str] = ()) -> Look:
         return Look()
 
     def resize(self, node_id: str, cpus: float) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from lab.cluster.allocation import read
 from lab.cluster.node_sizes import NodeSizes, request
 from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Health
+from lab.daemons.queue.rayside import needs_room
 from lab.daemons.queue.steering import Doors, closed, ill, lost, sizes
 from lab.errors import ClusterError
 from lab.queue.capacity import SLACK
 from lab.queue.model import FlavorResource
+from tests.unit.cluster.allocation import rows
 from tests.unit.daemons.queue.world import GPU, World, node, queue, short
 from tests.unit.queue.made import queue as made_queue
 from tests.unit.queue.made import setup
@@ -58,8 +63,6 @@ def test_jobs_that_have_to_move(state: Health, places: dict[str, float], moves: 
 
 
 def test_a_dead_node_is_neither_opened_nor_lost() -> None:
-    from dataclasses import replace
-
     dead = replace(node("ray-worker-0"), alive=False)
     assert sizes((dead, node("ray-worker-1")), ()) == {"ray-worker-1-id": 8.0}
     given = setup(made_queue("a", 2))
@@ -80,6 +83,22 @@ def test_open_nodes_are_set_once_and_closed_ones_again_and_again() -> None:
     doors.apply({"a": 8.0, "b": 0.0})
     doors.apply({"a": 8.0, "b": 8.0})
     assert asked == [("a", 8.0), ("b", 0.0), ("b", 0.0), ("b", 8.0)]
+
+
+def test_a_node_that_cannot_be_resized_keeps_no_other_from_it() -> None:
+    asked: list[str] = []
+
+    def resize(name: str, size: float) -> None:
+        asked.append(name)
+        if name == "dead":
+            raise ClusterError("Ray does not resize node dead: NotFound")
+
+    doors = Doors(resize)
+    with pytest.raises(ClusterError, match="NotFound"):
+        doors.apply({"dead": 8.0, "a": 8.0})
+    with pytest.raises(ClusterError):
+        doors.apply({"dead": 8.0, "a": 8.0})
+    assert asked == ["dead", "a", "dead"]
 
 
 def test_the_request_to_resize_is_protobuf() -> None:
@@ -159,3 +178,24 @@ def test_a_doubtful_node_is_opened_for_a_job_that_finds_no_room(world: World) ->
     world.ray.waits = True
     world.run(4)
     assert world.ray.cpus["ray-worker-1-id"] == 8.0
+
+
+def test_doubtful_nodes_are_opened_soon_when_the_only_other_one_dies(world: World) -> None:
+    world.check_says("ray-worker-1", "gpu-0", WARN)
+    world.run(4)
+    assert world.ray.cpus["ray-worker-1-id"] == 0.0
+    world.ray.all_nodes = (replace(node("ray-worker-0"), alive=False), node("ray-worker-1"))
+    for _ in range(20):
+        world.step(0.05)  # shorter than the time between two closings
+    assert world.ray.cpus["ray-worker-1-id"] == 8.0
+
+
+def test_a_part_of_a_job_that_fits_only_on_closed_nodes_needs_room() -> None:
+    api = rows.Dashboard(
+        jobs=(rows.job("a", driver="02000000"),),
+        actors=(rows.supervisor("a", "ray-head"), rows.actor("TrainController", "02000000", "ray-head")),
+        groups=(rows.pending_group("02000000", 2, CPU=1.0),),
+    )
+    snapshot = read(api)
+    assert not needs_room(snapshot, ())
+    assert needs_room(snapshot, ("ray-worker-0", "ray-worker-1"))

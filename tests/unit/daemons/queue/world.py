@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -214,7 +214,7 @@ class FakeRay:
         self._ask("nodes")
         return self.all_nodes
 
-    def look(self) -> Look:
+    def look(self, shut: Collection[str] = ()) -> Look:
         self._ask("look")
         places = {
             name: {self.places.get(name, "ray-worker-0"): float(job.gpus)}
