@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 
 import torch
-from engine import BLOCK, Engine, Request
+from engine import Engine, Request
+from inference import BLOCK, blocks_of
 from model import SIZES, Decoder
 
 COPIED = 32 * 1024 * 1024
@@ -26,7 +27,7 @@ def bytes_of_step(model: Decoder, slots: int, places: int) -> int:
     """Bytes that a step of decoding has to read: every weight, and the places of every slot."""
     each = model.embedding.weight.element_size()
     c = model.config
-    read = -(-places // BLOCK) * BLOCK
+    read = BLOCK * blocks_of(places)
     return each * (
         sum(p.numel() for p in model.parameters()) + 2 * c.layers * c.kv_heads * c.head * read * slots
     )
