@@ -34,9 +34,10 @@ def run(runs: int) -> list[Row]:
             command += ["--workers", str(ranks), "--turns", str(TURNS_PER_RUN * runs)]
             job = lab.submit(command=command, working_dir=Path(folder)).submission_id
             ended = lab.jobs.wait(job, JOB_SECONDS)
-            if ended.status != "SUCCEEDED":
-                raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")
-            found += rows(lab.jobs.logs(job), ranks)
+            try:
+                found += rows(lab.jobs.logs(job), ranks)
+            except LostError as error:
+                say(f"{ranks} rank(s): lost: {error}: job {job} {ended.status}: {ended.message.strip()[-200:]}")
     return found
 
 

@@ -29,7 +29,7 @@ class Turns(train.Training):  # type: ignore[misc]
                 took = self.turn(checkpoint=side == "with")
                 if number:  # what is first of its kind takes longer
                     seconds.append(took)
-        ray.train.report({"step": self.step, **found})
+        self.save({"step": self.step, **found})  # a run's metrics are those of its newest checkpoint
 
     def turn(self, checkpoint: bool) -> float:
         """Seconds of ten steps."""
@@ -54,7 +54,7 @@ def main() -> None:
     args = parser.parse_args()
     vars(args)["steps"] = 1_000_000  # it ends by its turns
     ray.init(log_to_driver=False)
-    metrics = train.trainer(args, "checkpoints", turns).fit().metrics
+    metrics = train.trainer(args, f"turns-{args.workers}", turns).fit().metrics
     print(json.dumps({side: metrics[side] for side in ("with", "without")}), flush=True)
 
 
