@@ -37,7 +37,8 @@ def run(runs: int) -> list[Row]:
             try:
                 found += rows(lab.jobs.logs(job), ranks)
             except LostError as error:
-                say(f"{ranks} rank(s): lost: {error}: job {job} {ended.status}: {ended.message.strip()[-200:]}")
+                why = ended.message.strip()[-200:]
+                say(f"{ranks} rank(s): lost: {error}: job {job} {ended.status}: {why}")
     return found
 
 
