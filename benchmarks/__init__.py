@@ -1,6 +1,6 @@
 """Benchmarks: figures of this lab as ratios against a peer in the same run. They neither pass nor fail.
 
-    python -m benchmarks cli|submit|queue|start [--runs N] [--json]
+    python -m benchmarks cli|submit|queue|checkpoints|start [--runs N] [--json]
     python -m benchmarks up|install|demo|memory [--runs N] [--against PATH] [--json]
     python -m benchmarks recovery [--runs N] [--runtime local|compose] [--cases NAME,NAME] [--json]
     python -m benchmarks false-deaths [--minutes N]

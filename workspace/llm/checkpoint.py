@@ -72,7 +72,7 @@ class Saver:
         loses more than one interval.
         """
         began = time.perf_counter()
-        self._written.wait()
+        self.finish()
         found, rest = weights(), state()
         if not writes:
             ray.train.report(metrics)
@@ -87,6 +87,10 @@ class Saver:
                 checkpoint_upload_fn=lambda checkpoint, name: self._write(content, checkpoint, name),
             )
         self.stalled += time.perf_counter() - began
+
+    def finish(self) -> None:
+        """Wait until the checkpoint under way is complete."""
+        self._written.wait()
 
     def _write(self, content: Mapping[str, Any], checkpoint: Checkpoint, name: str) -> Checkpoint:
         """Write the copy into the folder of `checkpoint` and upload that, in a thread of Ray Train's."""

@@ -5,7 +5,8 @@ continuous batching: every occupied slot gets its next byte, all in one pass thr
 the oldest waiting prompt is computed into a free slot (prefill). A request that has ended frees its slot at
 once.
 
-A pass through the model costs the reading of its weights, for one slot as for all: that is why they share it.
+A pass through the model (inference.py) costs the reading of its weights, for one slot as for all: that is why
+they share it.
 
 The answer to a request does not depend on the others. A prompt is computed alone; a decode always computes
 all slots, free ones with a byte that nobody reads, so that its matrices have the same shape however many
@@ -20,11 +21,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import torch
+from inference import Inference
 from model import END, VOCABULARY, Decoder
 from torch import Tensor
-
-BLOCK = 64
-"""Attention reads the cache in blocks of so many places."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,9 @@ class Engine:
         if slots < 1:
             raise ValueError(f"slots={slots}: at least one")
         self.places = min(places or model.config.context, model.config.context)
-        self._model = model.eval()
-        self._device = model.embedding.weight.device
-        with torch.inference_mode():
-            self._cache = model.new_cache(slots, self.places)
+        self._model = Inference(model)
+        self._device = self._model.device
+        self._cache = self._model.new_cache(slots, self.places)
         self._slots: list[_Slot | None] = [None] * slots
         self._waiting: deque[Request] = deque()
 
@@ -148,7 +146,7 @@ class Engine:
         slot = _Slot(request, random.Random(request.seed), length)
         self._slots[number] = slot
         tokens = torch.tensor([request.prompt], device=self._device)
-        cache = self._cache.rows(number, number + 1).until(self._reach(length))
+        cache = self._cache.rows(number, number + 1).until(length)
         logits = self._model(tokens, torch.arange(length, device=self._device)[None], cache)
         return self._next(number, slot, self._chosen(logits[0, -1:], [slot])[0])
 
@@ -156,14 +154,10 @@ class Engine:
         slots = [slot or _FREE for slot in self._slots]
         tokens = torch.tensor([[slot.token] for slot in slots], device=self._device)
         places = torch.tensor([[slot.place] for slot in slots], device=self._device)
-        cache = self._cache.until(self._reach(max(slot.place for slot in slots) + 1))
+        cache = self._cache.until(max(slot.place for slot in slots) + 1)
         logits = self._model(tokens, places, cache)[:, 0]
         chosen = self._chosen(logits[busy], [slots[number] for number in busy])
         return [self._next(number, slots[number], token) for number, token in zip(busy, chosen, strict=True)]
-
-    def _reach(self, places: int) -> int:
-        """Places that attention has to read so that it reads so many, in whole blocks."""
-        return min(self.places, -(-places // BLOCK) * BLOCK)
 
     def _next(self, number: int, slot: _Slot, token: int) -> Token:
         """Take the byte as the slot's newest; free the slot where it is the last."""

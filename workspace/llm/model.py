@@ -4,12 +4,8 @@ Its vocabulary is the 256 bytes, so there is no tokenizer: text is `text.encode(
 text and separates documents (END). Letters in shapes: B rows of a batch, T tokens of a row, H heads, D
 numbers of a head.
 
-Training calls `model(tokens)`. Inference keeps a `Cache` of the keys and values that each row has seen, and
-passes new tokens alone, with their places:
-
-    cache = model.new_cache(rows=1, places=256)
-    logits = model(prompt, torch.arange(len(prompt[0]))[None], cache)      # the prompt at once
-    logits = model(next_byte, torch.tensor([[len(prompt[0])]]), cache)     # then byte by byte
+Training calls `model(tokens)` with whole rows. Inference computes the same in another way, and goes on from
+what a row has seen (inference.py).
 """
 
 from __future__ import annotations
@@ -80,38 +76,6 @@ SIZES = {
 }
 
 
-@dataclass(frozen=True)
-class Cache:
-    """Keys and values of `rows` slots, a pair of tensors (rows, kv_heads, places, D) for each layer."""
-
-    layers: tuple[tuple[Tensor, Tensor], ...]
-
-    @property
-    def places(self) -> int:
-        """Tokens that a slot has room for."""
-        return self.layers[0][0].shape[2]
-
-    def rows(self, first: int, last: int) -> Cache:
-        """The slots first..last-1, as a view: what is written there is written here."""
-        return Cache(tuple((k[first:last], v[first:last]) for k, v in self.layers))
-
-    def until(self, places: int) -> Cache:
-        """The first places of every slot, as a view: attention reads no others."""
-        return Cache(tuple((k[:, :, :places], v[:, :, :places]) for k, v in self.layers))
-
-
-@dataclass(frozen=True)
-class Places:
-    """The places of new tokens in a cache, the same for every layer."""
-
-    rows: Tensor
-    """(B, 1): the slot of each row."""
-    positions: Tensor
-    """(B, T): the place of each token in its slot."""
-    mask: Tensor
-    """(B, 1, T for each head that shares keys, places): 0 where a token may look, else minus infinity."""
-
-
 def rotary_table(head: int, context: int, base: float = 10_000.0) -> Tensor:
     """Cosines and sines of every place: (2, context, head / 2)."""
     frequencies = base ** -(torch.arange(0, head, 2, dtype=torch.float32) / head)
@@ -120,14 +84,14 @@ def rotary_table(head: int, context: int, base: float = 10_000.0) -> Tensor:
 
 
 def rotate(x: Tensor, table: Tensor) -> Tensor:
-    """Turn the pairs of numbers of x (B, H, T, D) by the angles of their places: (2, B or 1, 1, T, D / 2)."""
+    """Turn the pairs of numbers of x (B, H, T, D) by the angles of their places: (2, T, D / 2)."""
     cos, sin = table.to(x.dtype)
     left, right = x.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, left * sin + right * cos], dim=-1)
 
 
 class Attention(nn.Module):
-    """Causal attention: a token sees itself and those before it, in its row or in the row's cache."""
+    """Causal attention: a token sees itself and those before it."""
 
     def __init__(self, c: ModelConfig) -> None:
         super().__init__()
@@ -137,39 +101,18 @@ class Attention(nn.Module):
         self.value = nn.Linear(c.width, c.kv_heads * c.head, bias=False)
         self.output = nn.Linear(c.width, c.width, bias=False)
 
-    def forward(
-        self, x: Tensor, table: Tensor, places: Places | None, cache: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
         rows, length, _ = x.shape
         query = self.query(x).view(rows, length, self.heads, self.head).transpose(1, 2)
         key = self.key(x).view(rows, length, self.kv_heads, self.head).transpose(1, 2)
         value = self.value(x).view(rows, length, self.kv_heads, self.head).transpose(1, 2)
         query, key = rotate(query, table), rotate(key, table)
-        if cache is not None and places is not None:
-            return self.output(self._cached(query, key, value, places, cache))
         if self.kv_heads != self.heads:
             shared = self.heads // self.kv_heads
             key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
         dropout = self.dropout if self.training else 0.0
         seen = nn.functional.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
         return self.output(seen.transpose(1, 2).reshape(rows, length, -1))
-
-    def _cached(
-        self, query: Tensor, key: Tensor, value: Tensor, places: Places, cache: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Write new keys and values into the cache, and attend to all of it.
-
-        Heads that share keys become further queries of one head: the cache is read in place, never copied.
-        """
-        rows, _, length, _ = query.shape
-        keys, values = cache
-        keys[places.rows, :, places.positions] = key.transpose(1, 2).to(keys.dtype)
-        values[places.rows, :, places.positions] = value.transpose(1, 2).to(values.dtype)
-        shared = self.heads // self.kv_heads
-        query = query.reshape(rows, self.kv_heads, shared * length, self.head).to(keys.dtype)
-        seen = nn.functional.scaled_dot_product_attention(query, keys, values, places.mask)
-        seen = seen.reshape(rows, self.heads, length, self.head)
-        return seen.transpose(1, 2).reshape(rows, length, -1)
 
 
 class FeedForward(nn.Module):
@@ -194,10 +137,8 @@ class Block(nn.Module):
         self.feed_norm, self.feed = nn.RMSNorm(c.width, eps=1e-5), FeedForward(c)
         self.dropout = nn.Dropout(c.dropout)
 
-    def forward(
-        self, x: Tensor, table: Tensor, places: Places | None, cache: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
-        x = x + self.dropout(self.attention(self.attention_norm(x), table, places, cache))
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        x = x + self.dropout(self.attention(self.attention_norm(x), table))
         return x + self.dropout(self.feed(self.feed_norm(x)))
 
 
@@ -221,37 +162,13 @@ class Decoder(nn.Module):
                 ends = name.endswith(("attention.output.weight", "feed.down.weight"))
                 nn.init.normal_(weight, std=0.02 / (2 * config.layers) ** 0.5 if ends else 0.02)
 
-    def forward(self, tokens: Tensor, positions: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """Logits for the byte after each of `tokens`.
-
-        With a cache, `positions` (B, T) says at which place of its row each token stands: rows may be of
-        different length, and a row may be padded at its end (what it writes there is overwritten before it
-        is seen). Raises IndexError for a place outside of the context or the cache.
-        """
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits for the byte after each of `tokens`."""
         x = self.embedding(tokens)
-        table = (
-            self.table[:, None, None, : tokens.shape[1]]
-            if positions is None
-            else self.table[:, positions][:, :, None]
-        )
-        places = None
-        if cache is not None and positions is not None:
-            rows = torch.arange(len(tokens), device=tokens.device)[:, None]
-            after = torch.arange(cache.places, device=tokens.device) > positions[:, None, :, None]
-            # A place after a token's own may hold what an earlier row left there: it is not looked at.
-            mask = torch.zeros_like(after, dtype=cache.layers[0][0].dtype).masked_fill(after, -torch.inf)
-            shared = self.config.heads // self.config.kv_heads
-            places = Places(rows, positions, mask.repeat(1, 1, shared, 1))
-        for number, block in enumerate(self.blocks):
-            x = block(x, table, places, cache.layers[number] if cache else None)
+        for block in self.blocks:
+            x = block(x, self.table[:, : tokens.shape[1]])
         x = self.norm(x)
         return nn.functional.linear(x, self.embedding.weight) if self.output is None else self.output(x)
-
-    def new_cache(self, rows: int, places: int | None = None) -> Cache:
-        """An empty cache of `rows` slots, each for `places` tokens (default: the context)."""
-        c, like = self.config, self.embedding.weight
-        shape = (rows, c.kv_heads, places or c.context, c.head)
-        return Cache(tuple((like.new_zeros(shape), like.new_zeros(shape)) for _ in range(c.layers)))
 
 
 def next_byte_loss(logits: Tensor, targets: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ import hashlib
 import math
 import os
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -301,8 +302,13 @@ def settings() -> argparse.ArgumentParser:
     return parser
 
 
-def trainer(args: argparse.Namespace, name: str | None, **run: Any) -> TorchTrainer:
-    """The run of these settings. `run` are further settings of Ray's RunConfig."""
+def trainer(
+    args: argparse.Namespace,
+    name: str | None,
+    loop: Callable[[dict[str, Any]], None] = train_func,
+    **run: Any,
+) -> TorchTrainer:
+    """The run of these settings. Each worker calls `loop`; `run` are further settings of Ray's RunConfig."""
     gpus = args.gpus
     if gpus is None:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) >= args.workers else 0
@@ -311,7 +317,7 @@ def trainer(args: argparse.Namespace, name: str | None, **run: Any) -> TorchTrai
     config["rows"] = args.batch_size * args.workers
     config["lora_targets"] = args.lora_targets.split(",")
     return TorchTrainer(
-        train_func,
+        loop,
         train_loop_config=config,
         scaling_config=ScalingConfig(
             num_workers=args.workers,

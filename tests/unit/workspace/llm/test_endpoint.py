@@ -237,3 +237,8 @@ def test_a_stream_of_vllm_is_read_alike(llm: Any) -> None:
     stream = [b": ping\n\n", *stream, b"data: [DONE]\n\n"]
     answer = asyncio.run(llm.client.receive(lines(stream), prompt, 0.0, lambda: 1.0))
     assert (answer.tokens, answer.timing.output_tokens, len(answer.timing.parts)) == ((5, 6, 7), 3, 2)
+
+
+def test_threads_of_a_replica_sleep_while_they_wait_and_a_single_one_forks_as_any_other(llm: Any) -> None:
+    assert llm.serve.environment(1) == {}, "a variable read at a start keeps an actor from being forked"
+    assert llm.serve.environment(2)["env_vars"]["OMP_WAIT_POLICY"] == "PASSIVE"

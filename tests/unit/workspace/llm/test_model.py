@@ -75,44 +75,8 @@ def test_heads_that_share_keys_compute_what_copies_of_those_keys_would(llm: Any,
     torch.testing.assert_close(shared(row), full(row))
 
 
-def test_with_a_cache_the_logits_are_those_of_the_whole_row(decoder: Any) -> None:
-    row = tokens(2, 16)
-    cache = decoder.new_cache(rows=2)
-    parts = [decoder(row[:, :9], torch.arange(9).expand(2, 9), cache)]
-    parts += [decoder(row[:, i : i + 1], torch.full((2, 1), i), cache) for i in range(9, 16)]
-    torch.testing.assert_close(torch.cat(parts, 1), decoder(row), atol=1e-5, rtol=1e-5)
-
-
-def test_slots_hold_rows_of_different_length_and_an_old_row_leaves_no_trace(decoder: Any) -> None:
-    old, new, other = tokens(1, 20), tokens(1, 16)[:, 10:], tokens(1, 11)
-    cache = decoder.new_cache(rows=2, places=24)
-    decoder(old, torch.arange(20)[None], cache.rows(0, 1))
-    decoder(other[:, :-1], torch.arange(10)[None], cache.rows(1, 2))
-    decoder(new[:, :-1], torch.arange(5)[None], cache.rows(0, 1))  # the slot's next row, shorter
-
-    last = torch.cat([new[:, -1:], other[:, -1:]])
-    logits = decoder(last, torch.tensor([[5], [10]]), cache)
-
-    torch.testing.assert_close(logits[0], decoder(new)[0, -1:], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(logits[1], decoder(other)[0, -1:], atol=1e-5, rtol=1e-5)
-
-
-def test_a_row_padded_at_its_end_goes_on_as_if_it_were_not(decoder: Any) -> None:
-    row = tokens(1, 8)
-    padded = torch.cat([row[:, :5], torch.zeros(1, 3, dtype=torch.long)], 1)
-    cache = decoder.new_cache(rows=1)
-    decoder(padded, torch.arange(8)[None], cache)
-    logits = [decoder(row[:, i : i + 1], torch.tensor([[i]]), cache)[0, 0] for i in range(5, 8)]
-    torch.testing.assert_close(torch.stack(logits), decoder(row)[0, 5:], atol=1e-5, rtol=1e-5)
-
-
 def test_a_saved_model_computes_the_same_bits(llm: Any, decoder: Any, config: Any, tmp_path: Path) -> None:
     llm.model.save_model(config, decoder.state_dict(), tmp_path)
     loaded = llm.model.load_model(tmp_path)
     assert loaded.config == config
     assert torch.equal(loaded(tokens(1, 5)), decoder(tokens(1, 5)))
-
-
-def test_a_place_outside_of_the_context_is_refused(decoder: Any) -> None:
-    with pytest.raises(IndexError):
-        decoder(tokens(1, 1), torch.tensor([[24]]), decoder.new_cache(rows=1))

@@ -1,4 +1,4 @@
-"""The recipe `llm`: its model in the form of Hugging Face's Llama, and the bound of memory."""
+"""The recipe `llm`: its model in the form of Hugging Face's Llama."""
 
 from __future__ import annotations
 
@@ -68,17 +68,3 @@ def test_the_command_of_vllm_has_no_token_and_no_tokenizer(llm: Any) -> None:
     assert "--skip-tokenizer-init" in argv
     assert "--api-key" not in argv
     assert argv[argv.index("--host") + 1] == "127.0.0.1"
-
-
-def test_a_step_reads_the_weights_and_the_places_of_every_slot_in_whole_blocks(llm: Any) -> None:
-    config = llm.model.ModelConfig(width=32, layers=2, inner=48, heads=4, kv_heads=2, context=200)
-    model = llm.model.Decoder(config)
-    assert llm.bound.bytes_of_step(model, 3, 65) == 4 * (config.parameters + 2 * 2 * 2 * 8 * 128 * 3)
-
-
-def test_the_fastest_of_each_action_counts(llm: Any) -> None:
-    done: list[str] = []
-    found = llm.bound.fastest({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, 3)
-    assert done == ["a", "b"] * 3
-    assert set(found) == {"a", "b"}
-    assert min(found.values()) > 0

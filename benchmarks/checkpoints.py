@@ -1,0 +1,65 @@
+"""Cost of the recipe `llm`'s asynchronous checkpoints: one every ten steps against none, in one training."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.compare import LostError, Row
+from benchmarks.measure import own_lab, say
+from lab.host.files import ROOT
+
+RECIPE = ROOT / "workspace" / "llm"
+SCRIPT = Path(__file__).parent / "scripts" / "checkpoints.py"
+
+TURNS_PER_RUN = 10
+RANKS = (1, 2)
+JOB_SECONDS = 1500.0
+
+
+def run(runs: int) -> list[Row]:
+    """Measure with one rank and with two, `runs` times ten pairs of turns of ten steps."""
+    found: list[Row] = []
+    with own_lab("bench-checkpoints") as lab, tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
+        for file in (*RECIPE.glob("*.py"), SCRIPT):
+            shutil.copy(file, Path(folder) / ("turns.py" if file == SCRIPT else file.name))
+        for ranks in RANKS:
+            say(f"training on {ranks} rank(s)")
+            command = ["python", "turns.py", "--megabytes", "1", "--gpus", "0"]
+            command += ["--workers", str(ranks), "--turns", str(TURNS_PER_RUN * runs)]
+            job = lab.submit(command=command, working_dir=Path(folder)).submission_id
+            ended = lab.jobs.wait(job, JOB_SECONDS)
+            try:
+                found += rows(lab.jobs.logs(job), ranks)
+            except LostError as error:
+                why = ended.message.strip()[-200:]
+                say(f"{ranks} rank(s): lost: {error}: job {job} {ended.status}: {why}")
+    return found
+
+
+def rows(log: str, ranks: int) -> list[Row]:
+    """The figures in the output of scripts/checkpoints.py. Raises LostError where there are none."""
+    for line in log.splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            read = json.loads(line)
+            ours, peer = [1000 * each for each in read["with"]], [1000 * each for each in read["without"]]
+            return _rows(ours, peer, ranks)
+    raise LostError("the job printed no figures")
+
+
+def _rows(ours: Sequence[float], peer: Sequence[float], ranks: int) -> list[Row]:
+    """Milliseconds of ten steps on both sides, and the cost in percent, pair by pair and of the medians."""
+    what = f"ten steps with a checkpoint, {ranks} rank(s)"
+    pairs = [theirs / mine for mine, theirs in zip(ours, peer, strict=True)]
+    costs = [100 * (1 / pair - 1) for pair in pairs]
+    medians = 100 * (statistics.median(ours) / statistics.median(peer) - 1)
+    return [
+        Row(what, tuple(ours), "none", tuple(peer), tuple(pairs), "ms"),
+        Row(f"cost, pair by pair, {ranks} rank(s)", tuple(costs), unit="%"),
+        Row(f"cost, by the medians, {ranks} rank(s)", (medians,), unit="%"),
+    ]
