@@ -114,12 +114,12 @@ def chaos(
     finish(app, result)
 
 
-def split(names: str) -> tuple[str, ...]:
-    """Parse `kill,pause` as names. Raises UsageError."""
+def split(names: str, option: str = "--faults", example: str = DEFAULT_FAULTS) -> tuple[str, ...]:
+    """Parse `kill,pause` as names, given with this option. Raises UsageError."""
     found = tuple(name.strip() for name in names.split(","))
     if not all(found):
         what = "no fault is named" if not any(found) else "a name is empty"
-        raise UsageError(f"--faults {names!r}: {what}", f"for example --faults {DEFAULT_FAULTS}")
+        raise UsageError(f"{option} {names!r}: {what}", f"for example {option} {example}")
     return found
 
 

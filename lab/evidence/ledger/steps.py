@@ -1,4 +1,4 @@
-"""Steps of a training, as `raylab_ledger.survivors` records them: with torchft, or where a job asks for it."""
+"""Steps of a training that goes on without a lost rank, or of a job that asks for it, as recorded."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.unit.cli.fakes import Labctl
 
 EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
-    "checkpoints", "top", "recipes", "faults", "fault-inject", "heal", "chaos", "restart", "gpus", "doctor",
+    "checkpoints", "ladder", "top", "recipes", "faults", "fault-inject", "heal", "chaos", "restart", "gpus", "doctor",
     "demo", "test",
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",

@@ -1,0 +1,18 @@
+"""The ladder: one training loses one rank, under one way of recovery after the other, and each is measured."""
+
+from lab.flows.ladder.climb import LadderRequest, climb, lab_of
+from lab.flows.ladder.picture import picture
+from lab.flows.ladder.result import Attempted, Ladder
+from lab.flows.ladder.rungs import FAULTS, RUNGS, Rung
+
+__all__ = [
+    "FAULTS",
+    "RUNGS",
+    "Attempted",
+    "Ladder",
+    "LadderRequest",
+    "Rung",
+    "climb",
+    "lab_of",
+    "picture",
+]
