@@ -1,4 +1,4 @@
-"""The ladder: one training loses one rank, under one way of recovery after the other, and each is measured."""
+"""The ladder: the same training loses a rank under one way of recovery after the other."""
 
 from lab.flows.ladder.climb import LadderRequest, climb, lab_of
 from lab.flows.ladder.picture import picture

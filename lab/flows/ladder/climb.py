@@ -1,4 +1,4 @@
-"""Climbs the ladder: a lab of its own, the same training on every rung, the same fault, one after the other."""
+"""Climbs the ladder: the same training and the same fault on every rung, in a lab of its own."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _started(attempt: RunAttempt) -> float:
 def _back_at(steps: Steps, lost: set[int], at: float, ranks: int) -> float | None:
     """Return the time of the first step that all ranks took together, the lost ones in new processes."""
     old = {s.process for s in steps.stretches if s.rank in lost and s.times[0] <= at}
-    first = {}
+    first: dict[int, float] = {}
     for stretch in steps.stretches:
         if stretch.rank in lost and stretch.process not in old and stretch.ranks == ranks:
             first.setdefault(stretch.rank, stretch.times[0])

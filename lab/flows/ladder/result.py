@@ -1,4 +1,4 @@
-"""The result of a ladder: every rung in every run, medians, and what could not be measured, with its reason."""
+"""The result of a ladder: every rung in every run, medians, and reasons for what was not measured."""
 
 from __future__ import annotations
 
