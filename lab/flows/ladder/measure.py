@@ -19,7 +19,10 @@ BEFORE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Measured:
-    """The costs of one loss. Seconds count from the fault; None for what did not happen."""
+    """The costs of one loss. Seconds count from the last step that all took; None for what did not happen.
+
+    That is when the rank was lost, within a step: labctl's order to kill it takes a while to arrive.
+    """
 
     detected: float | None
     """Seconds until Ray Train acted on the loss."""
@@ -61,24 +64,39 @@ def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:
     nodes = started[-1].nodes_at(fault.at)
     lost = {rank for rank, node in nodes.items() if node == fault.node_id}
     kept = [rank for rank in steps.ranks if rank not in lost and rank in nodes]
-    back = _back_at(steps, lost, fault.at, len(nodes))
-    gaps = {rank: _gap(steps, rank, fault.at, inf if back is None else back) for rank in kept}
+    at = max((_last_together(steps, rank, fault.at, len(nodes)) for rank in kept), default=fault.at)
+    back = _back_at(steps, lost, at, len(nodes))
+    gaps = {rank: _gap(steps, rank, at, inf if back is None else back) for rank in kept}
     known = [gap.seconds for gap in gaps.values() if gap is not None]
-    failures = [at for attempt in runs[-1].attempts for at in attempt.failures if at >= fault.at]
+    failures = [t for attempt in runs[-1].attempts for t in attempt.failures if t >= fault.at]
     return Measured(
-        detected=min(failures) - fault.at if failures else None,
+        detected=max(0.0, min(failures) - at) if failures else None,
         longest_gap=max(known, default=None),
-        all_back=None if back is None else back - fault.at,
+        all_back=None if back is None else back - at,
         steps_repeated=max((_repeated(steps, rank) for rank in kept), default=0),
         stored_bytes=sum(_sizes(events)),
         sent_bytes=_sent(events),
-        steps_per_second=_speed(steps, kept, fault.at),
-        rows=tuple(_row(steps, rank, fault.at, len(nodes), gaps.get(rank)) for rank in sorted(nodes)),
+        steps_per_second=_speed(steps, kept, at),
+        rows=tuple(_row(steps, rank, at, len(nodes), gaps.get(rank)) for rank in sorted(nodes)),
     )
 
 
 def _started(attempt: RunAttempt) -> float:
     return inf if attempt.started_at is None else attempt.started_at
+
+
+def _last_together(steps: Steps, rank: int, fault_at: float, ranks: int) -> float:
+    """Return the time of the last step of a rank before it had to go on alone or in a new process.
+
+    It is not before the fault: the rank was lost after it.
+    """
+    last, process = fault_at, None
+    for stretch in (s for s in steps.stretches if s.rank == rank):
+        if stretch.times[0] > fault_at and (stretch.process != process or stretch.ranks != ranks):
+            break
+        process = stretch.process
+        last = max(last, stretch.times[-1])
+    return last
 
 
 def _back_at(steps: Steps, lost: set[int], at: float, ranks: int) -> float | None:

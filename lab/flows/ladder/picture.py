@@ -10,7 +10,7 @@ from lab.flows.report.draw.steps import draw_row
 from lab.flows.report.draw.style import QUIET, fault_line, figure, legend, render, styled
 
 BEFORE, AFTER = 2.0, 2.0
-"""Seconds that are shown before the fault, and after all are back on the slowest rung."""
+"""Seconds that are shown before the loss, and after all are back on the slowest rung."""
 
 LANE = 0.27
 """Inches of one rank."""
@@ -45,6 +45,6 @@ def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Any:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     fault_line(axes, 0.0, label=f"fault: {fault}")
-    axes.set_xlabel("seconds after the fault")
+    axes.set_xlabel("seconds after the loss of the rank")
     legend(drawn, [axes], "lower left")
     return drawn

@@ -21,13 +21,13 @@ from lab.topology import LabSpec, Vendor
 
 RECIPE = "digits"
 RANKS = 2
-EPOCHS = 150
+EPOCHS = 100
 """Length of every training: the same steps on every rung, enough of them to be whole again before the end."""
 
 SAVE_EVERY = 5
 """Epochs from one checkpoint to the next."""
 
-CHECKPOINTS = 3
+CHECKPOINTS = 2
 """Number of checkpoints after which the rank is lost."""
 
 EACH_STEP = "RAYLAB_EACH_STEP"
