@@ -148,7 +148,7 @@ def test_a_state_is_handed_over_and_survives_the_way(digits: Any, monkeypatch: p
     monkeypatch.setattr(digits.neighbours, "ray", SimpleNamespace(get=lambda value, timeout: value))
     keeper = SimpleNamespace(keep=SimpleNamespace(remote=sent.__setitem__))
     hand_over = digits.neighbours.HandOver(lambda: keeper)
-    state = {"step": 3, "model": {"weight": torch.arange(4.0)}}
+    state: dict[str, Any] = {"step": 3, "model": {"weight": torch.arange(4.0)}}
     hand_over.send(3, digits.neighbours.packed(state))
     found = digits.neighbours.unpacked(sent[3])
     assert found["step"] == 3

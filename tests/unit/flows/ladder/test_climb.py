@@ -133,7 +133,12 @@ def test_the_trainings_differ_in_their_way_alone(rung: Any, monkeypatch: pytest.
     given: list[Submission] = []
     runtime = FakeRuntime("raylab-ladder")
     lab = Lab(runtime, api=FakeApi(runtime.nodes), jobs=FakeJobs(), store=FakeObjectStore())
-    monkeypatch.setattr(lab, "submit", lambda made: given.append(made) or Submitted("job"))
+
+    def take(made: Submission) -> Submitted:
+        given.append(made)
+        return Submitted("job")
+
+    monkeypatch.setattr(lab, "submit", take)
     assert submit(lab, rung) == "job"
     (made,) = given
     words = list(made.command)
@@ -156,7 +161,10 @@ def test_the_picture_has_every_rung_that_was_measured(world: World) -> None:
 def trains(ranks: int, checkpoints: int) -> History:
     """A job whose ranks are on the workers, with so many checkpoints."""
     nodes = [{"rank": rank, "node_id": f"node-{rank}"} for rank in range(ranks)]
-    told = [("run_started", {"num_workers": 2}), ("attempt_started", {"workers": nodes})]
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("run_started", {"num_workers": 2}),
+        ("attempt_started", {"workers": nodes}),
+    ]
     told += [("checkpoint_committed", {"uri": f"s3://ray/{n}"}) for n in range(checkpoints)]
     return History.of(Event(name, 1.0 + n, "j", "r", 1, None, "", f) for n, (name, f) in enumerate(told))
 

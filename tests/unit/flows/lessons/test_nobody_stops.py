@@ -77,7 +77,9 @@ def test_seconds_that_are_not_the_receipts_do_not_pass(records: Any) -> None:
 
 
 def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, asked, said = World(), [], []
+    world = World()
+    asked: list[tuple[str, str]] = []
+    said: list[str] = []
 
     def inject(lab: Any, request: FaultRequest, told: Any, **_: Any) -> Any:
         asked.append((request.kind, request.job))
