@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.flows.ladder import RUNGS, Attempted, Ladder, LadderRequest
+from lab.cli.commands import ladder as command
+from lab.flows.ladder import FAULTS, RUNGS, Attempted, Ladder, LadderRequest
 from lab.flows.ladder.measure import Measured
 from lab.flows.report.model import StepRow
 from lab.host.schemas import load_schema, misfits
@@ -48,6 +49,10 @@ def test_it_asks_for_what_was_typed(labctl: Labctl, ladder: Any) -> None:
     labctl.ok("ladder", "--rungs", "stock,torchft", "--runs", "3", "--fault", "kill", "--name", "mine")
     assert ladder.call_args.args[1] == LadderRequest(("stock", "torchft"), "kill", 3)
     assert labctl.opened == [("auto", "mine-ladder")]
+
+
+def test_its_faults_are_those_of_the_flow() -> None:
+    assert command.FAULTS == FAULTS
 
 
 @pytest.mark.parametrize("line", [("--rungs", "stock,"), ("--fault", "pause"), ("--runs", "0")])
