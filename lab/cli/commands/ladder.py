@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import format, render, values
-from lab.cli.commands.chaos import split
+from lab.cli.commands.chaos import exit_code, split
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.errors import UsageError, VerdictError
@@ -40,9 +40,9 @@ MAX_RUNS = 100
 def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None) -> None:
     """Lose the same rank under stock Ray, the lab's Ray, elastic, from memory, and torchft.
 
-    It has a lab of its own, NAME-ladder, which is taken down at the end, also after Ctrl-C; yours is left
-    alone. A rung takes about two minutes. Exits with 10 if one went wrong; what this machine cannot do is no
-    failure, and is named with the reason.
+    It has a lab of its own, NAME-ladder, which is taken down at the end, also after Ctrl-C, which shows what
+    was measured until then; yours is left alone. A rung takes about two minutes. Exits with 10 if one went
+    wrong; what this machine cannot do is no failure, and is named with the reason.
     """
     from lab.flows.ladder import LadderRequest, climb, lab_of, picture
     from lab.host import environment
@@ -63,6 +63,9 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
             app.out.warn(f"the picture cannot be written to {png}: {error.strerror}")
     if not app.out.as_json(found.to_json()):
         show(app, found)
+    if found.interrupt is not None:
+        app.out.note("interrupted: the ladder's lab is down; above is what was measured until then")
+        raise click.exceptions.Exit(exit_code(found.interrupt))
     if found.failures:
         first = found.failures[0]
         hint = f"labctl ladder --rungs {first.rung.name} repeats it"

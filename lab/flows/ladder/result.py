@@ -54,6 +54,8 @@ class Ladder:
     runtime: str
     rungs: tuple[Rung, ...]
     attempts: tuple[Attempted, ...]
+    interrupt: KeyboardInterrupt | None = None
+    """The interrupt after which nothing more was measured."""
 
     def of(self, rung: Rung) -> tuple[Attempted, ...]:
         """Return the runs of a rung, in their order."""
@@ -86,6 +88,7 @@ class Ladder:
             "schema": SCHEMA,
             "fault": self.fault,
             "runtime": self.runtime,
+            "interrupted": self.interrupt is not None,
             "rungs": [
                 {
                     "rung": rung.name,

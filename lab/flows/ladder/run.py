@@ -70,8 +70,9 @@ def climb(
 ) -> Ladder:
     """Climb the ladder in `lab`, which is the ladder's own: it is started, and taken down whatever happens.
 
-    A rung that cannot be measured is part of the result, with its reason. Raises UsageError for a rung that
-    does not exist, RefusedError when the lab is up already; an interrupt is raised once the lab is down.
+    A rung that cannot be measured is part of the result, with its reason. After an interrupt the result has
+    what was measured until then, and `interrupt` is set. Raises UsageError for a rung that does not exist,
+    RefusedError when the lab is up already.
     """
     rungs = rungs_named(request.rungs)
     if lab.status().up:
@@ -80,21 +81,39 @@ def climb(
             f"wait for it, or: labctl down --volumes --name {lab.name}",
         )
     attempts: list[Attempted] = []
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        for attempted in _all(lab, rungs, request, on_progress, on_moment, say, clock):
+            attempts.append(attempted)
+    except KeyboardInterrupt as error:
+        interrupt = error
+    return Ladder(request.fault, lab.runtime.kind, rungs, tuple(attempts), interrupt)
+
+
+def _all(
+    lab: Lab,
+    rungs: tuple[Rung, ...],
+    request: LadderRequest,
+    on_progress: OnProgress,
+    on_moment: OnMoment,
+    say: Say,
+    clock: Clock,
+) -> Iterator[Attempted]:
+    """Climb every rung as often as asked, those with stock Ray in a lab of their own."""
     for run in range(1, request.runs + 1):
         for stock_ray, group in groupby(rungs, lambda rung: rung.stock_ray):
-            its = tuple(group)
-            done: list[Attempted] = []
+            left = list(group)
             try:
                 with own_lab(lab, stock_ray, on_progress):
-                    for rung in its:
+                    while left:
+                        rung = left[0]
                         say(f"{rung.name}: {rung.summary} (run {run} of {request.runs})")
-                        done.append(_attempt(lab, rung, run, request.fault, on_moment, clock))
+                        yield _attempt(lab, rung, run, request.fault, on_moment, clock)
+                        left.pop(0)
                         _make_whole(lab, stock_ray, on_progress, clock)
             except LabError as error:
-                rest = its[len(done) :]
-                done += [Attempted(rung, run, reason=f"the lab: {error.message}") for rung in rest]
-            attempts += done
-    return Ladder(request.fault, lab.runtime.kind, rungs, tuple(attempts))
+                for rung in left:
+                    yield Attempted(rung, run, reason=f"the lab: {error.message}")
 
 
 @contextlib.contextmanager

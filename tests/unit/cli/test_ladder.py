@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +94,12 @@ def test_a_rung_that_went_wrong_is_a_failure(labctl: Labctl) -> None:
     assert shown.exit_code == 10
     assert "stock, run 1: not measured: the job failed" in shown.stdout
     assert "the rung stock went wrong: the job failed" in shown.stderr
+
+
+def test_after_ctrl_c_what_was_measured_is_shown(labctl: Labctl) -> None:
+    made = result(Attempted(STOCK, 1, "j", "recovered", cost(34.2)))
+    labctl.stub("lab.flows.ladder.climb", replace(made, interrupt=KeyboardInterrupt()))
+    shown = labctl("ladder")
+    assert shown.exit_code == 130
+    assert "34.2 s" in shown.stdout
+    assert "interrupted" in shown.stderr

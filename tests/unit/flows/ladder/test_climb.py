@@ -13,6 +13,7 @@ from lab.errors import (
     JobError,
     LabError,
     RefusedError,
+    ServiceError,
     UnsupportedError,
     UsageError,
     WaitTimeoutError,
@@ -109,11 +110,24 @@ def test_a_receipt_that_is_not_good_is_told(world: World) -> None:
     assert only.measured == COST
 
 
-def test_the_lab_is_down_after_an_interrupt(world: World) -> None:
+def test_after_an_interrupt_the_lab_is_down_and_what_was_measured_is_there(world: World) -> None:
     world.errors = {"elastic": KeyboardInterrupt()}
-    with pytest.raises(KeyboardInterrupt):
-        world.climb("forked", "elastic")
+    found = world.climb("forked", "elastic", "torchft")
+    assert found.interrupt is world.errors["elastic"]
+    assert [each.rung.name for each in found.attempts] == ["forked"]
+    assert not list(misfits(found.to_json(), load_schema("lab.flows.ladder"), "ladder"))
     assert not world.lab.status().up
+
+
+def test_a_lab_that_does_not_start_is_the_reason_of_all_its_rungs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ServiceError("ray-head did not start")
+
+    monkeypatch.setattr(world.lab, "up_to_train", fails)
+    found = world.climb("stock", "forked", "torchft")
+    assert [each.reason for each in found.failures] == ["the lab: ray-head did not start"] * 3
 
 
 def test_a_lab_that_is_up_is_left_alone(world: World) -> None:
