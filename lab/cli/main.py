@@ -26,6 +26,7 @@ from lab.cli.commands import (
     images,
     jobs,
     lab,
+    ladder,
     lessons,
     machine,
     manifests,
@@ -96,7 +97,7 @@ def cli(ctx: click.Context) -> None:
 
 def _assemble() -> None:
     shared_options(cli, root=True)
-    first = (lab, submit, jobs, top, faults, demo, chaos, receipt, report)
+    first = (lab, submit, jobs, top, faults, demo, chaos, ladder, receipt, report)
     for module in (*first, queue, health, export, manifests, lessons, data, gpus, images, machine):
         for outer in module.COMMANDS:
             cli.add_command(outer)

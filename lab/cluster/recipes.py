@@ -7,9 +7,8 @@
 A parameter `epochs` is passed to the script as `--epochs VALUE`. `ranks` and `resources` name the parameters
 that say how many workers the training has and what each asks of a node: labctl says when none can hold it.
 
-`fault_tolerance` has further ways of the same training, by the package that each needs (a group of
-lab.host.environment): {"torchft": {"command": [...], "parameters": {...}}}. Parameters there replace those of
-the same name; null takes one away.
+`fault_tolerance` has further ways of the same training: {"torchft": {"command": [...], "packages": "torchft",
+"parameters": {...}}}. Parameters there replace those of the same name; null takes one away.
 `packages` names a group of requirements/ that the script needs beyond those of every lab.
 
 A folder may have more recipes than one: `llm/recipe-batch.json` is the recipe `llm-batch`.
@@ -152,14 +151,16 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     try:
         entries = document.get("parameters", {})
         parameters, command = _parameters(entries, path), _command(document)
+        given = dict(document.get("fault_tolerance", {}))
         others = {
             str(way): (_command(each), _parameters({**entries, **each.get("parameters", {})}, path))
-            for way, each in document.get("fault_tolerance", {}).items()
+            for way, each in given.items()
         }
         summary = str(document["summary"])
         ranks = str(document.get("ranks", ""))
         resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
         packages = str(document.get("packages", ""))
+        needed = {str(way): str(each.get("packages", packages)) for way, each in given.items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path}: malformed: {error!r}", "see lab/cluster/recipes.py for its form"
@@ -167,11 +168,15 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    if packages and packages not in BUILDS_ON:
-        raise UsageError(f"{path}: packages: there is no group {packages!r} in requirements/")
+    for group in filter(None, [packages, *needed.values()]):
+        if group not in BUILDS_ON:
+            raise UsageError(f"{path}: packages: there is no group {group!r} in requirements/")
     name = folder.name + path.stem.removeprefix("recipe")
     recipe = Recipe(name, summary, folder, command, parameters, ranks, resources, packages)
-    ways = {way: replace(recipe, command=c, parameters=p, packages=way) for way, (c, p) in others.items()}
+    ways = {
+        way: replace(recipe, command=command, parameters=its, packages=needed[way])
+        for way, (command, its) in others.items()
+    }
     return replace(recipe, ways=ways)
 
 

@@ -54,6 +54,11 @@ HEADLINES: Mapping[str, Headline] = {
         "good", "✔", "Training recovered", "It went on from its checkpoint. Every check passed.",
         "RECOVERED", "training went on from its checkpoint",
     ),
+    "recovered from memory": Headline(
+        "good", "✔", "Training recovered",
+        "It went on from the state in a neighbour's memory. Every check passed.",
+        "RECOVERED", "training went on from a neighbour's memory",
+    ),
     "as-expected": Headline(
         "good", "✔", "It went as it should",
         "Nothing had to resume: the fault had exactly the outcome that it should have.",
@@ -80,7 +85,7 @@ HEADLINES: Mapping[str, Headline] = {
     ),
     "recovered, lab not whole": Headline(
         "open", "!", "Training recovered, the lab is not whole",
-        "It went on from its checkpoint. Something of the lab did not come back.",
+        "It went on. Something of the lab did not come back.",
         "RECOVERED, LAB NOT WHOLE", "training did recover; see below",
     ),
     "as-expected, lab not whole": Headline(

@@ -12,7 +12,7 @@ from tests.e2e.lessons import LessonTests
 
 class TestLessons(LessonTests):
     LONG = (3, 7, 11)
-    RARE = (5, 6, 8, 10, 13)
+    RARE = (5, 6, 8, 10, 12, 13)
 
     @pytest.fixture(scope="class")
     def own(self, make_bench: Callable[[], Bench]) -> Bench:

@@ -173,7 +173,7 @@ def test_a_way_to_survive_faults_gets_its_packages_before_it_is_submitted(
     monkeypatch.setattr(lab.runtime, "provide", provided.append)
     lab.submit_recipe("digits", {}, fault_tolerance="torchft")
     assert provided == ["torchft"]
-    assert jobs.submitted[0].command[:2] == ("python", "survivors.py")
+    assert jobs.submitted[0].command[:4] == ("python", "steps.py", "--way", "torchft")
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,12 @@ def chaos(
     finish(app, result)
 
 
-def split(names: str) -> tuple[str, ...]:
-    """Parse `kill,pause` as names. Raises UsageError."""
+def split(names: str, option: str = "--faults", example: str = DEFAULT_FAULTS) -> tuple[str, ...]:
+    """Parse `kill,pause` as names, given with this option. Raises UsageError."""
     found = tuple(name.strip() for name in names.split(","))
     if not all(found):
         what = "no fault is named" if not any(found) else "a name is empty"
-        raise UsageError(f"--faults {names!r}: {what}", f"for example --faults {DEFAULT_FAULTS}")
+        raise UsageError(f"{option} {names!r}: {what}", f"for example {option} {example}")
     return found
 
 
@@ -186,11 +186,16 @@ def _weights(found: str | None) -> str:
 def finish(app: App, result: ChaosResult) -> None:
     """Exit with the code of the result."""
     if result.interrupt is not None:
-        number = getattr(result.interrupt, "number", None)
         app.out.note("interrupted: the job goes on, so no verdict above is final; it stands in `labctl jobs`")
-        raise click.exceptions.Exit(INTERRUPTED if number is None else SIGNALLED + number)
+        raise click.exceptions.Exit(exit_code(result.interrupt))
     if result.failure:
         app.fail(VerdictError(f"chaos was not survived: {result.failure}", f"labctl job logs {result.job}"))
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """Return the exit code of Ctrl-C, or of the signal that it stands for."""
+    number = getattr(interrupt, "number", None)
+    return INTERRUPTED if number is None else SIGNALLED + number
 
 
 COMMANDS = (chaos,)

@@ -15,6 +15,7 @@ from lab.evidence.ledger.model import (
     Files,
     Load,
     Plan,
+    Remembered,
     Replacement,
     Report,
     Request,
@@ -169,6 +170,7 @@ def _attempt(n: int, events: list[Event], key: str | None, groups: bool) -> RunA
         ended_early=_ended_early(e for _, e in by_rank("fit_ended")),
         failures=tuple(failures),
         replacements=replacements,
+        remembered=_remembered(reports[0][1].metrics) if reports else None,
     )
 
 
@@ -190,6 +192,13 @@ def _replacements(events: list[Event]) -> tuple[Replacement, ...]:
             elif event.event == "rank_replaced":
                 found = [replace(r, at=event.at) if r.rank == rank and r.at is None else r for r in found]
     return tuple(found)
+
+
+def _remembered(metrics: Mapping[str, Any]) -> Remembered | None:
+    """Return the state from memory that an attempt went on from, if the metrics of a report name one."""
+    step, source = number(metrics.get("resumed_step")), metrics.get("resumed_from")
+    known = step is not None and isinstance(source, str) and source.startswith("memory")
+    return Remembered(step, str(source)) if known and step is not None else None
 
 
 def _ended_early(events: Iterable[Event]) -> str:

@@ -92,6 +92,16 @@ class Replacement:
 
 
 @dataclass(frozen=True)
+class Remembered:
+    """A state that an attempt was given from memory, by its own reports, and not from a checkpoint."""
+
+    step: Number
+    """The step after which it was copied."""
+    source: str
+    """As the script says it, such as `memory of ray-worker-1`."""
+
+
+@dataclass(frozen=True)
 class RunAttempt:
     """One attempt of a run. Times: seconds since the epoch, None when it did not happen or is unknown."""
 
@@ -131,6 +141,8 @@ class RunAttempt:
     replacements: tuple[Replacement, ...] = ()
     ended_early: str = ""
     """The library whose early stopping ended its training, such as `Lightning`; empty: none is known."""
+    remembered: Remembered | None = None
+    """The state that it went on from, where that was no checkpoint's."""
 
     def nodes_at(self, at: float) -> Mapping[int, str]:
         """Return the nodes of the ranks as they were then: rank -> node id."""

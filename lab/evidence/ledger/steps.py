@@ -1,4 +1,4 @@
-"""Steps of a training that goes on without a lost rank, as `raylab_ledger.survivors` records them."""
+"""Steps of a training that goes on without a lost rank, or of a job that asks for it, as recorded."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class Stretch:
     """Seconds since the epoch at which each was committed."""
     ranks: int
     """Number of ranks that took part, this one included unless it was being healed."""
+    process: tuple[int, str, int] = (0, "", 0)
+    """Attempt, node and process id: no two processes of a run have the same."""
 
     @property
     def last(self) -> int:
@@ -113,7 +115,7 @@ def steps_of(events: Iterable[Event]) -> Steps:
         if rank is None or not isinstance(pid, int):
             continue
         if event.event == "steps":
-            stretch = _stretch(rank, pid, fields)
+            stretch = _stretch(rank, pid, (event.attempt, event.node_id, pid), fields)
             stretches += [stretch] if stretch else []
         elif event.event == "step_discarded":
             discarded.append((event.at, rank))
@@ -127,7 +129,7 @@ def steps_of(events: Iterable[Event]) -> Steps:
     return Steps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
 
 
-def _stretch(rank: int, pid: int, given: Mapping[str, Any]) -> Stretch | None:
+def _stretch(rank: int, pid: int, process: tuple[int, str, int], given: Mapping[str, Any]) -> Stretch | None:
     first, ranks = number(given.get("first")), number(given.get("ranks"))
     began, ms = number(given.get("began")), given.get("ms")
     if not (isinstance(first, int) and isinstance(ranks, int) and began is not None and isinstance(ms, list)):
@@ -136,4 +138,4 @@ def _stretch(rank: int, pid: int, given: Mapping[str, Any]) -> Stretch | None:
     if len(offsets) != len(ms) or len(ms) >= MOST_STEPS:
         return None
     times = tuple(float(began) + so_far / 1000 for so_far in accumulate(offsets, initial=0))
-    return Stretch(rank, pid, first, times, ranks)
+    return Stretch(rank, pid, first, times, ranks, process)

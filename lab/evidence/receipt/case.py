@@ -18,7 +18,7 @@ from lab.evidence.ledger import (
     RunAttempt,
     steps_of,
 )
-from lab.evidence.receipt.expected import LOSES_A_RANK, Expected
+from lab.evidence.receipt.expected import HITS_A_NODE, LOSES_A_RANK, Expected
 from lab.evidence.receipt.model import Evidence, FaultRecord, LostWork, NodeRecord, Source
 from lab.evidence.receipt.survival import Survival
 
@@ -53,7 +53,18 @@ class Case:
     def fault(self) -> FaultRecord:
         """The fault, with the outcome that it should have in a training such as this."""
         fault = self.evidence.fault
-        return replace(fault, expected=Expected.SURVIVED) if self._survivors_left else fault
+        if self._survivors_left:
+            return replace(fault, expected=Expected.SURVIVED)
+        lost = fault.expected in (Expected.NODE_LOST, Expected.RANK_LOST)
+        return replace(fault, expected=Expected.REMEMBERED) if lost and self._remembered else fault
+
+    @cached_property
+    def _remembered(self) -> bool:
+        """True where the attempt that took over was given its state by a neighbour's memory."""
+        current = self._current
+        after = (a for a in self.attempts if current and a.number > current.number and a.first)
+        new = next((a for a in after if self._began(a) < self.until), None)
+        return new is not None and new.remembered is not None
 
     @cached_property
     def _survivors_left(self) -> bool:
@@ -112,7 +123,7 @@ class Case:
     def hit(self) -> RunAttempt | None:
         """The attempt that was running on the fault's node when it came."""
         current = self.current
-        anywhere = self.fault.expected not in (Expected.NODE_LOST, Expected.RANK_LOST, Expected.SURVIVED)
+        anywhere = self.fault.expected not in HITS_A_NODE
         nodes = current.nodes_at(self.fault.at) if current is not None else {}
         on_node = current is not None and (anywhere or self.fault.node_id in nodes.values())
         if current is None or not on_node or self._over_at(current) < self.fault.at:

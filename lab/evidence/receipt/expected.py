@@ -18,6 +18,8 @@ class Expected(str, Enum):
     PREEMPTED = "preempted"
     SURVIVED = "survived"
     """No fault states it: the judge asks for it where the ranks that are left go on (`Case.fault`)."""
+    REMEMBERED = "remembered"
+    """Likewise, where the state came from a neighbour's memory."""
     SICK = "sick"
     DOUBTED = "doubted"
 
@@ -31,7 +33,7 @@ class Expected(str, Enum):
         """True if a new attempt has to take over."""
         return self in (
             Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED, Expected.PREEMPTED,
-            Expected.SICK,
+            Expected.SICK, Expected.REMEMBERED,
         )  # fmt: skip
 
 
@@ -46,6 +48,9 @@ TEXTS = {
     Expected.HEAD_LOST: (
         "the cluster comes back; the job goes on, or is submitted again and resumes, or fails and says why; "
         "nothing saved is lost"
+    ),
+    Expected.REMEMBERED: (
+        "training resumes in new processes from the state in a neighbour's memory, newer than its checkpoints"
     ),
     Expected.SURVIVED: "survivors go on; the lost rank comes back and gets its state from one of them",
     Expected.PREEMPTED: (
@@ -63,6 +68,9 @@ TEXTS = {
 
 LOSES_A_RANK = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.CHECKPOINT_DAMAGED, Expected.SLOWED)
 """Outcomes of faults of a node or a rank, in whose place it is right that the others go on."""
+
+HITS_A_NODE = (Expected.NODE_LOST, Expected.RANK_LOST, Expected.SURVIVED, Expected.REMEMBERED)
+"""Outcomes of faults that hit only the ranks on their node."""
 
 
 @dataclass(frozen=True)

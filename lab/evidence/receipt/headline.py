@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.evidence.ledger import Number, number
+from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import NOT_REVERTED, Verdict
 from lab.evidence.receipt.questions import WHOLE
 
 RECOVERED_NOT_WHOLE = "recovered, lab not whole"
 AS_EXPECTED_NOT_WHOLE = "as-expected, lab not whole"
 WENT_ON = "went on"
+FROM_MEMORY = "recovered from memory"
 
 OPEN = (Verdict.FAILED.value, Verdict.NOT_VERIFIED.value)
 
@@ -19,10 +21,13 @@ OPEN = (Verdict.FAILED.value, Verdict.NOT_VERIFIED.value)
 def headline(receipt: Mapping[str, Any]) -> str:
     """Return the headline of a receipt, from its JSON: its verdict, or one of the texts above.
 
-    Those are more exact than `failed` and `not-verified`: the lab alone is not whole; or training went on to
-    the job's end after the fault, and something else is wrong.
+    Those are more exact than `recovered`: from no checkpoint; and than `failed` and `not-verified`: the lab
+    alone is not whole; or training went on to the job's end after the fault, and something else is wrong.
     """
     verdict = str(receipt["verdict"])
+    if verdict == Verdict.RECOVERED.value:
+        outcome = (receipt.get("expected") or {}).get("outcome")
+        return FROM_MEMORY if outcome == Expected.REMEMBERED.value else verdict
     if verdict not in OPEN:
         return verdict
     resumed = (receipt.get("timeline") or {}).get("first_report") is not None

@@ -135,6 +135,8 @@ def _timeline(case: Case) -> Timeline:
 
 
 def _proof(case: Case) -> CheckpointProof | None:
+    if case.new is not None and case.new.remembered is not None:
+        return None  # it resumed from no checkpoint
     right = case.right or (case.before_fault[-1] if case.before_fault else None)
     if right is None:
         return None

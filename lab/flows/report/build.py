@@ -22,7 +22,7 @@ from lab.services import is_node
 FIRST = ("loss", "train_loss", "val_loss", "val_accuracy", "accuracy", "val_acc", "acc")
 """Metrics that are shown before the others, in this order."""
 
-COUNTS = re.compile(r"^(current_)?epoch$|(^|_)(step|steps|iteration|iterations|rank|world_size)$")
+COUNTS = re.compile(r"^(current_)?epoch$|(^|_)(step|steps|iteration|iterations|rank|world_size|bytes)$")
 """Metrics that count something and are no curve worth drawing."""
 
 MAX_METRICS = 8

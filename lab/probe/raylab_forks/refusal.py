@@ -44,6 +44,7 @@ READ_LATER = frozenset(
         # read by programs that are no Python
         *("RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "RAY_LD_PRELOAD_ON_WORKERS"),
         *("RAYLAB_SERVICE", "RAYLAB_SERVICE_NAME", "RAYLAB_RESUME_RUN", "RAYLAB_WORKERS_GRANTED"),
+        "RAYLAB_EACH_STEP",
         OFF,  # `reason` compares what of it matters
         "RAY_enable_pipe_based_agent_to_parent_health_check",  # child.py
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),

@@ -3,19 +3,26 @@
 A script that reports every so many steps tells only where an attempt came by. PyTorch calls a hook after each
 step of any optimizer. Steps with a learning rate of zero change nothing and are not counted: frameworks make
 one to create an optimizer's state before they load it.
+
+The number of a step is the optimizer's own, as Adam counts it: it comes from the checkpoint with the rest of
+its state, so a step that is repeated has the same number again.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 
 class Steps:
     """The number of optimizer steps in this process since `watch`; None where PyTorch did not train."""
 
-    def __init__(self) -> None:
+    def __init__(self, each: Callable[[int], object] | None = None) -> None:
+        """`each` is called with the number of every step, if the optimizer counts its steps."""
         self.done: int | None = None
+        self._each = each
 
     def watch(self) -> None:
         """Count from now on, if the training function has imported PyTorch."""
@@ -31,3 +38,11 @@ class Steps:
         rates = [group.get("lr") for group in optimizer.param_groups]
         idle = all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
         self.done = (self.done or 0) + (not idle)
+        if self._each is not None and not idle:
+            with suppress(Exception):  # the training comes first
+                self._each(number_of(optimizer))
+
+
+def number_of(optimizer: Any) -> int:
+    """Number of the last step by the optimizer's own state. Raises StopIteration, KeyError without one."""
+    return int(next(iter(optimizer.state.values()))["step"])

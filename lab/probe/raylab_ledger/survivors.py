@@ -1,4 +1,4 @@
-"""Records the steps of ranks whose training goes on when one of them is lost (torchft), compactly.
+"""Records the steps of ranks, compactly: of a training that goes on when one of them is lost (torchft).
 
 A rank of `torchft.Manager` asks before each step who takes part, and commits it together with them. What is
 recorded of that, as events of the ledger:
@@ -12,7 +12,8 @@ recorded of that, as events of the ledger:
 A state is hashed after the first step that a new number of ranks commits together, and as the manager is
 shut down: at these steps all ranks have the same. Several steps make one event, so that an hour of ten steps
 a second is less than a megabyte: an event holds at most LONGEST_SECONDS, less right after a change.
-The names used here are torchft's own (torchft-nightly 2026.10); a script needs no change.
+The names used here are torchft's own (torchft-nightly 2026.10); a script needs no change. Of other trainings
+`steps` is recorded where the job asks for it (EACH_STEP), with the numbers that the optimizer counts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,6 +34,9 @@ Record = Callable[..., None]
 LONGEST_SECONDS = 5.0
 """Longest time that one event holds; what a rank that is killed had not written is lost."""
 
+EACH_STEP = "RAYLAB_EACH_STEP"
+"""Environment variable of a job: record the steps of an ordinary training, too, as `labctl ladder` wants."""
+
 SHORTEST_SECONDS = 0.25
 """The same of the first event after a change; it doubles from one to the next."""
 
@@ -41,12 +46,17 @@ class Steps:
 
     def __init__(self, record: Record, clock: Callable[[], float] = time.time) -> None:
         self._record, self._clock = record, clock
+        self._lock = threading.RLock()  # a process that shuts down flushes in another thread
         self._first, self._ranks, self._began, self._last = 0, 0, 0.0, 0.0
         self._ms: list[int] = []
         self._longest = SHORTEST_SECONDS
 
     def committed(self, step: int, ranks: int) -> bool:
         """A step was committed by so many ranks; returns whether it is the first of a new number of them."""
+        with self._lock:
+            return self._committed(step, ranks)
+
+    def _committed(self, step: int, ranks: int) -> bool:
         now, last = self._clock(), self._first + len(self._ms)
         changed = ranks != self._ranks
         if self._first and (changed or step != last + 1):
@@ -64,9 +74,10 @@ class Steps:
 
     def flush(self) -> None:
         """Write what there is."""
-        if self._first:
-            self._record("steps", first=self._first, began=self._began, ms=self._ms, ranks=self._ranks)
-        self._first, self._ms = 0, []
+        with self._lock:
+            if self._first:
+                self._record("steps", first=self._first, began=self._began, ms=self._ms, ranks=self._ranks)
+            self._first, self._ms = 0, []
 
 
 class Client:

@@ -27,7 +27,7 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | checkpoint_loaded | rank | files were read from it, with their SHA-256 |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
 | report | rank | `ray.train.report` returned: metrics, the checkpoint's URI if any, the optimizer's steps |
-| steps | rank | with torchft: consecutive steps, and how many ranks took part (survivors.py) |
+| steps | rank | with torchft, or where the job asks: steps, and how many ranks took part (survivors.py) |
 | step_discarded | rank | a step that did not count, and why |
 | healed | rank | it was given the state of a neighbour |
 | state | rank | SHA-256 of weights and optimizer after a step |
@@ -63,7 +63,8 @@ from raylab_faults.armed import Armed
 from raylab_ledger.early import watch_fits
 from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
 from raylab_ledger.steps import Steps
-from raylab_ledger.survivors import watch_steps
+from raylab_ledger.survivors import EACH_STEP, watch_steps
+from raylab_ledger.survivors import Steps as TakenSteps
 from raylab_ledger.versions import environment
 from raylab_switches import in_training
 
@@ -118,6 +119,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
         self.attempt = 0
         self._ranks = 0  # of the attempt that trains
         self._recorder: Recorder | None = None
+        self._taken: TakenSteps | None = None  # where every step is recorded
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_recorder": None}
@@ -219,13 +221,21 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
         self._recorder = open_recorder(self.job, f"rank{common['rank']}", common)
         if self._recorder is not None:
             steps = Steps()
+            config = getattr(context.train_run_context, "backend_config", None)
+            if os.environ.get(EACH_STEP) and not has_groups(config):  # torchft's are recorded anyway
+                taken, ranks = TakenSteps(self._record), context.get_world_size()
+                self._taken = taken
+                steps = Steps(lambda step: taken.committed(step, ranks))
             watch_worker(self._record, self._flush, steps)
-            watch_start(context.execution_context.training_thread_runner, self._record, steps)
+            runner = context.execution_context.training_thread_runner
+            watch_start(runner, self._record, steps, self._taken)
             service = os.environ.get(SERVICE_VARIABLE)
             self._record("rank_ready", launched_at=launched_at(), service=service)
 
     @quietly
     def before_worker_shutdown(self) -> None:
+        if self._taken is not None:
+            self._taken.flush()
         self._flush()
 
 
@@ -262,17 +272,35 @@ def argument(name: str, argv: Sequence[str]) -> str:
     return ""
 
 
-def watch_start(runner: Any, record: Callable[..., None], steps: Steps) -> None:
-    """Record when the training function of this process begins: it is unpickled, with all its imports."""
+def watch_start(
+    runner: Any, record: Callable[..., None], steps: Steps, taken: TakenSteps | None = None
+) -> None:
+    """Record when the training function of this process begins: it is unpickled, with all its imports.
+
+    Steps that were `taken` are written as it ends, also with an error: the process may have little time left.
+    """
     run = runner.run
 
     @functools.wraps(run)
     def watched_run(target: Callable[[], Any]) -> None:
         record("function_started")
         quietly(steps.watch)()
-        run(target)
+        run(target if taken is None else flushed(target, taken))
 
     runner.run = watched_run
+
+
+def flushed(target: Callable[[], Any], taken: TakenSteps) -> Callable[[], Any]:
+    """`target`, with its steps written once it is over."""
+
+    @functools.wraps(target)
+    def call() -> Any:
+        try:
+            return target()
+        finally:
+            quietly(taken.flush)()
+
+    return call
 
 
 class Hashed:

@@ -19,7 +19,7 @@ from tests.unit.cli.fakes import Labctl
 EXPECTED = {
     "up", "down", "status", "services", "logs", "submit", "jobs", "job", "job show", "job logs", "job stop",
     "checkpoints", "top", "recipes", "faults", "fault-inject", "heal", "chaos", "restart", "gpus", "doctor",
-    "demo", "test",
+    "demo", "ladder", "test",
     "completion", "images", "images list", "images pull", "images build", "images save", "images load",
     "data", "data food11", "data list", "data rm",
     "lesson", "lesson list", "lesson run", "lesson check", "lesson report",

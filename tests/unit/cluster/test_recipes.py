@@ -175,7 +175,7 @@ def test_a_way_to_survive_faults_has_its_own_command_and_changes_some_parameters
 def test_digits_survives_with_two_to_eight_workers() -> None:
     found = find_recipe("digits").tolerating("torchft")
     argv = found.arguments({})
-    assert argv[:2] == ("python", "survivors.py")
+    assert argv[:4] == ("python", "steps.py", "--way", "torchft")
     assert argv[argv.index("--workers") + 1] == "2"
     for workers in ("1", "9"):
         with pytest.raises(UsageError, match="at least 2 and at most 8"):

@@ -1,8 +1,11 @@
-"""The recipe `digits`: what it must not save, and what its ranks train on when their number changes."""
+"""The recipe `digits`: what it must not save, what its ranks train on, and what their neighbours keep."""
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,17 +13,22 @@ import pytest
 from tests.conftest import ROOT
 
 CONFIG = {"seed": 7, "batch_size": 16, "workers": 2}
+FOLDER = ROOT / "workspace" / "digits"
 
 
 @pytest.fixture(scope="module")
-def digits() -> Any:
-    """The script as a module."""
-    spec = spec_from_file_location("digits_train", ROOT / "workspace" / "digits" / "train.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def digits() -> Iterator[Any]:
+    """Every module of the recipe, by its name: Ray puts their folder on the path."""
+    names = sorted(path.stem for path in FOLDER.glob("*.py"))
+    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    sys.path.insert(0, str(FOLDER))
+    try:
+        yield SimpleNamespace(**{name: import_module(name) for name in names})
+    finally:
+        sys.path.remove(str(FOLDER))
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
@@ -28,8 +36,8 @@ def test_a_loss_that_is_not_finite_ends_the_attempt_before_anything_is_saved(
     digits: Any, loss: float
 ) -> None:
     with pytest.raises(FloatingPointError, match=r"epoch 4 is (nan|inf): nothing is saved"):
-        digits.check_finite({"loss": loss, "epoch": 4})
-    digits.check_finite({"loss": 0.5, "epoch": 4})
+        digits.common.check_finite(loss, "epoch 4")
+    digits.common.check_finite(0.5, "epoch 4")
 
 
 def test_the_images_of_a_step_do_not_depend_on_the_number_of_workers(digits: Any) -> None:
@@ -39,7 +47,7 @@ def test_the_images_of_a_step_do_not_depend_on_the_number_of_workers(digits: Any
     images = TensorDataset(torch.arange(1440))
 
     def steps(world_size: int) -> list[set[int]]:
-        loaders = [digits.train_loader(images, CONFIG, rank, world_size) for rank in range(world_size)]
+        loaders = [digits.train.train_loader(images, CONFIG, rank, world_size) for rank in range(world_size)]
         for loader in loaders:
             loader.sampler.set_epoch(3)
         return [
@@ -49,3 +57,100 @@ def test_the_images_of_a_step_do_not_depend_on_the_number_of_workers(digits: Any
     assert steps(1) == steps(2)
     assert len(steps(2)) == 45
     assert len(steps(4)) == 45
+
+
+def test_the_order_of_any_step_is_the_same_for_one_worker_as_for_two(digits: Any) -> None:
+    import torch
+    from torch.utils.data import TensorDataset
+
+    images = TensorDataset(torch.arange(1440), torch.arange(1440))
+
+    def taken(world_size: int, step: int) -> list[int]:
+        orders = [digits.steps.Order(images, CONFIG, rank, world_size) for rank in range(world_size)]
+        return [int(n) for order in orders for n in order.batch(step)[0]]
+
+    for step in (0, 44, 45, 100):
+        assert taken(1, step) == taken(2, step)
+        assert len(taken(2, step)) == 32
+    assert taken(2, 0) != taken(2, 45)
+
+
+def node(name: str, cpus: float = 8, alive: bool = True) -> dict[str, Any]:
+    return {"NodeID": name, "Alive": alive, "Resources": {"CPU": cpus} if cpus else {}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "neighbour"),
+    [
+        ([node("a"), node("b"), node("head", 0)], "b"),
+        ([node("a"), node("b", alive=False), node("c"), node("head", 0)], "c"),
+        ([node("a"), node("b", alive=False), node("head", 0)], "head"),
+        ([node("a")], "a"),
+    ],
+)
+def test_a_state_is_kept_on_another_node_while_there_is_one(
+    digits: Any, nodes: list[dict[str, Any]], neighbour: str
+) -> None:
+    assert digits.neighbours.neighbour_of("a", nodes) == neighbour
+
+
+def test_a_keeper_takes_newer_states_only(digits: Any) -> None:
+    keeper = digits.neighbours.Keeper()
+    assert keeper.step() == -1
+    keeper.keep(20, b"new")
+    keeper.keep(10, b"old")
+    assert keeper.step() == 20
+
+
+class FakeKeeper:
+    """A keeper that has a state of this step, or is gone."""
+
+    def __init__(self, step: int, gone: bool = False) -> None:
+        answer = RuntimeError("the node is lost") if gone else step
+        self.step = SimpleNamespace(remote=lambda: answer)
+        self.state = SimpleNamespace(remote=lambda: (f"state {step}".encode(), "there"))
+
+
+@pytest.fixture
+def neighbours(digits: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The actor that knows the keepers, in this process: Ray's references are the values themselves."""
+
+    def get(value: Any, timeout: float = 0.0) -> Any:
+        if isinstance(value, RuntimeError):
+            raise value
+        return value
+
+    fake = SimpleNamespace(get=get, wait=lambda refs, num_returns, timeout: (refs, []))
+    monkeypatch.setattr(digits.neighbours, "ray", fake)
+    monkeypatch.setattr(digits.neighbours, "RayError", RuntimeError)
+    return digits.neighbours.Neighbours()
+
+
+def test_the_newest_state_of_any_keeper_that_is_left_is_given(neighbours: Any) -> None:
+    assert neighbours.newest(-1) is None
+    neighbours._keepers = {
+        0: ("b", FakeKeeper(30)), 1: ("a", FakeKeeper(40, gone=True)), 2: ("c", FakeKeeper(20))
+    }  # fmt: skip
+    assert neighbours.newest(10) == (b"state 30", "there")
+    assert neighbours.newest(30) is None  # the checkpoint is as new
+
+
+def test_a_worker_keeps_its_keeper_while_that_answers_from_another_node(neighbours: Any) -> None:
+    kept = FakeKeeper(30)
+    neighbours._keepers = {0: ("b", kept)}
+    assert neighbours.keeper(0, "a") is kept
+
+
+def test_a_state_is_handed_over_and_survives_the_way(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    sent: dict[int, bytes] = {}
+    monkeypatch.setattr(digits.neighbours, "ray", SimpleNamespace(get=lambda value, timeout: value))
+    keeper = SimpleNamespace(keep=SimpleNamespace(remote=sent.__setitem__))
+    hand_over = digits.neighbours.HandOver(lambda: keeper)
+    state: dict[str, Any] = {"step": 3, "model": {"weight": torch.arange(4.0)}}
+    hand_over.send(3, digits.neighbours.packed(state))
+    found = digits.neighbours.unpacked(sent[3])
+    assert found["step"] == 3
+    assert torch.equal(found["model"]["weight"], state["model"]["weight"])
+    assert hand_over.sent_bytes == len(sent[3])

@@ -87,6 +87,15 @@ QUESTIONS: Mapping[Expected, Questions] = {
         "same state": survivors.same_state,
         WHOLE: whole.lab_whole,
     },
+    Expected.REMEMBERED: {
+        "job finished": ending.job_finished,
+        "a real fault": hit.rank_fault,
+        "new processes": resume.new_processes,
+        "newest state": resume.newest_state,
+        RESUMED: resume.resumed,
+        "little lost": resume.little_lost,
+        WHOLE: whole.lab_whole,
+    },
     Expected.SICK: {
         "job finished": ending.job_finished,
         "a real fault": health.noticed,

@@ -59,6 +59,19 @@ def right_checkpoint(case: Case) -> Answer:
     return _same_files(case, right, loads)
 
 
+def newest_state(case: Case) -> Answer:
+    """The state from memory was newer than the newest committed checkpoint."""
+    new, right = case.new, case.right
+    if new is None:
+        return None, NO_TAKEOVER
+    if new.remembered is None or not case.in_steps:
+        return right_checkpoint(case)
+    told = f"attempt {new.number} got the state of step {new.remembered.step} from {new.remembered.source}"
+    if right is None or right.progress is None:
+        return None, f"{told}; how far the newest checkpoint had come is not known"
+    return new.remembered.step >= right.progress, f"{told}; the newest checkpoint is {case.told(right)}"
+
+
 def intact_checkpoint(case: Case) -> Answer:
     """The newest checkpoint that is intact was loaded, and the ledger says that another was refused."""
     yes, detail = right_checkpoint(case)
@@ -88,6 +101,14 @@ def resumed(case: Case) -> Answer:
         )
     details = []
     for attempt in (a for a in case.after if a.first):
+        if attempt.remembered is not None:
+            began, step = case.began(attempt), attempt.remembered.step
+            if began is None:
+                return None, f"the optimizer's steps of attempt {attempt.number} were not counted"
+            details.append(f"attempt {attempt.number} began with {case.word} {began}, its state is of {step}")
+            if began != step + 1:
+                return False, details[-1]
+            continue
         base, first = case.newest_for(attempt), attempt.first.progress if attempt.first else None
         if base is None or base.progress is None or first is None:
             return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"

@@ -20,7 +20,7 @@ def draw(data: ReportData) -> Any:
     drawn = figure(0.95 + 0.42 * len(data.steps))
     axes = drawn.add_subplot()
     for place, row in enumerate(reversed(data.steps)):
-        _row(axes, place, row)
+        draw_row(axes, place, row)
     axes.set_ylim(-0.6, len(data.steps) - 0.4)
     axes.set_yticks(range(len(data.steps)), [f"rank {row.rank}" for row in reversed(data.steps)])
     axes.tick_params(axis="y", length=0)
@@ -32,7 +32,8 @@ def draw(data: ReportData) -> Any:
     return drawn
 
 
-def _row(axes: Any, place: int, row: StepRow) -> None:
+def draw_row(axes: Any, place: int, row: StepRow) -> None:
+    """Draw the steps of one rank at this height, and its longest gap."""
     every = 1 + len(row.together) // LEGIBLE_TICKS
     for times, colour, height, label in (
         (row.together[::every], COLOURS[0], 0.3, "a step of all ranks"),

@@ -355,7 +355,7 @@ def test_a_recipe_is_told_where_its_checkpoints_go() -> None:
     code = recipe_code("raylab", "digits", {"epochs": "3"}, "s3://box/f")
     assert code.command[:2] == ("python", "/opt/raylab/job/train.py")
     assert code.command[-2:] == ("--storage", "s3://box/f")
-    assert set(code.files) == {"train.py", "survivors.py"}
+    assert set(code.files) == {"common.py", "neighbours.py", "steps.py", "train.py"}
     assert code.name == "raylab-digits"
 
 

@@ -78,3 +78,34 @@ def test_an_upload_that_leaves_no_file_proves_nothing(tmp_path: Path) -> None:
     hashed = Hashed(lambda checkpoint, name: checkpoint)
     hashed.send(SimpleNamespace(path=str(tmp_path)), "checkpoint_1")
     assert hashed.files is None
+
+
+def test_each_step_is_told_with_the_number_that_the_optimizer_has_restored() -> None:
+    from raylab_ledger.steps import Steps
+
+    def adam() -> torch.optim.Optimizer:
+        weight = torch.nn.Parameter(torch.ones(2))
+        weight.grad = torch.ones(2)
+        return torch.optim.Adam([weight], lr=0.1)
+
+    told: list[int] = []
+    steps = Steps(told.append)
+    first = adam()
+    for _ in range(3):
+        first.step()
+        steps.after_step(first, (), {})
+    again = adam()
+    again.load_state_dict(first.state_dict())
+    again.step()
+    steps.after_step(again, (), {})
+    assert told == [1, 2, 3, 4]
+
+
+def test_an_optimizer_that_does_not_count_is_left_alone(optimizer: torch.optim.Optimizer) -> None:
+    from raylab_ledger.steps import Steps
+
+    told: list[int] = []
+    steps = Steps(told.append)
+    optimizer.step()
+    steps.after_step(optimizer, (), {})
+    assert (steps.done, told) == (1, [])

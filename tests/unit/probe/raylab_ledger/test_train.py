@@ -73,6 +73,25 @@ def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
     assert told == ["function_started", "the function"]
 
 
+def test_the_steps_of_a_function_that_fails_are_written() -> None:
+    from raylab_ledger import survivors
+    from raylab_ledger.steps import Steps
+    from raylab_ledger.train import watch_start
+
+    told: list[tuple[str, Any]] = []
+    taken = survivors.Steps(lambda event, **fields: told.append((event, fields.get("first"))))
+    runner = SimpleNamespace(run=lambda target: target())
+    watch_start(runner, lambda event, **fields: None, Steps(), taken)
+
+    def fails() -> None:
+        taken.committed(7, 2)
+        raise RuntimeError("a rank is gone")
+
+    with pytest.raises(RuntimeError):
+        runner.run(fails)
+    assert told == [("steps", 7)]
+
+
 def ledger_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[tuple[str, int, dict[str, Any]]]]:
     """A controller's ledger, and what it records: event, attempt, fields."""
     from raylab_ledger import train

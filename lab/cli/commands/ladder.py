@@ -1,0 +1,104 @@
+"""ladder: one training loses one rank, under one way of recovery after the other, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.cli import format, render, values
+from lab.cli.commands.chaos import exit_code, split
+from lab.cli.context import App, LabCommand, pass_app
+from lab.cli.live import Story
+from lab.errors import UsageError, VerdictError
+
+if TYPE_CHECKING:
+    from lab.flows.ladder import Ladder
+
+FAULTS = ("rank-kill", "kill")
+MAX_RUNS = 100
+
+
+@click.command(cls=LabCommand)
+@click.option(
+    "--rungs", "names", type=values.Text(), metavar="RUNGS",
+    help="Some of: stock, settings, forked, elastic, memory, torchft, with commas. [default: all]",
+)  # fmt: skip
+@click.option(
+    "--runs", type=values.WholeNumber(1, MAX_RUNS), default=1, show_default=True, metavar="N",
+    help="Climb so often; the table has the medians.",
+)  # fmt: skip
+@click.option(
+    "--fault", type=click.Choice(FAULTS), default=FAULTS[0], show_default=True,
+    help="What is lost: the process of a rank, or its node.",
+)  # fmt: skip
+@click.option(
+    "--png", type=values.Place(), metavar="FILE", help="Draw who stepped when on every rung into this file."
+)
+@pass_app
+def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None) -> None:
+    """Lose the same rank under stock Ray, the lab's Ray, elastic, from memory, and torchft.
+
+    It has a lab of its own, NAME-ladder, which is taken down at the end, also after Ctrl-C, which shows what
+    was measured until then; yours is left alone. A rung takes about two minutes. Exits with 10 if one went
+    wrong; what this machine cannot do is no failure, and is named with the reason.
+    """
+    from lab.flows.ladder import LadderRequest, climb, lab_of, picture
+    from lab.host import environment
+
+    wanted = LadderRequest(() if names is None else split(names, "--rungs", "stock,torchft"), fault, runs)
+    if png is not None:
+        if not png.absolute().parent.is_dir():
+            raise UsageError(f"--png {png}: there is no folder {png.absolute().parent}", "make it first")
+        environment.ensure("report", app.out.note)
+    lab = app.opener(app.runtime, lab_of(app.name))
+    with Story(app.out, live=False) as story:
+        found = climb(lab, wanted, story.progress, story.moment, app.out.note)
+    drawn = None if png is None else picture(found)
+    if png is not None and drawn is not None:
+        try:
+            png.write_bytes(drawn)
+        except OSError as error:
+            app.out.warn(f"the picture cannot be written to {png}: {error.strerror}")
+    if not app.out.as_json(found.to_json()):
+        show(app, found)
+    if found.interrupt is not None:
+        app.out.note("interrupted: the ladder's lab is down; above is what was measured until then")
+        raise click.exceptions.Exit(exit_code(found.interrupt))
+    if found.failures:
+        first = found.failures[0]
+        hint = f"labctl ladder --rungs {first.rung.name} repeats it"
+        app.fail(VerdictError(f"the rung {first.rung.name} went wrong: {first.reason}", hint))
+
+
+def show(app: App, found: Ladder) -> None:
+    """Print the table of medians, and what could not be measured."""
+    columns = ("RUNG", "DETECTED", "LONGEST GAP", "ALL BACK", "STEPS TWICE", "STORED", "SENT", "STEPS/S", "")
+    rows = []
+    for rung in found.rungs:
+        median = {name: found.median(rung, name) for name in ("detected", "longest_gap", "all_back")}
+        seconds = [
+            "" if value is None else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+            for value in median.values()
+        ]
+        repeated, speed = found.median(rung, "steps_repeated"), found.median(rung, "steps_per_second")
+        sizes = [found.median(rung, name) for name in ("stored_bytes", "sent_bytes")]
+        rows.append(
+            (
+                rung.name,
+                *seconds,
+                "" if repeated is None else f"{repeated:g}",
+                *("" if not size else format.size(size) for size in sizes),
+                "" if speed is None else f"{speed:.0f}",
+                rung.summary,
+            )
+        )
+    app.out.show(render.table(columns, rows), width=render.SENTENCES)
+    for each in found.attempts:
+        if each.reason:
+            what = "not possible here" if each.impossible else each.verdict or "not measured"
+            app.out.line(f"{each.rung.name}, run {each.run}: {what}: {each.reason}")
+
+
+COMMANDS = (ladder,)

@@ -1,0 +1,50 @@
+"""The picture of a ladder: who stepped when on every rung, the longest gap marked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.flows.ladder.measure import Measured, within
+from lab.flows.ladder.result import Ladder
+from lab.flows.report.draw.steps import draw_row
+from lab.flows.report.draw.style import QUIET, fault_line, figure, legend, render, styled
+
+BEFORE, AFTER = 2.0, 2.0
+"""Seconds that are shown before the loss, and after all are back on the slowest rung."""
+
+LANE = 0.27
+"""Inches of one rank."""
+
+
+def picture(ladder: Ladder) -> bytes | None:
+    """Return the picture as PNG; None where no rung was measured."""
+    shown = [(rung, found) for rung in ladder.rungs if (found := ladder.typical(rung)) is not None]
+    if not shown:
+        return None
+    with styled():
+        return render(_draw(ladder.fault, [(rung.name, found) for rung, found in shown]), "png")
+
+
+def _draw(fault: str, shown: list[tuple[str, Measured]]) -> Any:
+    end = AFTER + max(max(found.all_back or 0.0, found.longest_gap or 0.0) for _, found in shown)
+    lanes = sum(len(found.rows) + 1 for _, found in shown)
+    drawn = figure(0.95 + LANE * lanes)
+    axes = drawn.add_subplot()
+    labels: list[tuple[int, str]] = []
+    place = lanes - 1
+    for name, found in shown:
+        for number, row in enumerate(found.rows):
+            draw_row(axes, place, within(row, -BEFORE, end))
+            labels.append((place, f"{name if not number else ''}   rank {row.rank}"))
+            place -= 1
+        axes.axhline(place, color=QUIET, linewidth=0.3)
+        place -= 1
+    axes.set_xlim(-BEFORE, end)
+    axes.set_ylim(0.2, lanes - 0.3)
+    axes.set_yticks(*zip(*labels, strict=True))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    fault_line(axes, 0.0, label=f"fault: {fault}")
+    axes.set_xlabel("seconds after the loss of the rank")
+    legend(drawn, [axes], "lower left")
+    return drawn

@@ -1,0 +1,115 @@
+"""The result of a ladder: every rung in every run, medians, and reasons for what was not measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lab.flows.ladder.measure import Measured
+from lab.flows.ladder.rungs import Rung
+
+SCHEMA = "ladder/1"
+"""Version of the JSON that `Ladder.to_json` gives; schema.json beside this file describes it."""
+
+FIGURES = (
+    "detected",
+    "longest_gap",
+    "all_back",
+    "steps_repeated",
+    "stored_bytes",
+    "sent_bytes",
+    "steps_per_second",
+)
+"""Fields of `Measured` that have a median, in the order of the table."""
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """One rung in one run: what was measured, or why nothing was."""
+
+    rung: Rung
+    run: int
+    job: str = ""
+    verdict: str = ""
+    """The receipt's; empty without one."""
+    measured: Measured | None = None
+    reason: str = ""
+    """Why nothing was measured, or the receipt's reason where its verdict is not good."""
+    impossible: bool = False
+    """True where this machine cannot do it at all: no failure."""
+
+    @property
+    def failed(self) -> bool:
+        """True where something went wrong that should not."""
+        return bool(self.reason) and not self.impossible
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """All rungs, side by side."""
+
+    fault: str
+    runtime: str
+    rungs: tuple[Rung, ...]
+    attempts: tuple[Attempted, ...]
+    interrupt: KeyboardInterrupt | None = None
+    """The interrupt after which nothing more was measured."""
+
+    def of(self, rung: Rung) -> tuple[Attempted, ...]:
+        """Return the runs of a rung, in their order."""
+        return tuple(each for each in self.attempts if each.rung == rung)
+
+    def measured(self, rung: Rung) -> tuple[Measured, ...]:
+        """Return what was measured of a rung."""
+        return tuple(each.measured for each in self.of(rung) if each.measured is not None)
+
+    def median(self, rung: Rung, figure: str) -> float | None:
+        """Return the median of one of FIGURES over the runs in which it is known."""
+        value: Callable[[Measured], float | None] = lambda found: getattr(found, figure)  # noqa: E731
+        known = [v for found in self.measured(rung) if (v := value(found)) is not None]
+        return statistics.median(known) if known else None
+
+    def typical(self, rung: Rung) -> Measured | None:
+        """Return the run whose gap is nearest to the median; None where nothing was measured."""
+        middle = self.median(rung, "longest_gap") or 0.0
+        found = self.measured(rung)
+        return min(found, key=lambda each: abs((each.longest_gap or 0.0) - middle), default=None)
+
+    @property
+    def failures(self) -> tuple[Attempted, ...]:
+        """The runs in which something went wrong."""
+        return tuple(each for each in self.attempts if each.failed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "schema": SCHEMA,
+            "fault": self.fault,
+            "runtime": self.runtime,
+            "interrupted": self.interrupt is not None,
+            "rungs": [
+                {
+                    "rung": rung.name,
+                    "summary": rung.summary,
+                    "median": {figure: self._rounded(rung, figure) for figure in FIGURES},
+                    "runs": [
+                        {
+                            "run": each.run,
+                            "job": each.job,
+                            "verdict": each.verdict or None,
+                            "measured": None if each.measured is None else each.measured.to_json(),
+                            "reason": each.reason or None,
+                            "impossible": each.impossible,
+                        }
+                        for each in self.of(rung)
+                    ],
+                }
+                for rung in self.rungs
+            ],
+        }
+
+    def _rounded(self, rung: Rung, figure: str) -> float | None:
+        value = self.median(rung, figure)
+        return None if value is None else round(value, 3)

@@ -1,0 +1,34 @@
+"""The ladder, for real: a rank is lost on every rung, in a lab of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.flows.ladder import RUNGS
+from lab.host.schemas import load_schema, misfits
+from tests.e2e.harness import PATIENCE, Bench
+
+
+@pytest.mark.rare
+def test_every_rung_is_measured_and_the_lab_is_gone_again(bench: Bench, tmp_path: Path) -> None:
+    picture = tmp_path / "ladder.png"
+    ended = bench.labctl("ladder", "--png", str(picture), "--json", timeout=20 * PATIENCE)
+
+    assert not list(misfits(ended.document, load_schema("lab.flows.ladder"), "ladder"))
+    cost = {each["rung"]: each["median"] for each in ended.document["rungs"]}
+    assert list(cost) == [rung.name for rung in RUNGS]
+    possible = {
+        each["rung"] for each in ended.document["rungs"] if not any(run["impossible"] for run in each["runs"])
+    }
+    assert possible >= set(cost) - {"torchft"}
+    for name in possible:
+        assert cost[name]["all_back"] > 0, name
+    assert cost["memory"]["steps_repeated"] <= cost["stock"]["steps_repeated"]
+    assert cost["memory"]["sent_bytes"] > 0
+    if "torchft" in possible:
+        assert cost["torchft"]["steps_repeated"] == 0
+        assert cost["torchft"]["longest_gap"] < cost["stock"]["longest_gap"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert bench.healthy()

@@ -1,0 +1,84 @@
+"""Receipts of trainings whose state came from a neighbour's memory: they claim no checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lab.evidence.ledger import Event, History
+from lab.evidence.receipt import Receipt, Verdict, headline, judge
+from lab.evidence.receipt.expected import Expected
+from lab.faults import find_fault
+from lab.host.schemas import load_schema, misfits
+from tests.unit.data.stories import FAULT_KILL, Story, evidence
+
+
+def story(done: tuple[int, int] = (7, 17)) -> Story:
+    """Reports at steps 10, 20 and 30, a loss, and a new attempt that has `done` so many when it reports."""
+    return Story(
+        first=(10, 20, 30), second=(40, 50), key="step", config={"steps": 50},
+        counted=((10, 20, 30), done), loads=(30,),
+    )  # fmt: skip
+
+
+def told(found: Story, step: int = 33, source: str = "memory of ray-worker-1") -> tuple[Event, ...]:
+    """The events of a story in which the second attempt names the source of its state."""
+    return tuple(_named(event, step, source) for event in found.events())
+
+
+def _named(event: Event, step: int, source: str) -> Event:
+    fields: dict[str, Any] = dict(event.fields)
+    if event.event == "report" and event.attempt == 2:
+        fields["metrics"] = {**fields["metrics"], "resumed_step": step, "resumed_from": source}
+    if event.event == "attempt_started":
+        fields["workers"] = [{**row, "pid": event.attempt} for row in fields["workers"]]
+    return replace(event, fields=fields)
+
+
+def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> Receipt:
+    about = find_fault(kind).kind
+    fault = replace(FAULT_KILL, kind=kind, expected=about.expected, traits=about.traits)
+    return judge(evidence(events=events, fault=fault))
+
+
+@pytest.mark.parametrize("kind", ["rank-kill", "kill"])
+def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) -> None:
+    found = receipt(told(story()), kind)
+    assert found.verdict is Verdict.RECOVERED, found.reason
+    assert found.fault.expected is Expected.REMEMBERED
+    document = found.to_json()
+    assert not list(misfits(document, load_schema("lab.evidence.receipt"), "receipt"))
+    assert document["checkpoint"] is None
+    assert headline(document) == "recovered from memory"
+    checks = {check.name: check.detail for check in found.checks}
+    assert checks["newest state"].startswith("attempt 2 got the state of step 33 from memory of ray-worker-1")
+    assert checks["resumed, not restarted"] == "attempt 2 began with step 34, its state is of 33"
+    assert "right checkpoint" not in checks
+    assert document["lost_work"]["amount"] == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "done", "wrong"),
+    [
+        (33, (5, 15), "resumed, not restarted"),  # it trained from another step than it says
+        (25, (15, 25), "newest state"),  # the checkpoint of step 30 was newer
+    ],
+)
+def test_a_state_that_was_not_the_newest_or_another_one_is_found(
+    step: int, done: tuple[int, int], wrong: str
+) -> None:
+    found = receipt(told(story(done=done), step))
+    assert found.verdict is Verdict.FAILED
+    assert wrong in {check.name for check in found.checks if not check.passed}
+
+
+def test_an_attempt_that_names_a_checkpoint_is_judged_by_it() -> None:
+    events = told(story(done=(10, 20)), 30, "checkpoint_30")
+    (run,) = History.of(events).runs
+    assert [attempt.remembered for attempt in run.attempts] == [None, None]
+    found = receipt(events)
+    assert found.fault.expected is Expected.RANK_LOST
+    assert found.verdict is Verdict.RECOVERED, found.reason
+    assert found.checkpoint is not None

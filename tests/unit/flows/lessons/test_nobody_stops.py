@@ -1,0 +1,96 @@
+"""Lesson 12: what its checks make of two receipts of a lost rank, and of a student who did it wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.flows.lessons.catalogue import lesson_12
+from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, lose_both
+from lab.flows.lessons.model import Evidence, HostTask
+from lab.flows.recovery import FaultRequest
+from tests.fakes.host import FakeClock
+from tests.unit.flows.lessons.world import World, evidence, failing, job, name
+
+JOBS = {part: name(12, part) for part in (CHECKPOINT, TORCHFT)}
+SURVIVED = ("survivors went on", "rejoined", "nothing repeated", "same state")
+SECONDS = {CHECKPOINT: 3.5, TORCHFT: 0.5}
+
+
+def receipt(part: str, *wrong: str, verdict: str = "", kind: str = "rank-kill") -> dict[str, Any]:
+    torchft = part == TORCHFT
+    return {
+        "verdict": verdict or ("as-expected" if torchft else "recovered"),
+        "reason": "so it was",
+        "fault": {"kind": kind},
+        "job": {"submission_id": JOBS[part]},
+        "checks": [{"name": n, "passed": n not in wrong, "detail": "so it was"} for n in SURVIVED if torchft],
+        "timeline": {"first_report": None if torchft else SECONDS[CHECKPOINT]},
+        "survivors": {"longest_gap": SECONDS[TORCHFT]} if torchft else None,
+    }
+
+
+GOOD = (receipt(CHECKPOINT), receipt(TORCHFT))
+
+
+def found(*receipts: dict[str, Any], records: Any = SECONDS) -> Evidence:
+    jobs = [job(each) for each in JOBS.values()]
+    return evidence(12, *jobs, receipts=receipts, records={"seconds": records} if records else {})
+
+
+def test_two_receipts_that_are_well_pass() -> None:
+    assert failing(LESSON, found(*GOOD)) == []
+
+
+def test_without_a_job_nothing_passes() -> None:
+    assert len(failing(LESSON, evidence(12))) == len(LESSON.checks)
+
+
+def test_a_student_who_lost_a_rank_of_one_job_only_is_told() -> None:
+    assert failing(LESSON, found(GOOD[0])) == [
+        "nobody stopped but the lost rank",
+        "the others took steps without it",
+        "the lost rank got its state from a neighbour",
+        "no step was repeated",
+        "the gap without a stop is the shorter one",
+    ]
+
+
+def test_a_receipt_of_another_fault_is_none() -> None:
+    wrong = failing(LESSON, found(receipt(CHECKPOINT, kind="kill"), GOOD[1]))
+    assert "all ranks began again from the checkpoint" in wrong
+
+
+def test_a_step_that_was_repeated_is_noticed() -> None:
+    repeated = receipt(TORCHFT, "nothing repeated", verdict="failed")
+    assert failing(LESSON, found(GOOD[0], repeated)) == [
+        "nobody stopped but the lost rank",
+        "no step was repeated",
+    ]
+
+
+@pytest.mark.parametrize("records", [None, {CHECKPOINT: 3.5, TORCHFT: 0.1}])
+def test_seconds_that_are_not_the_receipts_do_not_pass(records: Any) -> None:
+    wrong = failing(LESSON, found(*GOOD, records=records))
+    assert wrong == ["the gap without a stop is the shorter one"]
+
+
+def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    asked: list[tuple[str, str]] = []
+    said: list[str] = []
+
+    def inject(lab: Any, request: FaultRequest, told: Any, **_: Any) -> Any:
+        asked.append((request.kind, request.job))
+        return type("Outcome", (), {"receipt": None})()
+
+    def training(lab: Any, task: Any, before: Any, number: int, part: str) -> tuple[str, str]:
+        assert number == LESSON.number
+        return JOBS[part], "ray-worker-0"
+
+    monkeypatch.setattr(lesson_12, "wait_for_training", training)
+    monkeypatch.setattr(lesson_12, "inject", inject)
+    lose_both(world.lab, HostTask(said.append, FakeClock()))
+    assert asked == [("rank-kill", JOBS[CHECKPOINT]), ("rank-kill", JOBS[TORCHFT])]
+    assert said[0] == f"labctl fault-inject --fault rank-kill --job {JOBS[CHECKPOINT]}"
