@@ -14,9 +14,9 @@ WEIGHTS = "weights_sha256"
 """The metric with the SHA-256 over a model's weights, where a script reports one."""
 
 CLOCKED = re.compile(
-    r"(^|_)(time|times|timestamp|date|seconds?|secs?|ms|duration|elapsed|pid|mfu)(_|$)|per_sec"
+    r"(^|_)(time|times|timestamp|date|seconds?|secs?|ms|duration|elapsed|pid|mfu|bytes)(_|$)|per_sec"
 )
-"""Names of metrics of time or speed: two equal trainings differ in them."""
+"""Names of metrics of time, speed or traffic: two equal trainings differ in them."""
 
 Likeness = Literal["equal", "different", "unknown"]
 
