@@ -38,7 +38,7 @@ MAX_RUNS = 100
 )
 @pass_app
 def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None) -> None:
-    """Lose the same rank under stock Ray, the lab's Ray, elastic, from memory, and torchft.
+    """Lose the same rank under six ways of recovery, side by side.
 
     It has a lab of its own, NAME-ladder, which is taken down at the end, also after Ctrl-C, which shows what
     was measured until then; yours is left alone. A rung takes about two minutes. Exits with 10 if one went

@@ -72,7 +72,9 @@ def test_an_epoch_that_one_run_lacks_makes_them_different() -> None:
     assert "epoch 3 was reported by one of the runs only" in curves.detail
 
 
-@pytest.mark.parametrize("name", ["time_total_s", "epoch_seconds", "images_per_sec", "timestamp", "pid", "sent_bytes"])
+@pytest.mark.parametrize(
+    "name", ["time_total_s", "epoch_seconds", "images_per_sec", "timestamp", "pid", "sent_bytes"]
+)
 def test_metrics_that_hold_times_are_left_out(name: str) -> None:
     a, b = ({"epoch": 1, "loss": 1.0, name: value} for value in (1.5, 2.5))
     assert compare(history(a), history(b)).exact
