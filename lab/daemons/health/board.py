@@ -39,7 +39,7 @@ DEFAULT_INTERVAL = 5.0
 
 SILENT_AFTER = 3.0
 FLAKY_RETURNS = 3
-FLAKY_SECONDS = 600.0
+FLAKY_SECONDS = 90.0
 FORGOTTEN_SECONDS = 3600.0
 """A node that has been silent as long is no longer listed, unless a device of it is EVICT."""
 
@@ -212,7 +212,7 @@ class Board:
         if CPU not in node.devices or (not count and key not in node.checks):
             return
         bad = count >= FLAKY_RETURNS
-        told = f"came back {plural(count, 'time')} within {FLAKY_SECONDS / 60:g} minutes" if count else ""
+        told = f"came back {plural(count, 'time')} within {FLAKY_SECONDS:g} s" if count else ""
         found = Result(
             PRESENCE, CPU, WARN if bad else PASS, float(count), "returns", told, at=now, better_after=1
         )

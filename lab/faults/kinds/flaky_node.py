@@ -21,7 +21,7 @@ class FlakyNode(Fault):
         summary="the node is killed and comes back, again and again",
         scope=Scope.NODE,
         parameters=(Parameter("times", "times", "how often it dies", 3.0, 1.0, 20.0),),
-        revert="the node runs; it is avoided for 10 minutes after so many returns",
+        revert="the node runs; it is avoided for a while after so many returns",
         expected=Expected.DOUBTED,
         traits=Traits("came and went", ends_node=True),
     )

@@ -218,7 +218,7 @@ def test_a_node_that_comes_and_goes_is_suspicious_until_it_stays() -> None:
         assert state(board, CPU).state == PASS
         heard(board, T0 + life, boot=str(life))
     assert (state(board, CPU).state, state(board, CPU).reason) == (WARN, PRESENCE)
-    assert state(board, CPU).message == "came back 3 times within 10 minutes"
+    assert state(board, CPU).message == "came back 3 times within 90 s"
     for second in range(5, 700, 5):
         heard(board, T0 + second, boot=str(FLAKY_RETURNS))
     assert state(board, CPU).state == PASS
