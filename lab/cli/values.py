@@ -165,6 +165,15 @@ def ports(pairs: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
+def names(text: str, option: str, example: str, noun: str) -> tuple[str, ...]:
+    """Parse `kill,pause` as names of such nouns, given with this option. Raises UsageError."""
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found):
+        what = f"no {noun} is named" if not any(found) else "a name is empty"
+        raise UsageError(f"{option} {text!r}: {what}", f"for example {option} {example}")
+    return found
+
+
 def gpu_names(text: str | None) -> tuple[str, ...]:
     """Parse `"GPU-5c0d,2"` as names. Raises UsageError."""
     if text is None:

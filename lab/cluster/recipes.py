@@ -151,16 +151,18 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     try:
         entries = document.get("parameters", {})
         parameters, command = _parameters(entries, path), _command(document)
-        given = dict(document.get("fault_tolerance", {}))
-        others = {
-            str(way): (_command(each), _parameters({**entries, **each.get("parameters", {})}, path))
-            for way, each in given.items()
-        }
         summary = str(document["summary"])
         ranks = str(document.get("ranks", ""))
         resources = {str(k): str(v) for k, v in document.get("resources", {}).items()}
         packages = str(document.get("packages", ""))
-        needed = {str(way): str(each.get("packages", packages)) for way, each in given.items()}
+        others: dict[str, dict[str, Any]] = {
+            str(way): {
+                "command": _command(each),
+                "parameters": _parameters({**entries, **each.get("parameters", {})}, path),
+                "packages": str(each.get("packages", packages)),
+            }
+            for way, each in document.get("fault_tolerance", {}).items()
+        }
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{path}: malformed: {error!r}", "see lab/cluster/recipes.py for its form"
@@ -168,16 +170,12 @@ def load_recipe(folder: Path, manifest: str = MANIFEST) -> Recipe:
     for name in filter(None, [ranks, *resources.values()]):
         if name not in {p.name for p in parameters}:
             raise UsageError(f"{path}: ranks and resources: there is no parameter {name!r}")
-    for group in filter(None, [packages, *needed.values()]):
+    for group in filter(None, [packages, *(each["packages"] for each in others.values())]):
         if group not in BUILDS_ON:
             raise UsageError(f"{path}: packages: there is no group {group!r} in requirements/")
     name = folder.name + path.stem.removeprefix("recipe")
     recipe = Recipe(name, summary, folder, command, parameters, ranks, resources, packages)
-    ways = {
-        way: replace(recipe, command=command, parameters=its, packages=needed[way])
-        for way, (command, its) in others.items()
-    }
-    return replace(recipe, ways=ways)
+    return replace(recipe, ways={way: replace(recipe, **changes) for way, changes in others.items()})
 
 
 def recipes(workspace: Path = WORKSPACE) -> tuple[Recipe, ...]:

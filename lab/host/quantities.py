@@ -31,6 +31,11 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def to_milliseconds(seconds: float | None) -> float | None:
+    """Seconds as documents have them: rounded to milliseconds; None where they are not known."""
+    return None if seconds is None else round(seconds, 3)
+
+
 def plural(number: float, noun: str, ending: str = "s") -> str:
     """`1 checkpoint`, `2 checkpoints`, `2.5 epochs`, and with the ending `es` `2 processes`."""
     shown = f"{number:g}" if isinstance(number, float) else str(number)

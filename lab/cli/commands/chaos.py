@@ -98,7 +98,7 @@ def chaos(
         )
     else:
         plan = random_plan(
-            split(DEFAULT_FAULTS if names is None else names),
+            values.names(DEFAULT_FAULTS if names is None else names, "--faults", DEFAULT_FAULTS, "fault"),
             every=30.0 if every is None else every,
             seed=seed or 0,
             limit=limit,
@@ -112,15 +112,6 @@ def chaos(
     if not app.out.as_json(result.to_json()):
         show(app, result)
     finish(app, result)
-
-
-def split(names: str, option: str = "--faults", example: str = DEFAULT_FAULTS) -> tuple[str, ...]:
-    """Parse `kill,pause` as names, given with this option. Raises UsageError."""
-    found = tuple(name.strip() for name in names.split(","))
-    if not all(found):
-        what = "no fault is named" if not any(found) else "a name is empty"
-        raise UsageError(f"{option} {names!r}: {what}", f"for example {option} {example}")
-    return found
 
 
 def parameters(pairs: tuple[str, ...]) -> dict[str, dict[str, float]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli import format, render, values
-from lab.cli.commands.chaos import exit_code, split
+from lab.cli.commands.chaos import exit_code
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import Story
 from lab.errors import UsageError, VerdictError
@@ -47,7 +47,8 @@ def ladder(app: App, names: str | None, runs: int, fault: str, png: Path | None)
     from lab.flows.ladder import LadderRequest, climb, lab_of, picture
     from lab.host import environment
 
-    wanted = LadderRequest(() if names is None else split(names, "--rungs", "stock,torchft"), fault, runs)
+    rungs = () if names is None else values.names(names, "--rungs", "stock,torchft", "rung")
+    wanted = LadderRequest(rungs, fault, runs)
     if png is not None:
         if not png.absolute().parent.is_dir():
             raise UsageError(f"--png {png}: there is no folder {png.absolute().parent}", "make it first")

@@ -58,7 +58,7 @@ class RaySide(Protocol):
     def nodes(self) -> tuple[Node, ...]:
         """Every node that Ray knows, dead ones too. Raises ClusterError."""
 
-    def look(self, shut: Collection[str] = ()) -> Look:
+    def look(self, shut: Collection[str]) -> Look:
         """Where jobs run now, and if any finds no room while these are closed. Raises ClusterError."""
 
     def resize(self, node_id: str, cpus: float) -> None:
@@ -128,7 +128,7 @@ class Cluster:
         """See RaySide."""
         return self._api.nodes()
 
-    def look(self, shut: Collection[str] = ()) -> Look:
+    def look(self, shut: Collection[str]) -> Look:
         """See RaySide."""
         snapshot = read(self._api)
         gpus: dict[str, dict[str, float]] = {}

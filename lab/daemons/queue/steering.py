@@ -111,12 +111,16 @@ class Doors:
         self._resize = resize
         self._set: dict[str, float] = {}
 
+    def are(self, wanted: Mapping[str, float]) -> bool:
+        """Tell if all of these are open already, as far as is known."""
+        return all(size > 0 and self._set.get(node) == size for node, size in wanted.items())
+
     def apply(self, wanted: Mapping[str, float]) -> None:
         """Open and close nodes, each one that can be. Raises the LabError of the last that could not."""
         self._set = {node: size for node, size in self._set.items() if node in wanted}
         refused: LabError | None = None
         for node, size in wanted.items():
-            if size == 0 or self._set.get(node) != size:
+            if not self.are({node: size}):
                 try:
                     self._resize(node, size)
                     self._set[node] = size

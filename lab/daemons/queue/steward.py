@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lab.cluster.api import Node
@@ -37,8 +37,6 @@ class Steward:
         self._doors = Doors(ray.resize)
         self._nodes: tuple[Node, ...] = ()
         self._look = Look()
-        self._open: Mapping[str, float] = {}
-        """Sizes that Ray has, as far as is known, while every node is open."""
         self._shut: frozenset[str] = frozenset()
         self._seen: dict[tuple[str, str], Health] = {}
         self._refused = ""
@@ -62,13 +60,10 @@ class Steward:
             return False
         refused = value.message if isinstance(value, LabError) else ""
         if kind == "doors":
-            self._open = {}
             if refused and refused != self._refused:
                 self._say(f"nodes are not all open or closed as they should be: {refused}")
             elif not refused:
-                shut, sizes = value
-                self._open = {} if shut else sizes
-                self._closed(draft, shut)
+                self._closed(draft, value)
             self._refused = refused
         elif not refused and kind == "nodes":
             self._nodes = value
@@ -130,11 +125,11 @@ class Steward:
         services = [each.service for each in self._nodes if each.alive and each.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)
         wanted = sizes(self._nodes, shut)
-        if not shut and wanted == self._open:
+        if not shut and not self._shut and self._doors.are(wanted):
             return None
 
-        def task() -> tuple[frozenset[str], Mapping[str, float]]:
+        def task() -> frozenset[str]:
             self._doors.apply(wanted)
-            return shut, wanted
+            return shut
 
         return task

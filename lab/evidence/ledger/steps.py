@@ -96,8 +96,11 @@ class Steps:
         """The processes of a rank that took a step, in their order."""
         return tuple(dict.fromkeys(s.pid for s in self.stretches if s.rank == rank))
 
-    def longest_gap(self, rank: int, pid: int, since: float, until: float) -> Gap | None:
-        """Return the longest gap of a process of a rank that lies in this time, or crosses its beginning."""
+    def longest_gap(self, rank: int, pid: int | None, since: float, until: float) -> Gap | None:
+        """Return the longest gap of a rank that lies in this time, or crosses its beginning.
+
+        With `pid` that of one process; without it also from one process to the next.
+        """
         times = [at for at, _, _ in self.of(rank, pid)]
         gaps = [Gap(rank, a, b) for a, b in pairwise(times) if b > since and a < until]
         return max(gaps, key=lambda gap: gap.seconds, default=None)
@@ -115,7 +118,7 @@ def steps_of(events: Iterable[Event]) -> Steps:
         if rank is None or not isinstance(pid, int):
             continue
         if event.event == "steps":
-            stretch = _stretch(rank, pid, (event.attempt, event.node_id, pid), fields)
+            stretch = _stretch(rank, (event.attempt, event.node_id, pid), fields)
             stretches += [stretch] if stretch else []
         elif event.event == "step_discarded":
             discarded.append((event.at, rank))
@@ -129,7 +132,7 @@ def steps_of(events: Iterable[Event]) -> Steps:
     return Steps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
 
 
-def _stretch(rank: int, pid: int, process: tuple[int, str, int], given: Mapping[str, Any]) -> Stretch | None:
+def _stretch(rank: int, process: tuple[int, str, int], given: Mapping[str, Any]) -> Stretch | None:
     first, ranks = number(given.get("first")), number(given.get("ranks"))
     began, ms = number(given.get("began")), given.get("ms")
     if not (isinstance(first, int) and isinstance(ranks, int) and began is not None and isinstance(ms, list)):
@@ -138,4 +141,4 @@ def _stretch(rank: int, pid: int, process: tuple[int, str, int], given: Mapping[
     if len(offsets) != len(ms) or len(ms) >= MOST_STEPS:
         return None
     times = tuple(float(began) + so_far / 1000 for so_far in accumulate(offsets, initial=0))
-    return Stretch(rank, pid, first, times, ranks, process)
+    return Stretch(rank, process[2], first, times, ranks, process)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from lab.evidence.ledger import Run, RunAttempt
+from lab.host.quantities import to_milliseconds
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,7 @@ class Breakdown:
 
     def to_json(self) -> dict[str, float | None]:
         """Return it as JSON, rounded to milliseconds; `import_` is called `import`."""
-        return {
-            name.rstrip("_"): None if seconds is None else round(seconds, 3)
-            for name, seconds in asdict(self).items()
-        }
+        return {name.rstrip("_"): to_milliseconds(seconds) for name, seconds in asdict(self).items()}
 
 
 def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdown | None:

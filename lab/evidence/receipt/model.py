@@ -11,6 +11,7 @@ from lab.evidence.ledger import Event, Files, History, Number
 from lab.evidence.receipt.breakdown import Breakdown
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.evidence.receipt.survival import Survival
+from lab.host.quantities import to_milliseconds
 from lab.topology import ServiceStatus
 
 NOT_REVERTED = "the fault could not be reverted"
@@ -96,9 +97,9 @@ class Preemption:
             "queue": self.queue,
             "reason": self.reason,
             "message": self.message,
-            "gave_way_at": _ms(self.gave_way_at),
-            "by_admitted_at": _ms(self.by_admitted_at),
-            "admitted_again_at": _ms(self.admitted_again_at),
+            "gave_way_at": to_milliseconds(self.gave_way_at),
+            "by_admitted_at": to_milliseconds(self.by_admitted_at),
+            "admitted_again_at": to_milliseconds(self.admitted_again_at),
         }
 
 
@@ -126,7 +127,10 @@ class Steering:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON, times in milliseconds' precision."""
-        times = {name: _ms(getattr(self, name)) for name in ("noticed_at", "avoided_at", "until", "reset_at")}
+        times = {
+            name: to_milliseconds(getattr(self, name))
+            for name in ("noticed_at", "avoided_at", "until", "reset_at")
+        }
         return {**asdict(self), "reset": self.reset or None, **times}
 
 
@@ -297,19 +301,25 @@ class Receipt:
                 "kind": fault.kind,
                 "target": fault.target,
                 "effect": fault.traits.effect,
-                "at": _ms(fault.at),
-                "reverted_at": _ms(fault.reverted_at),
+                "at": to_milliseconds(fault.at),
+                "reverted_at": to_milliseconds(fault.reverted_at),
                 "parameters": dict(fault.parameters),
             },
             "expected": {"outcome": fault.expected.value, "text": fault.expected.text},
-            "timeline": {moment: _ms(seconds) for moment, seconds in asdict(self.timeline).items()},
+            "timeline": {
+                moment: to_milliseconds(seconds) for moment, seconds in asdict(self.timeline).items()
+            },
             "checkpoint": self.checkpoint and asdict(self.checkpoint),
             "attempts": [
                 asdict(a)
-                | {"nodes": list(a.nodes), "started_at": _ms(a.started_at), "ended_at": _ms(a.ended_at)}
+                | {
+                    "nodes": list(a.nodes),
+                    "started_at": to_milliseconds(a.started_at),
+                    "ended_at": to_milliseconds(a.ended_at),
+                }
                 for a in self.attempts
             ],
-            "world_size": [{"at": _ms(at), "ranks": ranks} for at, ranks in self.world_size],
+            "world_size": [{"at": to_milliseconds(at), "ranks": ranks} for at, ranks in self.world_size],
             "lost_epochs": self.lost_epochs,
             "lost_work": None if self.lost_work is None else asdict(self.lost_work),
             "breakdown": None if self.breakdown is None else self.breakdown.to_json(),
@@ -332,7 +342,3 @@ class Receipt:
             "problems": list(self.problems),
             "control": None if self.control is None else dict(self.control),
         }
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from lab.evidence.ledger import Healing, RunAttempt, Steps
+from lab.host.quantities import to_milliseconds
 
 
 @dataclass(frozen=True)
@@ -127,18 +128,19 @@ class Survival:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; seconds to the millisecond."""
         return {
-            "longest_gap": _ms(self.longest_gap),
-            "full_strength": _ms(self.full_strength),
+            "longest_gap": to_milliseconds(self.longest_gap),
+            "full_strength": to_milliseconds(self.full_strength),
             "ranks": [
-                {"rank": s.rank, "longest_gap": _ms(s.longest_gap), "steps_alone": s.steps_alone}
+                {"rank": s.rank, "longest_gap": to_milliseconds(s.longest_gap), "steps_alone": s.steps_alone}
                 for s in self.survivors
             ],
             "rejoined": [
-                {"rank": h.rank, "after": _ms(h.at - self.at), "step": h.step + 1, "source": h.source or None}
+                {
+                    "rank": h.rank,
+                    "after": to_milliseconds(h.at - self.at),
+                    "step": h.step + 1,
+                    "source": h.source or None,
+                }
                 for h in self.healings
             ],
         }
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -12,6 +11,7 @@ from lab.errors import JobError
 from lab.evidence.ledger import Event, Gap, History, RunAttempt, Steps, number, steps_of
 from lab.evidence.receipt import FaultRecord
 from lab.flows.report.model import StepRow
+from lab.host.quantities import to_milliseconds
 
 BEFORE_SECONDS = 5.0
 """Time before the fault in which the usual speed is measured."""
@@ -44,13 +44,13 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; seconds to the millisecond."""
         return {
-            "detected": _rounded(self.detected),
-            "longest_gap": _rounded(self.longest_gap),
-            "all_back": _rounded(self.all_back),
+            "detected": to_milliseconds(self.detected),
+            "longest_gap": to_milliseconds(self.longest_gap),
+            "all_back": to_milliseconds(self.all_back),
             "steps_repeated": self.steps_repeated,
             "stored_bytes": self.stored_bytes,
             "sent_bytes": self.sent_bytes,
-            "steps_per_second": _rounded(self.steps_per_second),
+            "steps_per_second": to_milliseconds(self.steps_per_second),
         }
 
 
@@ -66,7 +66,7 @@ def measure(events: Sequence[Event], fault: FaultRecord) -> Measured:
     kept = [rank for rank in steps.ranks if rank not in lost and rank in nodes]
     at = max((_last_together(steps, rank, fault.at, len(nodes)) for rank in kept), default=fault.at)
     back = _back_at(steps, lost, at, len(nodes))
-    gaps = {rank: _gap(steps, rank, at, inf if back is None else back) for rank in kept}
+    gaps = {rank: steps.longest_gap(rank, None, at, inf if back is None else back) for rank in kept}
     known = [gap.seconds for gap in gaps.values() if gap is not None]
     failures = [t for attempt in runs[-1].attempts for t in attempt.failures if t >= fault.at]
     return Measured(
@@ -107,13 +107,6 @@ def _back_at(steps: Steps, lost: set[int], at: float, ranks: int) -> float | Non
         if stretch.rank in lost and stretch.process not in old and stretch.ranks == ranks:
             first.setdefault(stretch.rank, stretch.times[0])
     return max(first.values()) if lost and first.keys() == lost else None
-
-
-def _gap(steps: Steps, rank: int, since: float, until: float) -> Gap | None:
-    """Return the longest gap of a rank, in one process or from one to the next, that lies in this time."""
-    times = [at for at, _, _ in steps.of(rank)]
-    gaps = (Gap(rank, a, b) for a, b in pairwise(times) if b > since and a < until)
-    return max(gaps, key=lambda gap: gap.seconds, default=None)
 
 
 def _repeated(steps: Steps, rank: int) -> int:
@@ -168,7 +161,3 @@ def within(row: StepRow, begin: float, end: float) -> StepRow:
     """Return the row with only the steps of this time."""
     together, alone = (tuple(t for t in times if begin <= t <= end) for times in (row.together, row.alone))
     return replace(row, together=together, alone=alone)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)

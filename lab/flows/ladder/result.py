@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from lab.flows.ladder.measure import Measured
 from lab.flows.ladder.rungs import Rung
+from lab.host.quantities import to_milliseconds
 
 SCHEMA = "ladder/1"
 """Version of the JSON that `Ladder.to_json` gives; schema.json beside this file describes it."""
@@ -67,8 +67,8 @@ class Ladder:
 
     def median(self, rung: Rung, figure: str) -> float | None:
         """Return the median of one of FIGURES over the runs in which it is known."""
-        value: Callable[[Measured], float | None] = lambda found: getattr(found, figure)  # noqa: E731
-        known = [v for found in self.measured(rung) if (v := value(found)) is not None]
+        values: list[float | None] = [getattr(found, figure) for found in self.measured(rung)]
+        known = [value for value in values if value is not None]
         return statistics.median(known) if known else None
 
     def typical(self, rung: Rung) -> Measured | None:
@@ -93,7 +93,7 @@ class Ladder:
                 {
                     "rung": rung.name,
                     "summary": rung.summary,
-                    "median": {figure: self._rounded(rung, figure) for figure in FIGURES},
+                    "median": {figure: to_milliseconds(self.median(rung, figure)) for figure in FIGURES},
                     "runs": [
                         {
                             "run": each.run,
@@ -109,7 +109,3 @@ class Ladder:
                 for rung in self.rungs
             ],
         }
-
-    def _rounded(self, rung: Rung, figure: str) -> float | None:
-        value = self.median(rung, figure)
-        return None if value is None else round(value, 3)

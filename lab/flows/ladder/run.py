@@ -171,9 +171,8 @@ def submit(lab: Lab, rung: Rung) -> str:
     """Submit the training of a rung. Raises what Lab.submit_recipe raises."""
     recipe = find_recipe(RECIPE).tolerating(rung.way)
     lab.runtime.provide(recipe.packages)
-    known = {parameter.name for parameter in recipe.parameters}
     settings = {"workers": str(RANKS), "epochs": str(EPOCHS), "save-every": str(SAVE_EVERY), **rung.settings}
-    made = recipe.submission({name: text for name, text in settings.items() if name in known})
+    made = recipe.submission(settings)
     environment = {"env_vars": {EACH_STEP: "1", **rung.environment}}
     return lab.submit(replace(made, runtime_env=environment)).submission_id
 

@@ -88,7 +88,7 @@ class Ray:
     def nodes(self) -> tuple[Node, ...]:
         return ()
 
-    def look(self, shut: Collection[str] = ()) -> Look:
+    def look(self, shut: Collection[str]) -> Look:
         return Look()
 
     def resize(self, node_id: str, cpus: float) -> None:

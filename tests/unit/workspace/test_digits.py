@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.recipes import modules_of
 
 CONFIG = {"seed": 7, "batch_size": 16, "workers": 2}
-FOLDER = ROOT / "workspace" / "digits"
 
 
 @pytest.fixture(scope="module")
 def digits() -> Iterator[Any]:
-    """Every module of the recipe, by its name: Ray puts their folder on the path."""
-    names = sorted(path.stem for path in FOLDER.glob("*.py"))
-    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield SimpleNamespace(**{name: import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
+    """Every module of the recipe, by its name."""
+    with modules_of("digits") as found:
+        yield found
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from lab.evidence.receipt import Evidence as ReceiptEvidence
 from lab.evidence.receipt import FaultRecord, NodeRecord
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.questions import run_checks
+from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -17,20 +16,15 @@ from lab.flows.lessons.model import (
     LessonCheck,
     answer,
     failed,
-    job_prefix,
     passed,
 )
-from lab.flows.recovery import FaultRequest, inject
-from lab.host.clock import poll
+from lab.flows.recovery import FaultRequest
 from lab.lab import Lab
 from lab.topology import Check
 
 PART = "break"
 AFTER_EPOCH = 3
 """labctl breaks the node once this epoch is stored."""
-
-START_SECONDS = 600.0
-"""Timeout for the notebook's job to begin training."""
 
 
 def lost_rank(evidence: Evidence) -> Case | None:
@@ -94,40 +88,7 @@ def break_a_node(lab: Lab, task: HostTask) -> None:
     job, target = wait_for_training(lab, task, before, LESSON.number, PART)
     request = FaultRequest(target, "kill", job, after_epoch=AFTER_EPOCH)
     task.say(f"labctl fault-inject {target} --job {job}")
-    outcome = inject(lab, request, lambda moment: task.say(moment.text), clock=task.clock)
-    if outcome.receipt is not None:
-        task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
-
-
-def wait_for_training(lab: Lab, task: HostTask, before: Set[str], number: int, part: str) -> tuple[str, str]:
-    """The job of this part of a lesson that runs, and the service on which its first rank trains.
-
-    Jobs that were there `before` are another run's. Raises WaitTimeoutError.
-    """
-    seen = "the notebook has submitted no job"
-
-    def training() -> tuple[str, str] | None:
-        nonlocal seen
-        for job in lab.jobs.list():
-            mine = job.submission_id.startswith(f"{job_prefix(number)}{part}-")
-            if job.final or not mine or job.submission_id in before:
-                continue
-            seen = f"job {job.submission_id} is {job.status} and does not train"
-            runs = lab.history(job.submission_id).runs
-            nodes = runs[0].attempts[-1].nodes if runs and runs[0].attempts else {}
-            services = {node.node_id: node.service for node in lab.api.nodes()}
-            if nodes and nodes[min(nodes)] in services:
-                return job.submission_id, services[nodes[min(nodes)]]
-        return None
-
-    return poll(
-        training,
-        timeout=START_SECONDS,
-        waited_for=f"a training of lesson {number}",
-        clock=task.clock,
-        state=lambda: seen,
-        hint="look at `labctl jobs`",
-    )
+    break_for(lab, task, request)
 
 
 LESSON = Lesson(

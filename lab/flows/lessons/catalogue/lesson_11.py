@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.flows.lessons.catalogue.lesson_07 import wait_for_training
+from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
-from lab.flows.recovery import FaultRequest, inject
+from lab.flows.recovery import FaultRequest
 from lab.lab import Lab
 from lab.topology import Check
 
@@ -61,9 +61,7 @@ def make_it_sick(lab: Lab, task: HostTask) -> None:
     job, target = wait_for_training(lab, task, before, LESSON.number, PART)
     task.say(f"labctl fault-inject {target} --fault {FAULT} --job {job}")
     request = FaultRequest(target, FAULT, job, after_epoch=AFTER_EPOCH)
-    outcome = inject(lab, request, lambda moment: task.say(moment.text), clock=task.clock)
-    if outcome.receipt is not None:
-        task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
+    break_for(lab, task, request)
 
 
 LESSON = Lesson(

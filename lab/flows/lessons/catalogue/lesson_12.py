@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.flows.lessons.catalogue.lesson_07 import wait_for_training
+from lab.flows.lessons.catalogue.breaking import break_for, wait_for_training
 from lab.flows.lessons.catalogue.training import SUBMIT, succeeded
 from lab.flows.lessons.model import Evidence, HostTask, Lesson, LessonCheck, answer, failed
-from lab.flows.recovery import FaultRequest, inject
+from lab.flows.recovery import FaultRequest
 from lab.lab import Lab
 from lab.topology import Check
 
@@ -81,9 +81,7 @@ def lose_both(lab: Lab, task: HostTask) -> None:
     for part in (CHECKPOINT, TORCHFT):
         job, _ = wait_for_training(lab, task, before, LESSON.number, part)
         task.say(f"labctl fault-inject --fault {FAULT} --job {job}")
-        outcome = inject(lab, FaultRequest("", FAULT, job), lambda m: task.say(m.text), clock=task.clock)
-        if outcome.receipt is not None:
-            task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
+        break_for(lab, task, FaultRequest("", FAULT, job))
 
 
 LESSON = Lesson(

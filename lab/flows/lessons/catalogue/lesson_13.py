@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.evidence import inference
 from lab.flows.inference import lose_node
+from lab.flows.lessons.catalogue.breaking import break_for
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -14,7 +15,7 @@ from lab.flows.lessons.model import (
     failed,
     job_prefix,
 )
-from lab.flows.recovery import FaultRequest, inject
+from lab.flows.recovery import FaultRequest
 from lab.host.clock import poll
 from lab.host.quantities import plural
 from lab.lab import Lab
@@ -87,9 +88,7 @@ def break_each(lab: Lab, task: HostTask) -> None:
     for part in (PRETRAIN, FINETUNE):
         job = _wait_for(lab, task, part, before)
         task.say(f"labctl fault-inject --job {job}")
-        outcome = inject(lab, FaultRequest("", "kill", job), lambda m: task.say(m.text), clock=task.clock)
-        if outcome.receipt is not None:
-            task.say(f"receipt: {outcome.receipt.verdict.value}: {outcome.receipt.reason}")
+        break_for(lab, task, FaultRequest("", "kill", job))
     job = _wait_for(lab, task, BATCH, before)
     task.say(f"labctl job lose-node {job}")
     receipt = lose_node(lab, job, "", AFTER_ANSWERS, task.say, clock=task.clock)

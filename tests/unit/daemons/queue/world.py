@@ -214,7 +214,7 @@ class FakeRay:
         self._ask("nodes")
         return self.all_nodes
 
-    def look(self, shut: Collection[str] = ()) -> Look:
+    def look(self, shut: Collection[str]) -> Look:
         self._ask("look")
         places = {
             name: {self.places.get(name, "ray-worker-0"): float(job.gpus)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.flows.lessons.catalogue import lesson_11
+from lab.flows.lessons.catalogue import breaking, lesson_11
 from lab.flows.lessons.catalogue.lesson_11 import FAULT, LESSON, make_it_sick
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
@@ -82,7 +82,7 @@ def test_the_host_lets_the_gpu_of_the_job_fall_sick(monkeypatch: pytest.MonkeyPa
         return type("Outcome", (), {"receipt": None})()
 
     monkeypatch.setattr(lesson_11, "wait_for_training", lambda *_: (JOB, "ray-worker-1"))
-    monkeypatch.setattr(lesson_11, "inject", inject)
+    monkeypatch.setattr(breaking, "inject", inject)
     make_it_sick(world.lab, HostTask(said.append, FakeClock()))
     assert [(each.target, each.kind, each.job) for each in asked] == [("ray-worker-1", FAULT, JOB)]
     assert said == [f"labctl fault-inject ray-worker-1 --fault gpu-sick --job {JOB}"]

@@ -12,8 +12,9 @@ import pytest
 
 from lab.errors import WaitTimeoutError
 from lab.evidence.ledger import History, Run, RunAttempt, parse_events
-from lab.flows.lessons.catalogue import lesson_07
-from lab.flows.lessons.catalogue.lesson_07 import LESSON, START_SECONDS, break_a_node
+from lab.flows.lessons.catalogue import breaking
+from lab.flows.lessons.catalogue.breaking import START_SECONDS
+from lab.flows.lessons.catalogue.lesson_07 import LESSON, break_a_node
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.lessons.results import ask
 from lab.flows.recovery import FaultRequest
@@ -147,7 +148,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[FaultRequest]:
         requests.append(request)
         return Outcome
 
-    monkeypatch.setattr(lesson_07, "inject", inject)
+    monkeypatch.setattr(breaking, "inject", inject)
     return requests
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import WaitTimeoutError
 from lab.evidence.ledger import History, Run, parse_events
-from lab.flows.lessons.catalogue import lesson_13
+from lab.flows.lessons.catalogue import breaking, lesson_13
 from lab.flows.lessons.catalogue.lesson_13 import LESSON, break_each
 from lab.flows.lessons.model import Evidence, HostTask
 from tests.fakes.host import FakeClock
@@ -111,7 +111,7 @@ def test_the_host_breaks_each_of_the_three_jobs(monkeypatch: pytest.MonkeyPatch)
         broken.append(job_id)
         return {"verdict": "recovered"}
 
-    monkeypatch.setattr(lesson_13, "inject", inject)
+    monkeypatch.setattr(breaking, "inject", inject)
     monkeypatch.setattr(lesson_13, "lose_node", lose)
     said: list[str] = []
     break_each(Lab(), HostTask(said.append, FakeClock()))  # type: ignore[arg-type]

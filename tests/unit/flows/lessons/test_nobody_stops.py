@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.flows.lessons.catalogue import lesson_12
+from lab.flows.lessons.catalogue import breaking, lesson_12
 from lab.flows.lessons.catalogue.lesson_12 import CHECKPOINT, LESSON, TORCHFT, lose_both
 from lab.flows.lessons.model import Evidence, HostTask
 from lab.flows.recovery import FaultRequest
@@ -90,7 +90,7 @@ def test_the_host_loses_a_rank_of_each_job_in_turn(monkeypatch: pytest.MonkeyPat
         return JOBS[part], "ray-worker-0"
 
     monkeypatch.setattr(lesson_12, "wait_for_training", training)
-    monkeypatch.setattr(lesson_12, "inject", inject)
+    monkeypatch.setattr(breaking, "inject", inject)
     lose_both(world.lab, HostTask(said.append, FakeClock()))
     assert asked == [("rank-kill", JOBS[CHECKPOINT]), ("rank-kill", JOBS[TORCHFT])]
     assert said[0] == f"labctl fault-inject --fault rank-kill --job {JOBS[CHECKPOINT]}"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
-
-FOLDER = ROOT / "workspace" / "llm"
+from tests.recipes import modules_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +24,5 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def llm() -> Iterator[Any]:
     """Every module of the recipe, by its name."""
-    names = sorted(path.stem for path in FOLDER.glob("*.py"))
-    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    sys.path.insert(0, str(FOLDER))
-    try:
-        yield SimpleNamespace(**{name: import_module(name) for name in names})
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(before)
+    with modules_of("llm") as found:
+        yield found

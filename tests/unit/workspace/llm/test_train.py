@@ -261,9 +261,9 @@ def test_the_peak_of_a_gpu_is_found_by_the_longest_name_that_fits(
 def test_the_recipe_passes_every_parameter_that_the_script_has(llm: Any) -> None:
     import json
 
-    from tests.unit.workspace.llm.conftest import FOLDER
+    from tests.conftest import ROOT
 
-    manifest = json.loads((FOLDER / "recipe.json").read_text())["parameters"]
+    manifest = json.loads((ROOT / "workspace" / "llm" / "recipe.json").read_text())["parameters"]
     options = {a.option_strings[0][2:]: a for a in llm.train.settings()._actions if a.dest != "help"}
     hidden = {"weight-decay", "clip"}
     assert set(manifest) == set(options) - hidden
