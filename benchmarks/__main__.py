@@ -8,14 +8,31 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import checkpoints, false_deaths, install, memory, queue, recovery, soak, start, startup
+from benchmarks import (
+    checkpoints,
+    false_deaths,
+    install,
+    memory,
+    queue,
+    recovery,
+    soak,
+    start,
+    startup,
+    steady,
+)
 from benchmarks.checkouts import Side
 from benchmarks.compare import Found, Row, rows, table
 
 AGAINST = {"up": startup.up, "install": install.install, "demo": install.demo, "memory": memory.run}
 """Benchmarks that can compare with another checkout."""
 
-PLAIN = {"cli": startup.cli, "submit": startup.submit, "queue": queue.run, "checkpoints": checkpoints.run}
+PLAIN = {
+    "cli": startup.cli,
+    "submit": startup.submit,
+    "queue": queue.run,
+    "checkpoints": checkpoints.run,
+    "steady": steady.run,
+}
 OTHERS = ("start", "recovery", "false-deaths", "soak")
 
 

@@ -171,7 +171,7 @@ def spread(values: Sequence[float], unit: str = "s") -> str:
     """Format values as `12.3 s (11.0-14.2, 5)`; percents with one digit, others as whole numbers."""
     if not values:
         return "none"
-    digits = {"s": 2, "%": 1}.get(unit, 0)
+    digits = {"s": 2, "%": 1, "ms": 1}.get(unit, 0)
     median, least, most = (f"{v:.{digits}f}" for v in (statistics.median(values), min(values), max(values)))
     return f"{median} {unit} ({least}-{most}, {len(values)})"
 

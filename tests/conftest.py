@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -11,16 +12,21 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-ROOT = Path(__file__).resolve().parent.parent
+from lab.flows.testing import LANES, OUTCOMES, Counts
 
-OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raylab")
     group.addoption("--no-skips", action="store_true", help="a skipped test counts as failed")
     group.addoption("--all", action="store_true", help="run the long and the rare tests too")
-    group.addoption("--part", action="append", default=[], help="a line for the summary")
+    group.addoption(
+        "--lane", choices=LANES, help="of the tests with labs only those with labs of this runtime"
+    )
+    group.addoption(
+        "--counts", metavar="FILE", help="write how the tests of each folder ended into this file"
+    )
 
 
 EXAMPLES, ALL_EXAMPLES = 100, 400
@@ -38,15 +44,33 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 """Number of tests of each folder that were left out."""
 
 
+@pytest.hookimpl(trylast=True)  # other hooks have marked those with containers by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long and the rare tests out, unless they are asked for; the summary counts them."""
-    if config.getoption("--all"):
-        return
-    left = [item for item in items if any(item.get_closest_marker(name) for name in ("long", "rare"))]
-    config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
+    """Leave out the tests of another lane, and unless they are asked for the long and the rare ones.
+
+    The summary counts the latter.
+    """
+    lane = config.getoption("--lane")
+    if lane in ("processes", "containers"):
+        other = [item for item in items if marked(item, "containers") is (lane == "processes")]
+        deselect(config, items, other)
+    if not config.getoption("--all"):
+        left = [item for item in items if marked(item, "long", "rare")]
+        config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
+        deselect(config, items, left)
+
+
+def marked(item: pytest.Item, *names: str) -> bool:
+    """True for a test with one of these marks."""
+    return any(item.get_closest_marker(name) for name in names)
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item], left: list[pytest.Item]) -> None:
+    """Leave these tests out."""
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in left]
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -104,45 +128,26 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    lines = [
-        *config.getoption("--part"),
-        *summary(terminalreporter.stats),
-        *left_out(config.stash.get(LEFT_OUT, Counter())),
-    ]
+    counts = counted(terminalreporter.stats, config.stash.get(LEFT_OUT, Counter()))
     terminalreporter.section("parts")
-    for line in lines:
+    for line in counts.lines():
         terminalreporter.write_line(line)
+    if config.getoption("--counts"):
+        Path(config.getoption("--counts")).write_text(json.dumps(counts.to_json()), encoding="utf-8")
 
 
-def summary(stats: dict[str, list[Any]]) -> list[str]:
-    """One line for each folder of tests/: how many tests ended how, and their seconds."""
-    counts: dict[str, Counter[str]] = {}
-    seconds: dict[str, float] = {}
+def counted(stats: dict[str, list[Any]], left_out: Counter[str]) -> Counts:
+    """How the tests of each folder of tests/ ended, and their seconds."""
+    counts = Counts(left_out=left_out)
     for outcome in ("", *OUTCOMES):  # "" holds set-up and tear-down
         for report in stats.get(outcome, ()):
             folder = part(report.nodeid)
-            seconds[folder] = seconds.get(folder, 0.0) + getattr(report, "duration", 0.0)
+            counts.seconds[folder] = counts.seconds.get(folder, 0.0) + getattr(report, "duration", 0.0)
             if outcome:
-                counts.setdefault(folder, Counter())[outcome] += 1
-    return [
-        f"{folder}: {', '.join(f'{n} {o}' for o, n in ended.items())} in {seconds[folder]:.1f} s"
-        for folder, ended in sorted(counts.items(), key=lambda item: order(item[0]))
-    ]
-
-
-def left_out(counts: Counter[str]) -> list[str]:
-    """One line for each folder of which long tests were left out."""
-    return [
-        f"{folder}: {count} long tests left out; `labctl test --all` runs them"
-        for folder, count in sorted(counts.items(), key=lambda item: order(item[0]))
-    ]
+                counts.ended.setdefault(folder, Counter())[outcome] += 1
+    return counts
 
 
 def part(nodeid: str) -> str:
     """The folder of tests/ that a test belongs to."""
     return "/".join(nodeid.split("/")[:2])
-
-
-def order(folder: str) -> tuple[int, str]:
-    known = ("tests/unit", "tests/contract", "tests/e2e")
-    return (known.index(folder) if folder in known else len(known), folder)

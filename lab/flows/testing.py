@@ -1,25 +1,34 @@
-"""labctl's own tests: ruff, mypy, then pytest over unit, contract and end-to-end tests, in one report.
+"""labctl's own tests: ruff, mypy, then pytest over unit, contract and end-to-end tests, in one summary.
 
-pytest runs once, so that its closing line counts everything; tests/conftest.py prints above it one line for
-each part, those given with --part (the linters) included.
+A lab waits more than it computes. So there are three lanes of tests beside each other: those of no lab, those
+with labs of processes, those with labs of containers. What a lane prints is shown when the one before it has
+ended, so it reads as if they had run in turn.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import signal
-import subprocess
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from lab.errors import UsageError
-from lab.host import command, environment
+from lab.flows.lanes import Terminal
+from lab.host import environment
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.quantities import format_duration
 
 PARTS = ("unit", "contract", "e2e")
-"""The folders of tests/, in the order in which they run: what fails fast comes first."""
+"""The folders of tests/, in the order in which they are summed up."""
+
+LANES = ("unit", "processes", "containers")
+"""What runs beside each other: tests of no lab, with labs of processes, with labs of containers."""
 
 LINTERS: dict[str, tuple[str, ...]] = {
     "ruff check": ("ruff", "check", "."),
@@ -27,33 +36,14 @@ LINTERS: dict[str, tuple[str, ...]] = {
     "mypy": ("mypy",),
 }
 
-Call = Callable[[Sequence[str], Mapping[str, str]], int]
-
-
 UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 """Variables that the tests run without. Without bytecode every labctl that they call would compile itself."""
 
-TEARDOWN_SECONDS = 120.0
-"""Time for interrupted tests to take their labs down: stopping one takes up to 10 s."""
+OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+"""How a test can end, in the order of a summary."""
 
-
-def call(argv: Sequence[str], env: Mapping[str, str], *, to_stderr: bool = False) -> int:
-    """Run a process in the checkout, its output going where this process's goes; its exit code.
-
-    When interrupted, it waits for the process, which Ctrl-C reaches too: tests take their labs down.
-    """
-    stdout = sys.stderr if to_stderr else None
-    with command.start(argv, cwd=environment.ROOT, env=dict(env), stdout=stdout) as child:
-        try:
-            return child.wait()
-        except KeyboardInterrupt as interrupt:
-            if type(interrupt) is not KeyboardInterrupt:  # a signal to this process alone, such as SIGTERM
-                child.send_signal(signal.SIGINT)
-            try:
-                child.wait(TEARDOWN_SECONDS)
-            except subprocess.TimeoutExpired:
-                child.kill()
-            raise
+NOTHING_COLLECTED = 5
+"""pytest's exit code where no test was selected."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +58,8 @@ class Selection:
     """Run the long tests too."""
     no_skips: bool = False
     """Count a skipped test as failed."""
+    in_turn: bool = False
+    """Run one test after the other, in one pytest that has the terminal."""
     arguments: tuple[str, ...] = ()
     """Passed on to pytest."""
 
@@ -82,6 +74,7 @@ class Selection:
         parser.add_argument("-k", dest="expression", default="")
         parser.add_argument("--all", action="store_true")
         parser.add_argument("--no-skips", action="store_true")
+        parser.add_argument("--in-turn", action="store_true")
         own = list(arguments)
         rest: list[str] = []
         if "--" in own:
@@ -99,50 +92,159 @@ class Selection:
             expression=flags.expression,
             long=flags.all,
             no_skips=flags.no_skips or environ.get("CI", "").lower() in ("true", "1"),
+            in_turn=flags.in_turn,
             arguments=(*unknown, *rest),
         )
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Tests that one pytest runs, one after the other."""
+
+    name: str
+    parts: tuple[str, ...]
+
+    def command(self, selection: Selection, counts: Path, colored: bool) -> list[str]:
+        """Return the command line of its pytest, which leaves its counts in this file."""
+        return [
+            *(sys.executable, "-m", "pytest"),
+            *(f"tests/{part}" for part in self.parts),
+            *((f"--lane={self.name}", "-o", f"cache_dir=.pytest_cache/{self.name}") if self.name else ()),
+            *(("--color=yes",) if colored else ()),
+            f"--counts={counts}",
+            *(("-k", selection.expression) if selection.expression else ()),
+            *(("--all",) if selection.long else ()),
+            *(("--no-skips",) if selection.no_skips else ()),
+            *selection.arguments,
+        ]
+
+
+def lanes_of(selection: Selection) -> tuple[Lane, ...]:
+    """Return the lanes in which these tests run beside each other."""
+    if selection.in_turn:
+        return (Lane("", selection.parts),) if selection.parts else ()
+    labs = tuple(part for part in selection.parts if part != "unit")
+    lanes = (Lane("unit", ("unit",)),) if "unit" in selection.parts else ()
+    return (*lanes, Lane("processes", labs), Lane("containers", labs)) if labs else lanes
+
+
+@dataclass
+class Counts:
+    """How the tests of each folder ended: made by a pytest, added up over all of them."""
+
+    ended: dict[str, Counter[str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add what `to_json` gave of another pytest."""
+        for folder, ended in other["ended"].items():
+            self.ended.setdefault(folder, Counter()).update(ended)
+        for folder, seconds in other["seconds"].items():
+            self.seconds[folder] = self.seconds.get(folder, 0.0) + seconds
+        self.left_out.update(other["left_out"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"ended": self.ended, "seconds": self.seconds, "left_out": self.left_out}
+
+    def lines(self) -> list[str]:
+        """One line for each folder, and one for each of which long tests were left out."""
+        return [
+            *(
+                f"{folder}: {_outcomes(self.ended[folder])} in {self.seconds[folder]:.1f} s"
+                for folder in sorted(self.ended, key=_order)
+            ),
+            *(
+                f"{folder}: {self.left_out[folder]} long tests left out; `labctl test --all` runs them"
+                for folder in sorted(self.left_out, key=_order)
+            ),
+        ]
+
+    def total(self) -> str:
+        """How all of them ended."""
+        return _outcomes(sum(self.ended.values(), Counter())) or "no tests ran"
+
+
+def _outcomes(ended: Counter[str]) -> str:
+    return ", ".join(f"{ended[outcome]} {outcome}" for outcome in OUTCOMES if ended[outcome])
+
+
+def _order(folder: str) -> tuple[int, str]:
+    name = folder.rpartition("/")[2]
+    return (PARTS.index(name) if name in PARTS else len(PARTS), folder)
 
 
 def run_tests(
     arguments: Sequence[str],
     *,
-    run: Call = call,
+    terminal: Terminal | None = None,
     say: Callable[[str], None] = print,
     environ: Mapping[str, str] | None = None,
     clock: Clock = MONOTONIC,
 ) -> int:
     """Run the tests that `arguments` select; 0 when all of them passed.
 
-    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--all] [--no-skips] [PYTEST ARGUMENTS]`: all four
-    parts unless some are named. Raises UsageError; SetupError when the `test` group cannot be installed.
+    `[--unit] [--contract] [--e2e] [--lint] [-k EXPR] [--all] [--no-skips] [--in-turn] [PYTEST ARGUMENTS]`:
+    all four parts unless some are named. Raises UsageError; SetupError when the `test` group cannot be
+    installed.
     """
     environ = os.environ if environ is None else environ
+    terminal = Terminal() if terminal is None else terminal
     selection = Selection.parse(arguments, environ)
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
-    parts, linted = [], True
-    for name, argv in LINTERS.items() if selection.lint else ():
-        say(f"== {name}")
-        start = clock()
-        passed = run([sys.executable, "-m", *argv], env) == 0
-        linted = linted and passed
-        parts.append(f"{name}: {'passed' if passed else 'FAILED'} in {clock() - start:.1f} s")
-    if not selection.parts:
-        for part in parts:
-            say(part)
-        return 0 if linted else 1
-    code = run(pytest_command(selection, parts), env)
-    return code if code or linted else 1
+    began = clock()
+    linters: list[Linted] = []
+    codes: list[int] = []
+    counts = Counts()
+    with tempfile.TemporaryDirectory(prefix="raylab-") as folder:
+        lanes = lanes_of(selection)
+        files = [Path(folder, lane.name or "all") for lane in lanes]
+        commands = [
+            lane.command(selection, file, terminal.colored) for lane, file in zip(lanes, files, strict=True)
+        ]
+        beside = [terminal.begin(argv, env) for argv in commands[1:]]
+        try:
+            linters = [lint(name, terminal, say, env, clock) for name in LINTERS if selection.lint]
+            codes = [terminal.run(argv, env) for argv in commands[:1]]
+            for lane in lanes[1:]:
+                say(f"== tests with labs of {lane.name}, which ran beside those above")
+                codes.append(terminal.show(beside.pop(0)))
+        except KeyboardInterrupt as interrupt:
+            for left in beside:
+                left.interrupt(interrupt)
+            raise
+        for file in files:
+            if file.exists():
+                counts.add(json.loads(file.read_text(encoding="utf-8")))
+    say("== all of them")
+    for line in (*(linted.line for linted in linters), *counts.lines()):
+        say(line)
+    if lanes:
+        say(f"{counts.total()} in {format_duration(clock() - began)}")
+    return exit_code(codes) or int(not all(linted.passed for linted in linters))
 
 
-def pytest_command(selection: Selection, parts: Sequence[str]) -> list[str]:
-    """The command line of pytest; `parts` are lines for its summary."""
-    return [
-        *(sys.executable, "-m", "pytest"),
-        *(f"tests/{part}" for part in selection.parts),
-        *(f"--part={part}" for part in parts),
-        *(("-k", selection.expression) if selection.expression else ()),
-        *(("--all",) if selection.long else ()),
-        *(("--no-skips",) if selection.no_skips else ()),
-        *selection.arguments,
-    ]
+@dataclass(frozen=True)
+class Linted:
+    """How a linter ended."""
+
+    passed: bool
+    line: str
+
+
+def lint(
+    name: str, terminal: Terminal, say: Callable[[str], None], env: Mapping[str, str], clock: Clock
+) -> Linted:
+    """Run a linter."""
+    say(f"== {name}")
+    start = clock()
+    passed = terminal.run([sys.executable, "-m", *LINTERS[name]], env) == 0
+    return Linted(passed, f"{name}: {'passed' if passed else 'FAILED'} in {clock() - start:.1f} s")
+
+
+def exit_code(codes: Sequence[int]) -> int:
+    """Return the exit code of several pytests; that one had nothing to do counts only if all had nothing."""
+    told = [code for code in codes if code != NOTHING_COLLECTED] or list(codes)
+    return next((code for code in told if code), 0)

@@ -52,6 +52,10 @@ STATE_FILE = "state.pt"
 LONGEST_STEP = timedelta(seconds=1)
 """torchft: silence of a neighbour in a step after which that step is given up and taken without it."""
 
+BEAT_MS, SILENT_MS = 25, 150
+"""torchft: time from one sign of life to the next, and silence after which the next step is taken without a
+worker."""
+
 WAIT_SECONDS = 20.0
 """memory: longest wait for the actor that knows who keeps a state."""
 
@@ -99,9 +103,9 @@ class Training:
         """Tell whether this worker measures, and saves the state."""
         return self.rank == 0
 
-    def report(self, metrics: dict[str, Any], saves: bool) -> None:
-        """Report an epoch, which all workers have to do."""
-        report(metrics, self.state() if saves and self.reporter() else None)
+    def report(self, metrics: dict[str, Any]) -> None:
+        """Report how far it has come and save it, in which all workers take part."""
+        report(metrics, self.state() if self.reporter() else None)
 
     def close(self) -> None:
         """End the worker's part."""
@@ -164,6 +168,7 @@ class Survivor(Training):
             rank=0,  # in its replica group, which has
             world_size=1,
             timeout=timedelta(seconds=20),
+            heartbeat_interval=timedelta(milliseconds=BEAT_MS),
         )
         saved = saved_state()  # counts when nobody is left; a neighbour's state is newer
         if saved is not None:
@@ -190,10 +195,10 @@ class Survivor(Training):
         """Tell whether it is this worker that reports: one does, whichever is there."""
         return bool(self.manager.participating_rank() == 0)
 
-    def report(self, metrics: dict[str, Any], saves: bool) -> None:
-        """Report an epoch, if it is this worker's turn."""
+    def report(self, metrics: dict[str, Any]) -> None:
+        """Report, and save, if it is this worker's turn."""
         if self.reporter():
-            super().report(metrics, saves)
+            super().report(metrics)
 
     def close(self) -> None:
         """Leave the others."""
@@ -247,7 +252,7 @@ def train_func(config: dict[str, Any]) -> None:
         if not training.took_step():
             continue
         epoch, rest = divmod(training.step, order.steps_per_epoch)
-        if rest == 0:
+        if rest == 0 and (epoch % config["save_every"] == 0 or training.step == last):
             metrics = {**training.place(epoch), "loss": loss.item()}
             check_finite(metrics["loss"], f"step {training.step}")
             if training.reporter():
@@ -257,7 +262,7 @@ def train_func(config: dict[str, Any]) -> None:
                     f"  val_accuracy {metrics['val_accuracy']:.4f}",
                     flush=True,
                 )
-            training.report(metrics, saves=epoch % config["save_every"] == 0 or training.step == last)
+            training.report(metrics)
     training.close()
 
 
@@ -303,7 +308,7 @@ def report(metrics: dict[str, Any], state: State | None) -> None:
 def main() -> None:
     options = parser("Train a digit classifier step by step.")
     options.add_argument("--way", choices=WAYS, default="checkpoint", help="where a lost worker's state is")
-    options.add_argument("--save-every", type=int, default=1, help="epochs from one checkpoint to the next")
+    options.add_argument("--save-every", type=int, default=1, help="epochs from one report to the next")
     options.add_argument("--keep-every", type=int, default=10, help="memory: steps from one copy to the next")
     args = options.parse_args()
     if args.way == "torchft" and importlib.util.find_spec("torchft") is None:
@@ -313,7 +318,9 @@ def main() -> None:
     config = {"way": args.way, "passes": args.epochs, "save_every": args.save_every, **loop_config(args)}
     torch_config = TorchConfig(backend="gloo")
     if args.way == "torchft":
-        torch_config = TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo")
+        torch_config = TorchftConfig(
+            lighthouse_kwargs={"min_replicas": 1, "heartbeat_timeout_ms": SILENT_MS}, backend="gloo"
+        )
     if args.way == "memory":
         _held, name = start_neighbours()  # for as long as this process holds it
         steps = args.epochs * Order(datasets()[0], config, 0, args.workers).steps_per_epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import click
@@ -78,18 +77,30 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
 )  # fmt: skip
 @click.option("--all", "all_", is_flag=True, help="The long tests too.")
 @click.option("--no-skips", is_flag=True, help="A skipped test counts as failed.")
+@click.option(
+    "--in-turn",
+    is_flag=True,
+    help="One after the other, with the terminal: for a debugger, or a busy machine.",
+)
 @pass_app
-def test(app: App, /, expression: str | None, all_: bool, no_skips: bool, **parts: bool) -> None:
-    """Run labctl's own tests: all of them, or the parts named."""
-    from lab.flows import testing
+def test(
+    app: App, /, expression: str | None, all_: bool, no_skips: bool, in_turn: bool, **parts: bool
+) -> None:
+    """Run labctl's own tests: all of them, or the parts named.
 
-    flags = {part: parts[part] for part in ("lint", *testing.PARTS)} | {"all": all_, "no-skips": no_skips}
+    Tests without a lab, with labs of processes, and with labs of containers run beside each other.
+    """
+    from lab.flows import testing
+    from lab.flows.lanes import Terminal
+
+    flags = {part: parts[part] for part in ("lint", *testing.PARTS)} | {
+        "all": all_, "no-skips": no_skips, "in-turn": in_turn,
+    }  # fmt: skip
     arguments = [f"--{flag}" for flag, given in flags.items() if given]
     arguments += ["-k", expression] if expression else []
     arguments += ["--", *click.get_current_context().meta.get(AFTER_DASHES, ())]
     say = app.out.note if app.out.json_wanted else app.out.line
-    call = functools.partial(testing.call, to_stderr=app.out.json_wanted)
-    code = testing.run_tests(arguments, run=call, say=say)
+    code = testing.run_tests(arguments, terminal=Terminal(to_stderr=app.out.json_wanted), say=say)
     if app.out.json_wanted:
         app.out.document({"passed": code == 0, "exit_code": code})
     if code:

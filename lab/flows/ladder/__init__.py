@@ -2,7 +2,7 @@
 
 from lab.flows.ladder.picture import picture
 from lab.flows.ladder.result import Attempted, Ladder
-from lab.flows.ladder.run import LadderRequest, climb, lab_of
+from lab.flows.ladder.run import LadderRequest, climb, lab_of, submit
 from lab.flows.ladder.rungs import FAULTS, RUNGS, Rung
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "climb",
     "lab_of",
     "picture",
+    "submit",
 ]

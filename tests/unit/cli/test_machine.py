@@ -67,7 +67,7 @@ def test_options_of_an_s3_server_need_its_address(labctl: Labctl, option: str) -
 def ending(labctl: Labctl, code: int) -> Any:
     """Tests that end with this exit code."""
 
-    def run(arguments: Sequence[str], *, run: object, say: Callable[[str], None]) -> int:
+    def run(arguments: Sequence[str], *, terminal: object, say: Callable[[str], None]) -> int:
         say("== ruff check")
         return code
 
@@ -77,12 +77,13 @@ def ending(labctl: Labctl, code: int) -> Any:
 def test_test_passes_its_options_on(labctl: Labctl) -> None:
     run = ending(labctl, 0)
     assert labctl.ok("test") == "== ruff check\n"
-    labctl.ok("test", "--unit", "--lint", "-k", "name", "--all", "--no-skips", "--", "-x", "--json")
+    flags = ("--unit", "--lint", "--all", "--no-skips", "--in-turn")
+    labctl.ok("test", *flags, "-k", "name", "--", "-x", "--json")
     assert [each.args[0] for each in run.call_args_list] == [
         ["--"],
-        ["--lint", "--unit", "--all", "--no-skips", "-k", "name", "--", "-x", "--json"],
+        ["--lint", "--unit", "--all", "--no-skips", "--in-turn", "-k", "name", "--", "-x", "--json"],
     ]
-    assert run.call_args.kwargs["run"].keywords == {"to_stderr": False}
+    assert run.call_args.kwargs["terminal"].to_stderr is False
 
 
 def test_test_has_the_exit_code_of_the_tests(labctl: Labctl) -> None:
@@ -91,7 +92,7 @@ def test_test_has_the_exit_code_of_the_tests(labctl: Labctl) -> None:
     result = labctl("test", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (5, {"passed": False, "exit_code": 5})
     assert result.stderr == "== ruff check\n"
-    assert run.call_args.kwargs["run"].keywords == {"to_stderr": True}
+    assert run.call_args.kwargs["terminal"].to_stderr is True
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lab.errors import UsageError
-from lab.flows import testing
-from lab.flows.testing import PARTS, Selection, run_tests
+from lab.flows.testing import PARTS, Counts, Selection, exit_code, run_tests
 from lab.host import environment
-from tests.conftest import forbid_skip, left_out, summary
+from tests.conftest import counted, forbid_skip
 from tests.fakes.host import FakeClock
 
 
@@ -23,19 +23,56 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "ensure", lambda group: False)
 
 
+class FakeTerminal:
+    """Runs nothing: every command has its exit code, and a pytest leaves its counts."""
+
+    colored = False
+
+    def __init__(self, codes: Mapping[str, int], stop: BaseException | None = None) -> None:
+        self.codes, self.stop = codes, stop
+        self.journal: list[str] = []
+
+    def _line(self, argv: Sequence[str]) -> str:
+        kept = [word for word in argv[2:] if not word.startswith("--counts=")]
+        return " ".join(kept)
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
+        self.journal.append(self._line(argv))
+        if self.stop and "pytest" in argv:
+            raise self.stop
+        return self._ended(argv)
+
+    def begin(self, argv: Sequence[str], env: Mapping[str, str]) -> Any:
+        self.journal.append(f"beside: {self._line(argv)}")
+        journal = self.journal
+
+        class Begun(SimpleNamespace):
+            def interrupt(self, interrupt: KeyboardInterrupt) -> None:
+                journal.append(f"interrupted by {interrupt!r}")
+
+        return Begun(argv=argv)
+
+    def show(self, begun: Any) -> int:
+        self.journal.append("show")
+        return self._ended(begun.argv)
+
+    def _ended(self, argv: Sequence[str]) -> int:
+        line = self._line(argv)
+        for file in (word.partition("=")[2] for word in argv if word.startswith("--counts=")):
+            folder = next(word for word in argv if word.startswith("tests/"))
+            counts = Counts({folder: Counter(passed=2)}, {folder: 1.5}, Counter({folder: 1}))
+            Path(file).write_text(json.dumps(counts.to_json()), encoding="utf-8")
+        return next((code for part, code in self.codes.items() if part in line), 0)
+
+
 def ran(
     *arguments: str, codes: Mapping[str, int] | None = None, ci: str = ""
 ) -> tuple[int, list[str], list[str]]:
-    """Exit code, command lines after `python -m`, and lines that were said."""
-    commands: list[str] = []
+    """Exit code, what was done with which command lines after `python -m`, and lines that were said."""
     said: list[str] = []
-
-    def run(argv: Sequence[str], env: Mapping[str, str]) -> int:
-        commands.append(" ".join(argv[2:]))
-        return next((code for part, code in (codes or {}).items() if commands[-1].startswith(part)), 0)
-
-    code = run_tests(arguments, run=run, say=said.append, environ={"CI": ci}, clock=FakeClock())
-    return code, commands, said
+    terminal: Any = FakeTerminal(codes or {})
+    code = run_tests(arguments, terminal=terminal, say=said.append, environ={"CI": ci}, clock=FakeClock())
+    return code, terminal.journal, said
 
 
 CASES = [
@@ -70,25 +107,79 @@ def test_in_ci_no_test_may_be_skipped(ci: str, expected: bool) -> None:
     assert ("--no-skips" in ran("--unit", ci=ci)[1][0]) is expected
 
 
-def test_the_linters_come_first_and_one_pytest_counts_the_rest() -> None:
-    code, commands, _ = ran()
+PROCESSES = "pytest tests/contract tests/e2e --lane=processes -o cache_dir=.pytest_cache/processes"
+CONTAINERS = PROCESSES.replace("processes", "containers")
+
+
+def test_labs_run_beside_the_linters_and_the_unit_tests() -> None:
+    code, journal, said = ran()
     assert code == 0
-    assert commands[:3] == ["ruff check .", "ruff format --check .", "mypy"]
-    assert commands[3].startswith("pytest tests/unit tests/contract tests/e2e --part=ruff check: passed")
-    assert len(commands) == 4
+    assert journal == [
+        f"beside: {PROCESSES}",
+        f"beside: {CONTAINERS}",
+        "ruff check .",
+        "ruff format --check .",
+        "mypy",
+        "pytest tests/unit --lane=unit -o cache_dir=.pytest_cache/unit",
+        "show",
+        "show",
+    ]
+    assert said[-9:] == [
+        "== all of them",
+        "ruff check: passed in 0.0 s",
+        "ruff format: passed in 0.0 s",
+        "mypy: passed in 0.0 s",
+        "tests/unit: 2 passed in 1.5 s",
+        "tests/contract: 4 passed in 3.0 s",
+        "tests/unit: 1 long tests left out; `labctl test --all` runs them",
+        "tests/contract: 2 long tests left out; `labctl test --all` runs them",
+        "6 passed in 0.0 s",
+    ]
+
+
+def test_in_turn_there_is_one_pytest() -> None:
+    assert ran("--in-turn", "--unit", "--e2e", "--", "--pdb")[1] == ["pytest tests/unit tests/e2e --pdb"]
+
+
+def test_without_a_lab_there_is_one_lane() -> None:
+    assert ran("--unit")[1] == ["pytest tests/unit --lane=unit -o cache_dir=.pytest_cache/unit"]
 
 
 @pytest.mark.parametrize(
     ("codes", "code"),
-    [({"ruff check": 1}, 1), ({"mypy": 2}, 1), ({"pytest": 1}, 1), ({"pytest": 5, "mypy": 1}, 5), ({}, 0)],
+    [
+        ({"ruff check": 1}, 1),
+        ({"mypy": 2}, 1),
+        ({"tests/unit": 1}, 1),
+        ({"lane=containers": 2}, 2),
+        ({"pytest": 5, "mypy": 1}, 5),
+        ({"lane=containers": 5}, 0),
+        ({}, 0),
+    ],
 )
 def test_any_failure_is_the_whole_runs_failure(codes: dict[str, int], code: int) -> None:
     assert ran(codes=codes)[0] == code
 
 
+@pytest.mark.parametrize(
+    ("codes", "code"), [((), 0), ((5,), 5), ((0, 5), 0), ((5, 1, 0), 1), ((5, 5), 5), ((0, 2, 1), 2)], ids=str
+)
+def test_a_lane_without_tests_says_nothing_of_the_others(codes: tuple[int, ...], code: int) -> None:
+    assert exit_code(codes) == code
+
+
 def test_a_failed_linter_does_not_keep_the_tests_from_running() -> None:
-    commands = ran(codes={"ruff check": 1})[1]
-    assert "--part=ruff check: FAILED in 0.0 s" in commands[-1]
+    _, journal, said = ran(codes={"ruff check": 1})
+    assert "ruff check: FAILED in 0.0 s" in said
+    assert journal[-2:] == ["show", "show"]
+
+
+def test_an_interrupt_ends_the_lanes_beside() -> None:
+    stop = KeyboardInterrupt()
+    terminal: Any = FakeTerminal({}, stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_tests(("--unit", "--e2e"), terminal=terminal, say=lambda _: None, environ={}, clock=FakeClock())
+    assert terminal.journal[-2:] == [f"interrupted by {stop!r}"] * 2
 
 
 def test_the_linters_alone_say_how_they_ended() -> None:
@@ -138,54 +229,19 @@ def test_the_summary_has_a_line_for_each_part_in_order() -> None:
         "failed": [one("tests/unit/test_b.py::t")],
         "warnings": [one("tests/unit/test_b.py::t")],
     }
-    assert summary(stats) == [
+    counts = counted(stats, Counter({"tests/e2e": 3, "tests/contract": 1}))
+    assert counts.lines() == [
         "tests/unit: 1 passed, 1 failed in 3.0 s",
         "tests/e2e: 1 passed in 3.0 s",
-    ]
-
-
-def test_the_summary_counts_the_long_tests_that_were_left_out() -> None:
-    assert left_out(Counter()) == []
-    assert left_out(Counter({"tests/e2e": 3, "tests/contract": 1})) == [
         "tests/contract: 1 long tests left out; `labctl test --all` runs them",
         "tests/e2e: 3 long tests left out; `labctl test --all` runs them",
     ]
+    assert counts.total() == "2 passed, 1 failed"
+    counts.add(json.loads(json.dumps(counts.to_json())))
+    assert counts.lines()[0] == "tests/unit: 2 passed, 2 failed in 6.0 s"
+    assert counts.total() == "4 passed, 2 failed"
+    assert Counts().total() == "no tests ran"
 
 
 def test_long_tests_run_when_they_are_asked_for() -> None:
-    assert ran("--e2e", "--all")[1][-1] == "pytest tests/e2e --all"
-
-
-def test_interrupted_tests_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    journal: list[object] = []
-
-    class Child:
-        def __enter__(self) -> Child:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def wait(self, timeout: float | None = None) -> int:
-            journal.append(("wait", timeout))
-            if timeout is None:
-                raise stop
-            return 2
-
-        def send_signal(self, number: int) -> None:
-            journal.append(("signal", number))
-
-    class Terminated(KeyboardInterrupt):
-        pass
-
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Child())
-    waited = ("wait", testing.TEARDOWN_SECONDS)
-    stop: KeyboardInterrupt = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        testing.call(["pytest"], {})
-    assert journal == [("wait", None), waited], "Ctrl-C has reached the child already"
-    journal.clear()
-    stop = Terminated()
-    with pytest.raises(Terminated):
-        testing.call(["pytest"], {})
-    assert journal == [("wait", None), ("signal", signal.SIGINT), waited]
+    assert ran("--e2e", "--all", "--in-turn")[1][-1] == "pytest tests/e2e --all"

@@ -159,7 +159,7 @@ def test_the_trainings_differ_in_their_way_alone(rung: Any, monkeypatch: pytest.
     assert words[:4] == ["python", "steps.py", "--way", rung.way]
     assert made.runtime_env["env_vars"][EACH_STEP] == "1"
     assert ("--min-workers" in words) == (rung.name == "elastic")
-    wanted = {"--epochs": str(EPOCHS), "--save-every": "5", "--workers": "2", "--seed": "7"}
+    wanted = {"--epochs": str(EPOCHS), "--save-every": "20", "--workers": "2", "--seed": "7"}
     assert {option: words[words.index(option) + 1] for option in wanted} == wanted
 
 
