@@ -117,6 +117,10 @@ class Running:
             self.process.wait()
             said = "".join(self._lines["err"][-20:])
             raise AssertionError(f"{self.argv} has not ended after {timeout:g} s:\n{said}") from None
+        except KeyboardInterrupt:  # which does not reach its session
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(PATIENCE)
+            raise
         for reader in self._readers:
             reader.join(10)
         return Ended(self.argv, code, "".join(self._lines["out"]), "".join(self._lines["err"]))
