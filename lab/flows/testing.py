@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UsageError
-from lab.flows.lanes import Terminal
 from lab.host import environment
 from lab.host.clock import MONOTONIC, Clock
+from lab.host.lanes import Terminal
 from lab.host.quantities import format_duration
 
 PARTS = ("unit", "contract", "e2e")

@@ -91,7 +91,7 @@ def test(
     Tests without a lab, with labs of processes, and with labs of containers run beside each other.
     """
     from lab.flows import testing
-    from lab.flows.lanes import Terminal
+    from lab.host.lanes import Terminal
 
     flags = {part: parts[part] for part in ("lint", *testing.PARTS)} | {
         "all": all_, "no-skips": no_skips, "in-turn": in_turn,

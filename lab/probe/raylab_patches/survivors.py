@@ -9,17 +9,23 @@ saved it, because every rank has the same state.
 The lighthouse, which decides who trains, gets the lab's time-outs (lab/cluster/ray_settings.py) for those
 that the script does not name, and runs beside the controller, on a head that offers no CPU. The classes used
 here are internal to Ray.
+
+A rank whose node was frozen or cut off for so long that another process took its place would go on when it
+wakes up, until its node learns that it was declared dead: for a second or two there would be two of it. So a
+rank that has not begun a step for a while asks Ray first.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerCallback
 
+from raylab_compat.import_hooks import after_import
 from raylab_ledger.train import has_groups, quietly
 from raylab_switches import active
 
@@ -29,6 +35,10 @@ TIMEOUTS = {
     "quorum_tick_ms": "RAYLAB_TORCHFT_TICK_MS",
 }
 """Argument of torchft's lighthouse -> the lab's setting."""
+
+LONG_SECONDS = 2.0
+"""Time from one step to the next after which a rank asks whether it was given up. Ray gives a silent node
+2.5 s (RAY_health_check_timeout_ms)."""
 
 
 class Survivors(ControllerCallback, WorkerCallback):
@@ -56,6 +66,7 @@ class Survivors(ControllerCallback, WorkerCallback):
         if active("survivors") and has_groups(config):
             context.TrainContext._sync_checkpoint_dir_name_across_ranks = name_alone
             RayTrainWorker.clear_result_queue = lambda self: None
+            after_import({"torchft.manager": lambda module: end_if_given_up(module.Manager, node_is_alive)})
 
 
 def timeouts(environ: Mapping[str, str]) -> dict[str, int]:
@@ -74,6 +85,33 @@ def settle_timeouts(backend_class: Any, ours: Mapping[str, int]) -> None:
         return create(self, backend_config)
 
     backend_class._maybe_create_lighthouse_actor = _maybe_create_lighthouse_actor
+
+
+def end_if_given_up(
+    manager: Any, node_is_alive: Callable[[], bool], clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Let a rank of this class of managers take no further step once its node was declared dead."""
+    start_quorum = manager.start_quorum
+
+    @functools.wraps(start_quorum)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        now = clock()
+        last, self.raylab_began = getattr(self, "raylab_began", now), now
+        if now - last > LONG_SECONDS and not node_is_alive():
+            raise RuntimeError(
+                f"no step for {now - last:.0f} s, and the node was given up: another rank took over"
+            )
+        return start_quorum(self, *args, **kwargs)
+
+    manager.start_quorum = checked
+
+
+def node_is_alive() -> bool:
+    """True unless Ray has declared this process's node dead."""
+    import ray
+
+    mine = ray.get_runtime_context().get_node_id()
+    return all(node["Alive"] for node in ray.nodes() if node["NodeID"] == mine)
 
 
 def name_alone(self: Any, checkpoint_dir_name: str | None = None) -> str:

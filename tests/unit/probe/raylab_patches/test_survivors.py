@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from raylab_patches.survivors import name_alone, settle_timeouts, take_each_report, timeouts
+from raylab_patches.survivors import (
+    LONG_SECONDS,
+    end_if_given_up,
+    name_alone,
+    settle_timeouts,
+    take_each_report,
+    timeouts,
+)
 
 
 def test_time_outs_are_read_from_the_settings_that_are_numbers() -> None:
@@ -45,3 +52,29 @@ def test_a_checkpoint_is_named_without_asking_the_other_ranks() -> None:
     context = SimpleNamespace(storage_context=storage)
     assert name_alone(context) == "checkpoint_7"
     assert name_alone(context, "mine") == "mine"
+
+
+def test_a_rank_that_was_frozen_takes_no_step_once_its_node_was_given_up() -> None:
+    now, alive, asked, begun = [0.0], [True], [], []
+
+    class Manager:
+        def start_quorum(self, shrink: bool = False) -> None:
+            begun.append((now[0], shrink))
+
+    def node_is_alive() -> bool:
+        asked.append(now[0])
+        return alive[0]
+
+    end_if_given_up(Manager, node_is_alive, lambda: now[0])
+    manager = Manager()
+    for seconds in (0.0, 1.0, 1.0 + LONG_SECONDS):
+        now[0] = seconds
+        manager.start_quorum(shrink=True)
+    assert not asked, "steps that follow each other cost nothing"
+    now[0] = 60.0
+    manager.start_quorum()
+    assert (asked, begun[-1]) == ([60.0], (60.0, False))
+    alive[0], now[0] = False, 90.0
+    with pytest.raises(RuntimeError, match="no step for 30 s, and the node was given up"):
+        manager.start_quorum()
+    assert begun[-1] == (60.0, False)

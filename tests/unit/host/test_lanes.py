@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.flows.lanes import TEARDOWN_SECONDS, Beside, Terminal
 from lab.host import command
+from lab.host.lanes import TEARDOWN_SECONDS, Beside, Terminal
 from tests.fakes.host import FakeClock
 
 
