@@ -168,7 +168,7 @@ def table(rows: Sequence[Row], lost: Sequence[Mapping[str, object]] = ()) -> str
 
 
 def spread(values: Sequence[float], unit: str = "s") -> str:
-    """Format values as `12.3 s (11.0-14.2, 5)`; percents with one digit, others as whole numbers."""
+    """Format values as `12.3 s (11.0-14.2, 5)`; percents and ms with one digit, others as whole numbers."""
     if not values:
         return "none"
     digits = {"s": 2, "%": 1, "ms": 1}.get(unit, 0)

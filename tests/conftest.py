@@ -51,13 +51,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The summary counts the latter.
     """
     lane = config.getoption("--lane")
-    if lane in ("processes", "containers"):
-        other = [item for item in items if marked(item, "containers") is (lane == "processes")]
-        deselect(config, items, other)
+    if lane:
+        deselect(config, items, [item for item in items if lane_of(item) != lane])
     if not config.getoption("--all"):
         left = [item for item in items if marked(item, "long", "rare")]
         config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
         deselect(config, items, left)
+
+
+def lane_of(item: pytest.Item) -> str:
+    """The lane of a test with a lab (lab.flows.testing.LANES)."""
+    containers = marked(item, "containers") or part(item.nodeid) == "tests/contract"
+    return "containers" if containers else "processes"
 
 
 def marked(item: pytest.Item, *names: str) -> bool:

@@ -91,7 +91,8 @@ SURVIVORS = (
         "RAYLAB_TORCHFT_HEARTBEAT_MS",
         "400",
         "5000",
-        "torchft: a rank whose beats, ten a second, were missing for so long is left out of the next step",
+        "torchft: a rank whose beats were missing for so long is left out of the next step, "
+        "unless the script names a time, as `digits` does",
     ),
     Knob(
         "RAYLAB_TORCHFT_JOIN_MS",

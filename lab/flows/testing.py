@@ -1,14 +1,13 @@
 """labctl's own tests: ruff, mypy, then pytest over unit, contract and end-to-end tests, in one summary.
 
-A lab waits more than it computes. So there are three lanes of tests beside each other: those of no lab, those
-with labs of processes, those with labs of containers. What a lane prints is shown when the one before it has
-ended, so it reads as if they had run in turn.
+A lab waits more than it computes. So there are three lanes of tests beside each other: unit tests, labs of
+processes end to end, and the contract with labs of containers end to end. What a lane prints is shown when
+the one before it has ended, so it reads as if they had run in turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -23,12 +22,14 @@ from lab.host import environment
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.lanes import Terminal
 from lab.host.quantities import format_duration
+from lab.host.reading import read_json
 
 PARTS = ("unit", "contract", "e2e")
 """The folders of tests/, in the order in which they are summed up."""
 
-LANES = ("unit", "processes", "containers")
-"""What runs beside each other: tests of no lab, with labs of processes, with labs of containers."""
+LANES = ("processes", "containers")
+"""Of the tests with labs those end to end with labs of processes, and all others: beside each other, and
+beside the unit tests."""
 
 LINTERS: dict[str, tuple[str, ...]] = {
     "ruff check": ("ruff", "check", "."),
@@ -42,8 +43,8 @@ UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 """How a test can end, in the order of a summary."""
 
-NOTHING_COLLECTED = 5
-"""pytest's exit code where no test was selected."""
+TESTS_FAILED, NOTHING_COLLECTED = 1, 5
+"""pytest's exit codes where a test failed, and where no test was selected."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class Lane:
         return [
             *(sys.executable, "-m", "pytest"),
             *(f"tests/{part}" for part in self.parts),
-            *((f"--lane={self.name}", "-o", f"cache_dir=.pytest_cache/{self.name}") if self.name else ()),
+            *(("-o", f"cache_dir=.pytest_cache/{self.name}") if self.name else ()),
+            *((f"--lane={self.name}",) if self.name in LANES else ()),
             *(("--color=yes",) if colored else ()),
             f"--counts={counts}",
             *(("-k", selection.expression) if selection.expression else ()),
@@ -123,9 +125,13 @@ def lanes_of(selection: Selection) -> tuple[Lane, ...]:
     """Return the lanes in which these tests run beside each other."""
     if selection.in_turn:
         return (Lane("", selection.parts),) if selection.parts else ()
-    labs = tuple(part for part in selection.parts if part != "unit")
-    lanes = (Lane("unit", ("unit",)),) if "unit" in selection.parts else ()
-    return (*lanes, Lane("processes", labs), Lane("containers", labs)) if labs else lanes
+    parts = {
+        "unit": ("unit",),
+        "processes": ("e2e",),
+        "containers": ("contract", "e2e"),  # the contract with either runtime: so both take as long
+    }
+    chosen = {name: tuple(part for part in of if part in selection.parts) for name, of in parts.items()}
+    return tuple(Lane(name, of) for name, of in chosen.items() if of)
 
 
 @dataclass
@@ -204,22 +210,23 @@ def run_tests(
         commands = [
             lane.command(selection, file, terminal.colored) for lane, file in zip(lanes, files, strict=True)
         ]
-        beside = [terminal.begin(argv, env) for argv in commands[1:]]
-        try:
+        with terminal:
+            beside = [terminal.begin(argv, env) for argv in commands[1:]]
             linters = [lint(name, terminal, say, env, clock) for name in LINTERS if selection.lint]
             codes = [terminal.run(argv, env) for argv in commands[:1]]
-            for lane in lanes[1:]:
-                say(f"== tests with labs of {lane.name}, which ran beside those above")
-                codes.append(terminal.show(beside.pop(0)))
-        except KeyboardInterrupt as interrupt:
-            for left in beside:
-                left.interrupt(interrupt)
-            raise
+            for lane, begun in zip(lanes[1:], beside, strict=True):
+                say(f"== {', '.join(lane.parts)}: labs of {lane.name}, beside the tests above")
+                codes.append(terminal.show(begun))
+        uncounted = [
+            f"tests, {lane.name or 'all'}: ended with exit code {code}, nothing is counted"
+            for lane, file, code in zip(lanes, files, codes, strict=True)
+            if not file.exists()
+        ]
         for file in files:
             if file.exists():
-                counts.add(json.loads(file.read_text(encoding="utf-8")))
+                counts.add(read_json(file))
     say("== all of them")
-    for line in (*(linted.line for linted in linters), *counts.lines()):
+    for line in (*(linted.line for linted in linters), *counts.lines(), *uncounted):
         say(line)
     if lanes:
         say(f"{counts.total()} in {format_duration(clock() - began)}")
@@ -245,6 +252,9 @@ def lint(
 
 
 def exit_code(codes: Sequence[int]) -> int:
-    """Return the exit code of several pytests; that one had nothing to do counts only if all had nothing."""
+    """Return the exit code of several pytests: that of one which broke off, else of failed tests.
+
+    That one had nothing to do counts only if all had nothing.
+    """
     told = [code for code in codes if code != NOTHING_COLLECTED] or list(codes)
-    return next((code for code in told if code), 0)
+    return next((code for code in told if code not in (0, TESTS_FAILED)), max(told, default=0))

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import Any
 
 from lab.host import command, environment
 from lab.host.clock import MONOTONIC, Clock
 
 TEARDOWN_SECONDS = 120.0
-"""Time for an interrupted process to end what it has started: taking a lab down takes up to 10 s."""
+"""Time for interrupted processes to end what they have started: taking a lab down takes up to 10 s."""
 
 LOOK_SECONDS = 0.2
 """Time between two looks at what a process has written."""
@@ -28,7 +29,7 @@ class Beside:
         with contextlib.ExitStack() as stack:
             kept = stack.enter_context(tempfile.NamedTemporaryFile(prefix="raylab-"))
             self._written = stack.enter_context(open(kept.name, "rb"))
-            self._child = command.start(
+            self.child: subprocess.Popen[Any] = command.start(
                 argv,
                 cwd=environment.ROOT,
                 env=dict(env),
@@ -38,62 +39,75 @@ class Beside:
             )
             self._files = stack.pop_all()
 
-    def show(self, out: BinaryIO, clock: Clock = MONOTONIC) -> int:
-        """Copy to `out` what it has written, and what it writes until it ends; return its exit code."""
-        while True:
-            code = self._child.poll()  # before the look, so that its last words are not missed
-            out.write(self._written.read())
-            out.flush()
-            if code is not None:
-                self._files.close()
-                return code
-            clock.sleep(LOOK_SECONDS)
+    def written(self) -> bytes:
+        """Return what it has written since the last look."""
+        return self._written.read()
 
-    def interrupt(self, interrupt: KeyboardInterrupt) -> None:
-        """End it as Ctrl-C does, and wait for that; nothing is shown."""
-        with self._files:
-            end(self._child, interrupt)
+    def close(self) -> None:
+        """Forget what it has written."""
+        self._files.close()
 
 
 class Terminal:
-    """Runs processes in the checkout, their output going where this process's goes."""
+    """Runs processes in the checkout, and shows their output where this process's goes.
 
-    def __init__(self, to_stderr: bool = False) -> None:
-        self.to_stderr = to_stderr
+    As a context: what still goes on when it is left by an exception is ended as Ctrl-C does, and waited for.
+    """
+
+    def __init__(self, to_stderr: bool = False, colored: bool = False, clock: Clock = MONOTONIC) -> None:
+        """`colored`: what is kept shall be in colour, too."""
+        self.to_stderr, self.colored, self._clock = to_stderr, colored, clock
         self._out = sys.stderr if to_stderr else sys.stdout
+        self._foreground: subprocess.Popen[Any] | None = None
+        self._beside: list[Beside] = []
 
     def run(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
-        """Run a process; return its exit code. When interrupted, wait until it has ended."""
+        """Run a process that has the terminal; return its exit code. Raises OSError."""
         self._out.flush()
-        with command.start(argv, cwd=environment.ROOT, env=dict(env), stdout=self._out) as child:
-            try:
-                return int(child.wait())
-            except KeyboardInterrupt as interrupt:
-                end(child, interrupt)
-                raise
+        self._foreground = command.start(argv, cwd=environment.ROOT, env=dict(env), stdout=self._out)
+        code = int(self._foreground.wait())
+        self._foreground = None
+        return code
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str]) -> Beside:
-        """Start a process beside those that are run here; show it with `show`."""
-        return Beside(argv, env)
+        """Start a process beside those that are run here, to be shown later. Raises OSError."""
+        self._beside.append(Beside(argv, env))
+        return self._beside[-1]
 
     def show(self, begun: Beside) -> int:
-        """Show a process until its end; return its exit code."""
+        """Show what it has written, and what it writes until it ends; return its exit code."""
+        while True:
+            code: int | None = begun.child.poll()  # before the look, so that its last words are not missed
+            self._show(begun.written())
+            if code is not None:
+                self._beside.remove(begun)
+                begun.close()
+                return code
+            self._clock.sleep(LOOK_SECONDS)
+
+    def _show(self, written: bytes) -> None:
         self._out.flush()
-        return begun.show(self._out.buffer)
+        self._out.buffer.write(written)
+        self._out.buffer.flush()
 
-    @property
-    def colored(self) -> bool:
-        """True where a person looks at it."""
-        return self._out.isatty()
+    def __enter__(self) -> Terminal:
+        return self
 
-
-def end(child: subprocess.Popen[Any], interrupt: KeyboardInterrupt) -> None:
-    """Wait for a process that is interrupted, as Ctrl-C in a terminal does to all of them by itself."""
-    if type(interrupt) is not KeyboardInterrupt:  # a signal to this process alone, such as SIGTERM
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(signal.SIGINT)
-    try:
-        child.wait(TEARDOWN_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+    def __exit__(
+        self, kind: type[BaseException] | None, stop: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        children = [*filter(None, [self._foreground]), *(begun.child for begun in self._beside)]
+        if type(stop) is not KeyboardInterrupt:  # Ctrl-C in a terminal has reached them by itself
+            for child in children:
+                child.send_signal(signal.SIGINT)
+        end = self._clock() + TEARDOWN_SECONDS
+        for child in children:
+            try:
+                child.wait(max(0.0, end - self._clock()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        for begun in self._beside:
+            with contextlib.suppress(OSError), contextlib.closing(begun):
+                self._show(begun.written())
+        self._foreground, self._beside = None, []

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from lab.host.lanes import TEARDOWN_SECONDS
 from lab.lab import Lab
 from lab.runtime import ports
 from lab.runtime.base import Runtime
@@ -102,7 +103,19 @@ class Running:
             assert not ended, f"{self.argv} ended with {self.process.returncode}: {self._lines['err'][-5:]}"
             return False
 
-        eventually(said, timeout, f"{self.argv[-1]} says {words}")
+        try:
+            eventually(said, timeout, f"{self.argv[-1]} says {words}")
+        except KeyboardInterrupt:
+            self.interrupt()
+            raise
+
+    def interrupt(self) -> None:
+        """End it as Ctrl-C would, which does not reach its session; it has less time than pytest itself."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(TEARDOWN_SECONDS / 4)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
 
     def signal(self, number: signal.Signals) -> None:
         """Signal this one process, not its group: what it has started must be ended by itself."""
@@ -118,8 +131,7 @@ class Running:
             said = "".join(self._lines["err"][-20:])
             raise AssertionError(f"{self.argv} has not ended after {timeout:g} s:\n{said}") from None
         except KeyboardInterrupt:  # which does not reach its session
-            self.process.send_signal(signal.SIGINT)
-            self.process.wait(PATIENCE)
+            self.interrupt()
             raise
         for reader in self._readers:
             reader.join(10)

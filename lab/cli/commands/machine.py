@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from lab.cli import documents, render, values
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
+from lab.cli.output import coloured
 from lab.errors import CheckError, UsageError
 from lab.topology import BUCKET
 
@@ -88,7 +90,7 @@ def test(
 ) -> None:
     """Run labctl's own tests: all of them, or the parts named.
 
-    Tests without a lab, with labs of processes, and with labs of containers run beside each other.
+    Unit tests, labs of processes, and the contract with labs of containers run beside each other.
     """
     from lab.flows import testing
     from lab.host.lanes import Terminal
@@ -100,7 +102,9 @@ def test(
     arguments += ["-k", expression] if expression else []
     arguments += ["--", *click.get_current_context().meta.get(AFTER_DASHES, ())]
     say = app.out.note if app.out.json_wanted else app.out.line
-    code = testing.run_tests(arguments, terminal=Terminal(to_stderr=app.out.json_wanted), say=say)
+    stream = sys.stderr if app.out.json_wanted else sys.stdout
+    terminal = Terminal(to_stderr=app.out.json_wanted, colored=coloured(stream))
+    code = testing.run_tests(arguments, terminal=terminal, say=say)
     if app.out.json_wanted:
         app.out.document({"passed": code == 0, "exit_code": code})
     if code:

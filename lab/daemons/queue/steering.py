@@ -111,7 +111,7 @@ class Doors:
         self._resize = resize
         self._set: dict[str, float] = {}
 
-    def are(self, wanted: Mapping[str, float]) -> bool:
+    def all_open(self, wanted: Mapping[str, float]) -> bool:
         """Tell if all of these are open already, as far as is known."""
         return all(size > 0 and self._set.get(node) == size for node, size in wanted.items())
 
@@ -120,11 +120,12 @@ class Doors:
         self._set = {node: size for node, size in self._set.items() if node in wanted}
         refused: LabError | None = None
         for node, size in wanted.items():
-            if not self.are({node: size}):
+            if not self.all_open({node: size}):
                 try:
                     self._resize(node, size)
                     self._set[node] = size
                 except LabError as error:
                     refused = error
+                    self._set.pop(node, None)  # it may have been done all the same, only too late
         if refused is not None:
             raise refused

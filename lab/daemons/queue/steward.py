@@ -125,7 +125,7 @@ class Steward:
         services = [each.service for each in self._nodes if each.alive and each.resources.get("CPU")]
         shut = closed(states, services, self._look.waits)
         wanted = sizes(self._nodes, shut)
-        if not shut and not self._shut and self._doors.are(wanted):
+        if not shut and not self._shut and self._doors.all_open(wanted):
             return None
 
         def task() -> frozenset[str]:

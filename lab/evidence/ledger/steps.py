@@ -57,7 +57,7 @@ class StateHash:
 
 @dataclass(frozen=True)
 class Gap:
-    """The time between two steps of one process that follow each other."""
+    """The time between two steps of a rank that follow each other, in one process or in two."""
 
     rank: int
     began: float

@@ -90,28 +90,42 @@ def settle_timeouts(backend_class: Any, ours: Mapping[str, int]) -> None:
 def end_if_given_up(
     manager: Any, node_is_alive: Callable[[], bool], clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Let a rank of this class of managers take no further step once its node was declared dead."""
-    start_quorum = manager.start_quorum
+    """Let a rank of this class of managers begin and commit no step once its node was declared dead.
+
+    It may have been frozen between two steps or, cut off, within one.
+    """
+
+    def check(self: Any) -> float:
+        now = clock()
+        waited = now - getattr(self, "raylab_began", now)
+        if waited > LONG_SECONDS and not node_is_alive():
+            raise RuntimeError(f"no step for {waited:.0f} s, and the node was given up: another took over")
+        return now
+
+    start_quorum, should_commit = manager.start_quorum, manager.should_commit
 
     @functools.wraps(start_quorum)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        now = clock()
-        last, self.raylab_began = getattr(self, "raylab_began", now), now
-        if now - last > LONG_SECONDS and not node_is_alive():
-            raise RuntimeError(
-                f"no step for {now - last:.0f} s, and the node was given up: another rank took over"
-            )
+    def begins(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.raylab_began = check(self)
         return start_quorum(self, *args, **kwargs)
 
-    manager.start_quorum = checked
+    @functools.wraps(should_commit)
+    def commits(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check(self)
+        return should_commit(self, *args, **kwargs)
+
+    manager.start_quorum, manager.should_commit = begins, commits
 
 
 def node_is_alive() -> bool:
     """True unless Ray has declared this process's node dead."""
     import ray
 
-    mine = ray.get_runtime_context().get_node_id()
-    return all(node["Alive"] for node in ray.nodes() if node["NodeID"] == mine)
+    try:
+        mine = ray.get_runtime_context().get_node_id()
+        return all(node["Alive"] for node in ray.nodes() if node["NodeID"] == mine)
+    except Exception:  # whatever keeps Ray from an answer: the training comes first
+        return True
 
 
 def name_alone(self: Any, checkpoint_dir_name: str | None = None) -> str:

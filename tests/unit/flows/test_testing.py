@@ -44,25 +44,28 @@ class FakeTerminal:
 
     def begin(self, argv: Sequence[str], env: Mapping[str, str]) -> Any:
         self.journal.append(f"beside: {self._line(argv)}")
-        journal = self.journal
-
-        class Begun(SimpleNamespace):
-            def interrupt(self, interrupt: KeyboardInterrupt) -> None:
-                journal.append(f"interrupted by {interrupt!r}")
-
-        return Begun(argv=argv)
+        return argv
 
     def show(self, begun: Any) -> int:
         self.journal.append("show")
-        return self._ended(begun.argv)
+        return self._ended(begun)
+
+    def __enter__(self) -> FakeTerminal:
+        return self
+
+    def __exit__(self, kind: object, stop: object, traceback: object) -> None:
+        self.journal += ["stopped"] if stop else []
 
     def _ended(self, argv: Sequence[str]) -> int:
         line = self._line(argv)
+        code = next((code for part, code in self.codes.items() if part in line), 0)
         for file in (word.partition("=")[2] for word in argv if word.startswith("--counts=")):
+            if code < 0:  # it was killed
+                continue
             folder = next(word for word in argv if word.startswith("tests/"))
             counts = Counts({folder: Counter(passed=2)}, {folder: 1.5}, Counter({folder: 1}))
             Path(file).write_text(json.dumps(counts.to_json()), encoding="utf-8")
-        return next((code for part, code in self.codes.items() if part in line), 0)
+        return code
 
 
 def ran(
@@ -107,8 +110,8 @@ def test_in_ci_no_test_may_be_skipped(ci: str, expected: bool) -> None:
     assert ("--no-skips" in ran("--unit", ci=ci)[1][0]) is expected
 
 
-PROCESSES = "pytest tests/contract tests/e2e --lane=processes -o cache_dir=.pytest_cache/processes"
-CONTAINERS = PROCESSES.replace("processes", "containers")
+PROCESSES = "pytest tests/e2e -o cache_dir=.pytest_cache/processes --lane=processes"
+CONTAINERS = "pytest tests/contract tests/e2e -o cache_dir=.pytest_cache/containers --lane=containers"
 
 
 def test_labs_run_beside_the_linters_and_the_unit_tests() -> None:
@@ -120,19 +123,17 @@ def test_labs_run_beside_the_linters_and_the_unit_tests() -> None:
         "ruff check .",
         "ruff format --check .",
         "mypy",
-        "pytest tests/unit --lane=unit -o cache_dir=.pytest_cache/unit",
+        "pytest tests/unit -o cache_dir=.pytest_cache/unit",
         "show",
         "show",
     ]
-    assert said[-9:] == [
+    assert said[-11:] == [
         "== all of them",
         "ruff check: passed in 0.0 s",
         "ruff format: passed in 0.0 s",
         "mypy: passed in 0.0 s",
-        "tests/unit: 2 passed in 1.5 s",
-        "tests/contract: 4 passed in 3.0 s",
-        "tests/unit: 1 long tests left out; `labctl test --all` runs them",
-        "tests/contract: 2 long tests left out; `labctl test --all` runs them",
+        *(f"tests/{part}: 2 passed in 1.5 s" for part in PARTS),
+        *(f"tests/{part}: 1 long tests left out; `labctl test --all` runs them" for part in PARTS),
         "6 passed in 0.0 s",
     ]
 
@@ -142,7 +143,7 @@ def test_in_turn_there_is_one_pytest() -> None:
 
 
 def test_without_a_lab_there_is_one_lane() -> None:
-    assert ran("--unit")[1] == ["pytest tests/unit --lane=unit -o cache_dir=.pytest_cache/unit"]
+    assert ran("--unit")[1] == ["pytest tests/unit -o cache_dir=.pytest_cache/unit"]
 
 
 @pytest.mark.parametrize(
@@ -161,9 +162,10 @@ def test_any_failure_is_the_whole_runs_failure(codes: dict[str, int], code: int)
     assert ran(codes=codes)[0] == code
 
 
-@pytest.mark.parametrize(
-    ("codes", "code"), [((), 0), ((5,), 5), ((0, 5), 0), ((5, 1, 0), 1), ((5, 5), 5), ((0, 2, 1), 2)], ids=str
-)
+EXIT_CODES = [((), 0), ((5,), 5), ((0, 5), 0), ((5, 1, 0), 1), ((5, 5), 5), ((1, 2, 0), 2), ((1, -9), -9)]
+
+
+@pytest.mark.parametrize(("codes", "code"), EXIT_CODES, ids=str)
 def test_a_lane_without_tests_says_nothing_of_the_others(codes: tuple[int, ...], code: int) -> None:
     assert exit_code(codes) == code
 
@@ -175,11 +177,16 @@ def test_a_failed_linter_does_not_keep_the_tests_from_running() -> None:
 
 
 def test_an_interrupt_ends_the_lanes_beside() -> None:
-    stop = KeyboardInterrupt()
-    terminal: Any = FakeTerminal({}, stop)
+    terminal: Any = FakeTerminal({}, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run_tests(("--unit", "--e2e"), terminal=terminal, say=lambda _: None, environ={}, clock=FakeClock())
-    assert terminal.journal[-2:] == [f"interrupted by {stop!r}"] * 2
+    assert terminal.journal[-1] == "stopped"
+
+
+def test_a_lane_that_broke_off_is_told() -> None:
+    code, _, said = ran("--e2e", codes={"lane=containers": -9})
+    assert code == -9
+    assert said[-2] == "tests, containers: ended with exit code -9, nothing is counted"
 
 
 def test_the_linters_alone_say_how_they_ended() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import signal
 import subprocess
-from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lab.host import command
-from lab.host.lanes import TEARDOWN_SECONDS, Beside, Terminal
+from lab.host.lanes import TEARDOWN_SECONDS, Terminal
 from tests.fakes.host import FakeClock
 
 
@@ -20,82 +20,109 @@ class Terminated(KeyboardInterrupt):
 
 
 class Child:
-    """A process that writes a line at each look, and ends at the third."""
+    """A process that writes a line at each look and ends at the third, unless it is one that hangs."""
 
-    def __init__(self, journal: list[object], stop: BaseException | None = None, **options: Any) -> None:
-        self.journal, self.stop, self.kept = journal, stop, options.get("stdout")
+    def __init__(self, name: str, world: World, kept: Any) -> None:
+        self.name, self.world, self.kept = name, world, kept
         self.looks = 0
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def poll(self) -> int | None:
         self.looks += 1
-        assert self.kept is not None
-        self.kept.write(b"line %d\n" % self.looks)
-        self.kept.flush()
+        self.write(f"line {self.looks}")
         return 3 if self.looks == 3 else None
 
+    def write(self, line: str) -> None:
+        if self.kept is not None:
+            self.kept.write(f"{self.name}: {line}\n".encode())
+            self.kept.flush()
+
     def wait(self, timeout: float | None = None) -> int:
-        self.journal.append(("wait", timeout))
-        if timeout is None and self.stop is not None:
-            raise self.stop
-        if self.stop is None and timeout is not None and ("kill",) not in self.journal:
-            raise subprocess.TimeoutExpired("pytest", timeout)
+        if timeout is None and self.world.stop is not None and not self.kept:
+            raise self.world.stop
+        if timeout is not None and self.name in self.world.hanging:
+            self.world.clock.sleep(timeout)
+            raise subprocess.TimeoutExpired(self.name, timeout)
+        self.world.journal.append(f"{self.name} ended")
         return 2
 
     def send_signal(self, number: int) -> None:
-        self.journal.append(("signal", number))
+        self.world.journal.append((self.name, number))
+        self.write("interrupted")
 
     def kill(self) -> None:
-        self.journal.append(("kill",))
+        self.world.journal.append(f"{self.name} killed")
 
 
-Started = Callable[[BaseException | None], list[object]]
+class World:
+    """A terminal whose processes are Children, what they are told, and what is shown."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.journal: list[object] = []
+        self.shown = io.BytesIO()
+        self.clock = FakeClock()
+        self.hanging: tuple[str, ...] = ()
+        self.stop: BaseException | None = None
+        """What comes while the process in the foreground is waited for."""
+        out = SimpleNamespace(flush=lambda: None, buffer=self.shown)
+        monkeypatch.setattr("sys.stdout", out)
+        self.terminal = Terminal(clock=self.clock)
+
+        def start(argv: list[str], **options: Any) -> Child:
+            return Child(argv[0], self, None if options["stdout"] is out else options["stdout"])
+
+        monkeypatch.setattr(command, "start", start)
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    """Has every process be a Child; returns its journal."""
-
-    def start(stop: BaseException | None) -> list[object]:
-        journal: list[object] = []
-        monkeypatch.setattr(command, "start", lambda *_, **options: Child(journal, stop, **options))
-        return journal
-
-    return start
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
 
 
-WAITED = ("wait", TEARDOWN_SECONDS)
+def test_one_that_was_kept_is_shown_to_its_last_words(world: World) -> None:
+    with world.terminal as terminal:
+        begun = terminal.begin(["labs"], {})
+        assert terminal.run(["unit"], {}) == 2
+        assert world.shown.getvalue() == b""
+        assert terminal.show(begun) == 3
+    assert world.shown.getvalue() == b"labs: line 1\nlabs: line 2\nlabs: line 3\n"
+    assert world.journal == ["unit ended"], "there was nothing left to end"
 
 
-@pytest.mark.parametrize(
-    ("stop", "told"), [(KeyboardInterrupt(), ()), (Terminated(), (("signal", signal.SIGINT),))], ids=repr
-)
-def test_an_interrupted_process_is_waited_for(
-    started: Started, stop: KeyboardInterrupt, told: tuple[object, ...]
+STOPS = [(KeyboardInterrupt(), False), (Terminated(), True), (BrokenPipeError(), True)]
+
+
+@pytest.mark.parametrize(("stop", "told"), STOPS, ids=repr)
+def test_what_goes_on_is_told_at_once_and_waited_for(world: World, stop: BaseException, told: bool) -> None:
+    world.stop = stop
+    for name in ("first", "second"):
+        world.terminal.begin([name], {})
+    with pytest.raises(type(stop)), world.terminal:
+        world.terminal.run(["unit"], {})
+    names = ("unit", "first", "second")
+    signals = [(name, signal.SIGINT) for name in names] if told else []
+    assert world.journal == [*signals, *(f"{name} ended" for name in names)]
+
+
+def test_what_is_shown_when_it_is_interrupted_is_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = started(stop)
-    with pytest.raises(type(stop)):
-        Terminal().run(["pytest"], {})
-    assert journal == [("wait", None), *told, WAITED], "Ctrl-C has reached the child already"
+    def interrupted(seconds: float) -> None:
+        raise Terminated
 
-    journal = started(stop)
-    Beside(["pytest"], {}).interrupt(stop)
-    assert journal == [*told, WAITED]
-
-
-def test_one_that_does_not_end_is_killed(started: Started) -> None:
-    journal = started(None)
-    Beside(["pytest"], {}).interrupt(KeyboardInterrupt())
-    assert journal == [WAITED, ("kill",), ("wait", None)]
+    monkeypatch.setattr(world.clock, "sleep", interrupted)
+    with pytest.raises(Terminated), world.terminal as terminal:
+        terminal.show(terminal.begin(["labs"], {}))
+    assert world.journal == [("labs", signal.SIGINT), "labs ended"]
+    assert world.shown.getvalue() == b"labs: line 1\nlabs: interrupted\n"
 
 
-def test_it_is_shown_to_its_last_words(started: Started) -> None:
-    started(None)
-    out = io.BytesIO()
-    assert Beside(["pytest"], {}).show(out, FakeClock()) == 3
-    assert out.getvalue() == b"line 1\nline 2\nline 3\n"
+def test_all_that_hang_share_one_deadline_and_their_last_words_are_shown(world: World) -> None:
+    world.hanging = ("first", "second")
+    for name in world.hanging:
+        world.terminal.begin([name], {})
+    began = world.clock()
+    with pytest.raises(Terminated), world.terminal:
+        raise Terminated
+    assert world.clock() - began == pytest.approx(TEARDOWN_SECONDS)
+    assert world.journal[2:] == ["first killed", "first ended", "second killed", "second ended"]
+    assert world.shown.getvalue() == b"first: interrupted\nsecond: interrupted\n"

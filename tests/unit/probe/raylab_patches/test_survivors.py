@@ -54,12 +54,18 @@ def test_a_checkpoint_is_named_without_asking_the_other_ranks() -> None:
     assert name_alone(context, "mine") == "mine"
 
 
-def test_a_rank_that_was_frozen_takes_no_step_once_its_node_was_given_up() -> None:
-    now, alive, asked, begun = [0.0], [True], [], []
+def test_a_rank_whose_node_was_given_up_begins_and_commits_no_step() -> None:
+    now, alive = [0.0], [True]
+    asked: list[float] = []
+    done: list[tuple[str, float, bool]] = []
 
     class Manager:
         def start_quorum(self, shrink: bool = False) -> None:
-            begun.append((now[0], shrink))
+            done.append(("begun", now[0], shrink))
+
+        def should_commit(self) -> bool:
+            done.append(("committed", now[0], True))
+            return True
 
     def node_is_alive() -> bool:
         asked.append(now[0])
@@ -70,11 +76,15 @@ def test_a_rank_that_was_frozen_takes_no_step_once_its_node_was_given_up() -> No
     for seconds in (0.0, 1.0, 1.0 + LONG_SECONDS):
         now[0] = seconds
         manager.start_quorum(shrink=True)
-    assert not asked, "steps that follow each other cost nothing"
+        assert manager.should_commit()
+    assert (asked, len(done)) == ([], 6), "steps that follow each other cost nothing"
+
     now[0] = 60.0
     manager.start_quorum()
-    assert (asked, begun[-1]) == ([60.0], (60.0, False))
+    assert (asked, done[-1]) == ([60.0], ("begun", 60.0, False)), "its node is alive: it was only slow"
+
     alive[0], now[0] = False, 90.0
-    with pytest.raises(RuntimeError, match="no step for 30 s, and the node was given up"):
-        manager.start_quorum()
-    assert begun[-1] == (60.0, False)
+    for wakes_up in (manager.should_commit, manager.start_quorum):
+        with pytest.raises(RuntimeError, match="no step for 30 s, and the node was given up"):
+            wakes_up()
+    assert done[-1] == ("begun", 60.0, False)
