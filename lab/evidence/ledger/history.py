@@ -228,9 +228,9 @@ def _checkpoints(events: list[Event], key: str | None) -> tuple[CommittedCheckpo
     for event in events:
         if event.event == "checkpoint_saved" and isinstance(event.fields.get("uri"), str):
             saves.setdefault(event.fields["uri"], []).append(event)
-    for event in events:
-        uri = event.fields.get("uri")
-        if event.event != "checkpoint_committed" or not isinstance(uri, str) or uri in committed:
+    for event in _commits(events, saves):
+        uri = event.fields["uri"]
+        if uri in committed:
             continue
         saved = saves.get(uri, [])
         progress = (_progress(e.fields, key) for e in (event, *sorted(saved, key=lambda e: e.rank or 0)))
@@ -249,6 +249,36 @@ def _checkpoints(events: list[Event], key: str | None) -> tuple[CommittedCheckpo
             saved_by=frozenset(rank for rank, manifest in manifests.items() if manifest is not None),
         )
     return tuple(committed.values())
+
+
+def _commits(events: list[Event], saves: Mapping[str, list[Event]]) -> list[Event]:
+    """Return the events that tell of a commit, by time.
+
+    A controller that is killed right after a commit has not recorded this last one. Then it is known from
+    what came after: Ray gave the checkpoint to an attempt that had not saved it. It was committed after it was
+    saved. Of a controller that recorded nothing, or not what came before, nothing is taken for granted.
+    """
+    told = [e for e in events if e.event == "checkpoint_committed" and isinstance(e.fields.get("uri"), str)]
+    known = {e.fields["uri"] for e in told}
+    recorded = {(e.job, e.attempt): e.at for e in told}
+    for event in events:
+        saved = saves.get(str(event.fields.get("uri")), [])
+        if event.event != "get_checkpoint" or not saved or event.fields["uri"] in known:
+            continue
+        savers = {(e.job, e.attempt) for e in saved}
+        last = max((recorded[saver] for saver in savers if saver in recorded), default=None)
+        between = {
+            uri for uri, each in saves.items() if last is not None and last < each[-1].at < saved[-1].at
+        }
+        if (
+            last is not None
+            and last < saved[-1].at
+            and (event.job, event.attempt) not in savers
+            and not between
+        ):
+            told.append(saved[-1])
+            known.add(event.fields["uri"])
+    return sorted(told, key=lambda e: e.at)
 
 
 def _progress_key(reports: list[Event]) -> tuple[str | None, bool]:

@@ -241,6 +241,44 @@ def test_what_every_rank_asked_for_and_loaded_is_kept() -> None:
     ]
 
 
+def asked(at: float, uri: str, attempt: int = 2) -> str:
+    return line("get_checkpoint", at, rank=0, attempt=attempt, uri=uri)
+
+
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [
+        pytest.param([asked(9, "s3://ray/c")], ["s3://ray/b", "s3://ray/c"], id="the next attempt was given it"),
+        pytest.param([], ["s3://ray/b"], id="nobody was given it"),
+        pytest.param([asked(9, "s3://ray/c", 1)], ["s3://ray/b"], id="the same attempt asked"),
+        pytest.param([asked(9, "s3://ray/d")], ["s3://ray/b"], id="it was not saved"),
+        pytest.param(
+            [saved(6.5, 0, {"f": A}, "s3://ray/between"), asked(9, "s3://ray/c")], ["s3://ray/b"],
+            id="another one before it was not recorded either",
+        ),
+    ],
+)  # fmt: skip
+def test_the_last_commit_of_a_controller_that_was_killed_is_known_from_who_was_given_it(
+    lines: list[str], known: list[str]
+) -> None:
+    before = [
+        report(4, epoch=2),
+        saved(5, 0, {"f": A}, "s3://ray/b"),
+        committed(6, "s3://ray/b"),
+        saved(7, 0, {"f": B}),
+    ]
+    (run,) = history(*before, *lines).runs
+    assert [c.uri for c in run.checkpoints] == known
+    if len(known) > 1:
+        newest = run.checkpoints[-1]
+        assert (newest.at, newest.progress, newest.files) == (7, 3, {"f": frozenset({B})})
+
+
+def test_without_any_recorded_commit_nothing_is_taken_for_granted() -> None:
+    (run,) = history(saved(7, 0, {"f": B}), asked(9, "s3://ray/c")).runs
+    assert run.checkpoints == ()
+
+
 @pytest.mark.parametrize(
     ("reports", "key", "repeats", "stride"),
     [
