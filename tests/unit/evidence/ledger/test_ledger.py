@@ -248,7 +248,7 @@ def asked(at: float, uri: str, attempt: int = 2) -> str:
 @pytest.mark.parametrize(
     ("lines", "known"),
     [
-        pytest.param([asked(9, "s3://ray/c")], ["s3://ray/b", "s3://ray/c"], id="the next attempt was given it"),
+        pytest.param([asked(9, "s3://ray/c")], ["s3://ray/b", "s3://ray/c"], id="the next attempt has it"),
         pytest.param([], ["s3://ray/b"], id="nobody was given it"),
         pytest.param([asked(9, "s3://ray/c", 1)], ["s3://ray/b"], id="the same attempt asked"),
         pytest.param([asked(9, "s3://ray/d")], ["s3://ray/b"], id="it was not saved"),
