@@ -255,8 +255,8 @@ def _commits(events: list[Event], saves: Mapping[str, list[Event]]) -> list[Even
     """Return the events that tell of a commit, by time.
 
     A controller that is killed right after a commit has not recorded this last one. Then it is known from
-    what came after: Ray gave the checkpoint to an attempt that had not saved it. Of a controller that recorded
-    nothing, or not what came before, nothing is taken for granted.
+    what came after: Ray gave the checkpoint to an attempt that had not saved it. Of a controller that has
+    recorded nothing, or not what came before, nothing is taken for granted.
     """
     told = [e for e in events if e.event == "checkpoint_committed" and isinstance(e.fields.get("uri"), str)]
     known = {e.fields["uri"] for e in told}
