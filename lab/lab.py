@@ -289,6 +289,7 @@ class Lab:
         num_cpus: float = 0,
         num_gpus: float = 0,
         job_name: str = "",
+        submission_id: str = "",
         fail_if_infeasible: bool = False,
         queue: QueueRequest | None = None,
     ) -> Submitted:
@@ -301,7 +302,7 @@ class Lab:
         if queue is not None:
             given = queue, len(self.gpu_plan.assignments), num_cpus, num_gpus, job_name
             return self._enqueue(queue_request.of_recipe(recipe, settings, *given))
-        submission = recipe.submission(settings, num_cpus, num_gpus, job_name)
+        submission = recipe.submission(settings, num_cpus, num_gpus, job_name, submission_id)
         waits = why_ranks_wait(*recipe.demand(settings), self.api.nodes())
         check_waiting(waits, not fail_if_infeasible)
         submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)

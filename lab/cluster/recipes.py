@@ -117,9 +117,14 @@ class Recipe:
         return tuple(argv)
 
     def submission(
-        self, settings: Mapping[str, str], num_cpus: float = 0, num_gpus: float = 0, job_name: str = ""
+        self,
+        settings: Mapping[str, str],
+        num_cpus: float = 0,
+        num_gpus: float = 0,
+        job_name: str = "",
+        submission_id: str = "",
     ) -> Submission:
-        """The submission with these `-p` settings. Raises UsageError."""
+        """The submission with these `-p` settings; Ray makes an id where none is given. Raises UsageError."""
         named = {"job_name": job_name} if job_name else {}
         return Submission(
             command=self.arguments(settings),
@@ -127,6 +132,7 @@ class Recipe:
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             metadata={"raylab_recipe": self.name, **named},
+            submission_id=submission_id,
         )
 
 
