@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.compare import LostError, Row
+from benchmarks.compare import LostError, Row, costs
 from benchmarks.measure import own_lab, say
 from lab.host.files import ROOT
 
@@ -56,10 +56,9 @@ def _rows(ours: Sequence[float], peer: Sequence[float], ranks: int) -> list[Row]
     """Milliseconds of ten steps on both sides, and the cost in percent, pair by pair and of the medians."""
     what = f"ten steps with a checkpoint, {ranks} rank(s)"
     pairs = [theirs / mine for mine, theirs in zip(ours, peer, strict=True)]
-    costs = [100 * (1 / pair - 1) for pair in pairs]
     medians = 100 * (statistics.median(ours) / statistics.median(peer) - 1)
     return [
         Row(what, tuple(ours), "none", tuple(peer), tuple(pairs), "ms"),
-        Row(f"cost, pair by pair, {ranks} rank(s)", tuple(costs), unit="%"),
+        Row(f"cost, pair by pair, {ranks} rank(s)", costs(pairs), unit="%"),
         Row(f"cost, by the medians, {ranks} rank(s)", (medians,), unit="%"),
     ]

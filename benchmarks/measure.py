@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.compare import LostError
 from lab.host import gpus
 from lab.lab import Lab
 from lab.runtime.select import choose
@@ -37,6 +38,20 @@ def own_lab(name: str, *, stock_ray: bool = False, workers: int = 2, runtime: st
             yield lab
         finally:
             lab.down(volumes=True)
+
+
+def succeed(lab: Lab, job: str, seconds: float) -> None:
+    """Wait for the end of a job. Raises LostError unless it succeeded, WaitTimeoutError after so long."""
+    ended = lab.jobs.wait(job, seconds)
+    if ended.status != "SUCCEEDED":
+        raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")
+
+
+def stop_jobs(lab: Lab) -> None:
+    """Stop every job that goes on. Raises what the Jobs API raises."""
+    for job in lab.jobs.list():
+        if not job.final:
+            lab.jobs.stop(job.submission_id)
 
 
 def spec(name: str, *, stock_ray: bool = False, workers: int = 2) -> LabSpec:

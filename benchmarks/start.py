@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.compare import Figures, Found, LostError, Measure, by_turns
-from benchmarks.measure import own_lab, say, spec
+from benchmarks.measure import own_lab, say, spec, stop_jobs, succeed
 from lab.lab import Lab
 
 OURS, STOCK = "this lab", "stock Ray"
@@ -53,9 +53,7 @@ def run(runs: int) -> Found:
 
         def repair(side: str) -> None:
             lab = labs[side]
-            for job in lab.jobs.list():
-                if not job.final:
-                    lab.jobs.stop(job.submission_id)
+            stop_jobs(lab)
             lab.up(spec(NAMES[side], stock_ray=side == STOCK))
 
         steps: dict[str, dict[str, Measure]] = {"actors": {s: _actors(lab) for s, lab in labs.items()}}
@@ -97,7 +95,7 @@ def _actors(lab: Lab) -> Measure:
     def measure() -> Figures:
         time.sleep(REST_SECONDS)
         job = lab.submit(command=["python", "actors.py", str(ACTORS)], working_dir=SCRIPTS).submission_id
-        _ended(lab, job)
+        succeed(lab, job, JOB_SECONDS)
         for name, seconds in parse(lab.jobs.logs(job)).items():
             yield FIGURES[name], seconds
 
@@ -110,7 +108,7 @@ def _training(lab: Lab, ranks: int) -> Measure:
         asked = {"epochs": str(EPOCHS), "workers": str(ranks)}
         begin = time.time()
         job = lab.submit_recipe("digits", asked).submission_id
-        _ended(lab, job)
+        succeed(lab, job, JOB_SECONDS)
         yield f"submit to first epoch, {said(ranks)}", first_epoch(lab, job) - begin
 
     return measure
@@ -123,10 +121,3 @@ def first_epoch(lab: Lab, job: str) -> float:
     if first is None:
         raise LostError(f"job {job} reported no epoch")
     return first.at
-
-
-def _ended(lab: Lab, job: str) -> None:
-    """Wait for the end of a job. Raises LostError unless it succeeded."""
-    ended = lab.jobs.wait(job, JOB_SECONDS)
-    if ended.status != "SUCCEEDED":
-        raise LostError(f"job {job} {ended.status}: {ended.message.strip()[-200:]}")

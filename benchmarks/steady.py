@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Sequence
 
-from benchmarks.compare import Figures, LostError, Measure, Row, by_turns, rows
-from benchmarks.measure import own_lab, say
-from lab.errors import LabError
+from benchmarks.compare import Figures, LostError, Measure, Row, by_turns, costs, rows
+from benchmarks.measure import own_lab, say, stop_jobs, succeed
 from lab.evidence.ledger import Steps, steps_of
 from lab.flows.ladder import Rung, submit
 from lab.lab import Lab
@@ -33,14 +31,14 @@ def run(runs: int) -> list[Row]:
             str(images): {side: _training(lab, way, images) for side, way in WAYS.items()}
             for images in TRAININGS
         }
-        found = by_turns(steps, runs, say)
+        found = by_turns(steps, runs, say, lambda _: stop_jobs(lab))
     measured = rows(found, OURS, [PEER], "ms")
     return [row for each in measured for row in (each, cost(each))]
 
 
 def cost(row: Row) -> Row:
     """Return by how many percent our side takes longer, pair by pair."""
-    return Row(f"cost, {row.what}", tuple(100 * (1 / pair - 1) for pair in row.pairs), unit="%")
+    return Row(f"cost, {row.what}", costs(row.pairs), unit="%")
 
 
 def _training(lab: Lab, way: str, images: int) -> Measure:
@@ -48,14 +46,7 @@ def _training(lab: Lab, way: str, images: int) -> Measure:
         time.sleep(REST_SECONDS)
         settings = {"batch-size": str(images), "epochs": str(TRAININGS[images]), "save-every": "1000"}
         job = submit(lab, Rung(way, "", way=way, settings=settings))
-        try:
-            ended = lab.jobs.wait(job, JOB_SECONDS)
-        finally:
-            with contextlib.suppress(LabError):
-                if not lab.jobs.get(job).final:
-                    lab.jobs.stop(job)
-        if ended.status != "SUCCEEDED":
-            raise LostError(f"job {job} {ended.status}")
+        succeed(lab, job, JOB_SECONDS)
         lab.history(job)
         yield f"step of {images} images a rank", milliseconds(steps_of(lab.ledger(job).events))
 

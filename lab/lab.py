@@ -294,8 +294,8 @@ class Lab:
         queue: QueueRequest | None = None,
     ) -> Submitted:
         """Start a recipe of workspace/ with these `-p` settings, or let it wait in a queue.
-        `fault_tolerance`: a way to survive the loss of a rank, such as `torchft`; `fail_if_infeasible`: its
-        ranks must fit on the nodes there are. Raises what `submit` raises, and SetupError (no packages).
+        `fault_tolerance`: a way to survive the loss of a rank; `submission_id`: not in a queue, which has
+        names; `fail_if_infeasible`: its ranks must fit now. Raises what `submit` raises, and SetupError.
         """
         recipe = find_recipe(name).tolerating(fault_tolerance)
         self.runtime.provide(recipe.packages)

@@ -201,9 +201,7 @@ def run_tests(
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
     began = clock()
-    linters: list[Linted] = []
-    codes: list[int] = []
-    counts = Counts()
+    counts, uncounted = Counts(), []
     with tempfile.TemporaryDirectory(prefix="raylab-") as folder:
         lanes = lanes_of(selection)
         files = [Path(folder, lane.name or "all") for lane in lanes]
@@ -217,14 +215,11 @@ def run_tests(
             for lane, begun in zip(lanes[1:], beside, strict=True):
                 say(f"== {', '.join(lane.parts)}: labs of {lane.name}, beside the tests above")
                 codes.append(terminal.show(begun))
-        uncounted = [
-            f"tests, {lane.name or 'all'}: ended with exit code {code}, nothing is counted"
-            for lane, file, code in zip(lanes, files, codes, strict=True)
-            if not file.exists()
-        ]
-        for file in files:
+        for file, code in zip(files, codes, strict=True):
             if file.exists():
                 counts.add(read_json(file))
+            else:
+                uncounted.append(f"tests, {file.name}: ended with exit code {code}, nothing is counted")
     say("== all of them")
     for line in (*(linted.line for linted in linters), *counts.lines(), *uncounted):
         say(line)

@@ -31,9 +31,9 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def to_milliseconds(seconds: float | None) -> float | None:
-    """Seconds as documents have them: rounded to milliseconds; None where they are not known."""
-    return None if seconds is None else round(seconds, 3)
+def rounded(value: float | None) -> float | None:
+    """A figure as documents have it, seconds to the millisecond; None where it is not known."""
+    return None if value is None else round(value, 3)
 
 
 def plural(number: float, noun: str, ending: str = "s") -> str:

@@ -262,22 +262,16 @@ def _commits(events: list[Event], saves: Mapping[str, list[Event]]) -> list[Even
     known = {e.fields["uri"] for e in told}
     recorded = {(e.job, e.attempt): e.at for e in told}
     for event in events:
-        saved = saves.get(str(event.fields.get("uri")), [])
-        if event.event != "get_checkpoint" or not saved or event.fields["uri"] in known:
+        uri = str(event.fields.get("uri"))
+        if event.event != "get_checkpoint" or uri in known or uri not in saves:
             continue
-        savers = {(e.job, e.attempt) for e in saved}
-        last = max((recorded[saver] for saver in savers if saver in recorded), default=None)
-        between = {
-            uri for uri, each in saves.items() if last is not None and last < each[-1].at < saved[-1].at
-        }
-        if (
-            last is not None
-            and last < saved[-1].at
-            and (event.job, event.attempt) not in savers
-            and not between
-        ):
-            told.append(saved[-1])
-            known.add(event.fields["uri"])
+        last_save = saves[uri][-1]
+        savers = {(e.job, e.attempt) for e in saves[uri]}
+        since = max((recorded[saver] for saver in savers if saver in recorded), default=inf)
+        unrecorded = {other for other, saved in saves.items() if since < saved[-1].at <= last_save.at}
+        if unrecorded == {uri} and (event.job, event.attempt) not in savers:
+            told.append(last_save)
+            known.add(uri)
     return sorted(told, key=lambda e: e.at)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from lab.evidence.ledger import Run, RunAttempt
-from lab.host.quantities import to_milliseconds
+from lab.host.quantities import rounded
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Breakdown:
 
     def to_json(self) -> dict[str, float | None]:
         """Return it as JSON, rounded to milliseconds; `import_` is called `import`."""
-        return {name.rstrip("_"): to_milliseconds(seconds) for name, seconds in asdict(self).items()}
+        return {name.rstrip("_"): rounded(seconds) for name, seconds in asdict(self).items()}
 
 
 def breakdown(run: Run, hit: RunAttempt, new: RunAttempt, at: float) -> Breakdown | None:

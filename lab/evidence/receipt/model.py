@@ -11,7 +11,7 @@ from lab.evidence.ledger import Event, Files, History, Number
 from lab.evidence.receipt.breakdown import Breakdown
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.evidence.receipt.survival import Survival
-from lab.host.quantities import to_milliseconds
+from lab.host.quantities import rounded
 from lab.topology import ServiceStatus
 
 NOT_REVERTED = "the fault could not be reverted"
@@ -97,9 +97,9 @@ class Preemption:
             "queue": self.queue,
             "reason": self.reason,
             "message": self.message,
-            "gave_way_at": to_milliseconds(self.gave_way_at),
-            "by_admitted_at": to_milliseconds(self.by_admitted_at),
-            "admitted_again_at": to_milliseconds(self.admitted_again_at),
+            "gave_way_at": rounded(self.gave_way_at),
+            "by_admitted_at": rounded(self.by_admitted_at),
+            "admitted_again_at": rounded(self.admitted_again_at),
         }
 
 
@@ -128,8 +128,7 @@ class Steering:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON, times in milliseconds' precision."""
         times = {
-            name: to_milliseconds(getattr(self, name))
-            for name in ("noticed_at", "avoided_at", "until", "reset_at")
+            name: rounded(getattr(self, name)) for name in ("noticed_at", "avoided_at", "until", "reset_at")
         }
         return {**asdict(self), "reset": self.reset or None, **times}
 
@@ -301,25 +300,23 @@ class Receipt:
                 "kind": fault.kind,
                 "target": fault.target,
                 "effect": fault.traits.effect,
-                "at": to_milliseconds(fault.at),
-                "reverted_at": to_milliseconds(fault.reverted_at),
+                "at": rounded(fault.at),
+                "reverted_at": rounded(fault.reverted_at),
                 "parameters": dict(fault.parameters),
             },
             "expected": {"outcome": fault.expected.value, "text": fault.expected.text},
-            "timeline": {
-                moment: to_milliseconds(seconds) for moment, seconds in asdict(self.timeline).items()
-            },
+            "timeline": {moment: rounded(seconds) for moment, seconds in asdict(self.timeline).items()},
             "checkpoint": self.checkpoint and asdict(self.checkpoint),
             "attempts": [
                 asdict(a)
                 | {
                     "nodes": list(a.nodes),
-                    "started_at": to_milliseconds(a.started_at),
-                    "ended_at": to_milliseconds(a.ended_at),
+                    "started_at": rounded(a.started_at),
+                    "ended_at": rounded(a.ended_at),
                 }
                 for a in self.attempts
             ],
-            "world_size": [{"at": to_milliseconds(at), "ranks": ranks} for at, ranks in self.world_size],
+            "world_size": [{"at": rounded(at), "ranks": ranks} for at, ranks in self.world_size],
             "lost_epochs": self.lost_epochs,
             "lost_work": None if self.lost_work is None else asdict(self.lost_work),
             "breakdown": None if self.breakdown is None else self.breakdown.to_json(),

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from lab.evidence.ledger import Healing, RunAttempt, Steps
-from lab.host.quantities import to_milliseconds
+from lab.host.quantities import rounded
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,16 @@ class Survival:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; seconds to the millisecond."""
         return {
-            "longest_gap": to_milliseconds(self.longest_gap),
-            "full_strength": to_milliseconds(self.full_strength),
+            "longest_gap": rounded(self.longest_gap),
+            "full_strength": rounded(self.full_strength),
             "ranks": [
-                {"rank": s.rank, "longest_gap": to_milliseconds(s.longest_gap), "steps_alone": s.steps_alone}
+                {"rank": s.rank, "longest_gap": rounded(s.longest_gap), "steps_alone": s.steps_alone}
                 for s in self.survivors
             ],
             "rejoined": [
                 {
                     "rank": h.rank,
-                    "after": to_milliseconds(h.at - self.at),
+                    "after": rounded(h.at - self.at),
                     "step": h.step + 1,
                     "source": h.source or None,
                 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.evidence.ledger import Number
 from lab.flows.chaos.plan import Plan, Step
-from lab.host.quantities import plural, to_milliseconds
+from lab.host.quantities import plural, rounded
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import FaultRecord, Receipt
@@ -127,7 +127,7 @@ class ChaosResult:
                     "fault": step.step.kind,
                     "target": step.target,
                     "parameters": dict(step.step.parameters),
-                    "downtime": to_milliseconds(step.downtime),
+                    "downtime": rounded(step.downtime),
                     "skipped": step.skipped or None,
                     "receipt": step.receipt.to_json() if step.receipt else None,
                 }

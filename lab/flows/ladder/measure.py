@@ -11,7 +11,7 @@ from lab.errors import JobError
 from lab.evidence.ledger import Event, Gap, History, RunAttempt, Steps, number, steps_of
 from lab.evidence.receipt import FaultRecord
 from lab.flows.report.model import StepRow
-from lab.host.quantities import to_milliseconds
+from lab.host.quantities import rounded
 
 BEFORE_SECONDS = 5.0
 """Time before the fault in which the usual speed is measured."""
@@ -44,13 +44,13 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON; seconds to the millisecond."""
         return {
-            "detected": to_milliseconds(self.detected),
-            "longest_gap": to_milliseconds(self.longest_gap),
-            "all_back": to_milliseconds(self.all_back),
+            "detected": rounded(self.detected),
+            "longest_gap": rounded(self.longest_gap),
+            "all_back": rounded(self.all_back),
             "steps_repeated": self.steps_repeated,
             "stored_bytes": self.stored_bytes,
             "sent_bytes": self.sent_bytes,
-            "steps_per_second": to_milliseconds(self.steps_per_second),
+            "steps_per_second": rounded(self.steps_per_second),
         }
 
 

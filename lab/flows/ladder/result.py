@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.flows.ladder.measure import Measured
 from lab.flows.ladder.rungs import Rung
-from lab.host.quantities import to_milliseconds
+from lab.host.quantities import rounded
 
 SCHEMA = "ladder/1"
 """Version of the JSON that `Ladder.to_json` gives; schema.json beside this file describes it."""
@@ -93,7 +93,7 @@ class Ladder:
                 {
                     "rung": rung.name,
                     "summary": rung.summary,
-                    "median": {figure: to_milliseconds(self.median(rung, figure)) for figure in FIGURES},
+                    "median": {figure: rounded(self.median(rung, figure)) for figure in FIGURES},
                     "runs": [
                         {
                             "run": each.run,

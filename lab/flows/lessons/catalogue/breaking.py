@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
+from lab.cluster.jobs import Job
 from lab.flows.lessons.model import HostTask, job_prefix
 from lab.flows.recovery import FaultRequest, inject
 from lab.host.clock import poll
@@ -13,19 +14,21 @@ START_SECONDS = 600.0
 """Timeout for the notebook's job to begin training."""
 
 
-def wait_for_training(lab: Lab, task: HostTask, before: Set[str], number: int, part: str) -> tuple[str, str]:
-    """The job of this part of a lesson that runs, and the service on which its first rank trains.
+def jobs_of(lab: Lab, number: int, part: str, before: Set[str]) -> Iterator[Job]:
+    """Yield the jobs of this part of a lesson that have not ended; those `before` are another run's."""
+    begin = f"{job_prefix(number)}{part}-"
+    for job in lab.jobs.list():
+        if not job.final and job.submission_id.startswith(begin) and job.submission_id not in before:
+            yield job
 
-    Jobs that were there `before` are another run's. Raises WaitTimeoutError.
-    """
+
+def wait_for_training(lab: Lab, task: HostTask, before: Set[str], number: int, part: str) -> tuple[str, str]:
+    """The first of `jobs_of` that trains, and the service of its first rank. Raises WaitTimeoutError."""
     seen = "the notebook has submitted no job"
 
     def training() -> tuple[str, str] | None:
         nonlocal seen
-        for job in lab.jobs.list():
-            mine = job.submission_id.startswith(f"{job_prefix(number)}{part}-")
-            if job.final or not mine or job.submission_id in before:
-                continue
+        for job in jobs_of(lab, number, part, before):
             seen = f"job {job.submission_id} is {job.status} and does not train"
             runs = lab.history(job.submission_id).runs
             nodes = runs[0].attempts[-1].nodes if runs and runs[0].attempts else {}

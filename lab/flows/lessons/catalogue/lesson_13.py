@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.evidence import inference
 from lab.flows.inference import lose_node
-from lab.flows.lessons.catalogue.breaking import break_for
+from lab.flows.lessons.catalogue.breaking import break_for, jobs_of
 from lab.flows.lessons.catalogue.training import SUBMIT, run_of, succeeded
 from lab.flows.lessons.model import (
     Evidence,
@@ -97,14 +97,13 @@ def break_each(lab: Lab, task: HostTask) -> None:
 
 def _wait_for(lab: Lab, task: HostTask, part: str, before: set[str]) -> str:
     """The job of a part that the notebook has submitted. Raises WaitTimeoutError."""
-    begin = f"{job_prefix(LESSON.number)}{part}-"
 
     def submitted() -> str | None:
-        names = (job.submission_id for job in lab.jobs.list() if not job.final)
-        return next((name for name in names if name.startswith(begin) and name not in before), None)
+        return next((job.submission_id for job in jobs_of(lab, LESSON.number, part, before)), None)
 
     return poll(
-        submitted, timeout=START_SECONDS, waited_for=f"job {begin}... of the notebook", clock=task.clock,
+        submitted, timeout=START_SECONDS, clock=task.clock,
+        waited_for=f"job {job_prefix(LESSON.number)}{part}-... of the notebook",
         hint="look at `labctl jobs`",
     )  # fmt: skip
 
