@@ -14,8 +14,8 @@ from lab.lab import Lab
 OURS, PEER = "torchft", "plain DDP"
 WAYS = {OURS: "torchft", PEER: "checkpoint"}
 
-TRAININGS = {16: 40, 128: 160}
-"""Images of one rank in a step (16 is the recipe's default) -> epochs: 1,760 steps and 800."""
+TRAININGS = {16: 40, 128: 160, 512: 400}
+"""Images of one rank in a step (16 is the recipe's default) -> epochs: 1,760 steps, 800 and 400."""
 
 WARM_UP = 0.2
 """Share of the steps at the beginning that do not count."""

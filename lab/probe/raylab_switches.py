@@ -99,6 +99,12 @@ PATCHES = (
         callback="raylab_patches.survivors.Survivors",
     ),
     Patch(
+        "kept_memory",
+        "a rank keeps the memory that a training step frees, for the next one",
+        "malloc gives large blocks back to the kernel, and gets them again page by page: a fifth of a step",
+        callback="raylab_patches.kept_memory.KeptMemory",
+    ),
+    Patch(
         "pip_environments",
         "`pip` packages of a job go into an environment that sees what is installed, not into a copy of it",
         "the copy takes 2 GB and a minute or more, on each node for each list of packages",

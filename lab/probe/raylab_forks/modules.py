@@ -82,6 +82,7 @@ TRAIN = (
     "raylab_patches.rendezvous",
     "raylab_patches.datasets",
     "raylab_patches.survivors",
+    "raylab_patches.kept_memory",
     "ray.train.v2.torch.torchft_config",
     "torchft",
 )
