@@ -73,9 +73,15 @@ RESTART = (
     ),
     Knob(
         "RAY_gcs_create_placement_group_retry_max_interval_ms",
-        "200",
+        "100",
         "1000",
         "the pause before the next look grows up to this; each costs the head less than a millisecond",
+    ),
+    Knob(
+        "RAY_raylet_report_resources_period_milliseconds",
+        "20",
+        "100",
+        "nodes tell the head sooner what has become free; they say so only when it changes",
     ),
     Knob(
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
