@@ -59,10 +59,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselect(config, items, left)
 
 
+MOVED = ("test_forks.py", "test_scripts.py")
+"""Tests with labs of processes that run in the lane of containers, which has less to do."""
+
+
 def lane_of(item: pytest.Item) -> str:
     """The lane of a test with a lab (lab.flows.testing.LANES)."""
     containers = marked(item, "containers") or part(item.nodeid) == "tests/contract"
-    return "containers" if containers else "processes"
+    return "containers" if containers or item.path.name in MOVED else "processes"
 
 
 def marked(item: pytest.Item, *names: str) -> bool:

@@ -28,8 +28,8 @@ PARTS = ("unit", "contract", "e2e")
 """The folders of tests/, in the order in which they are summed up."""
 
 LANES = ("processes", "containers")
-"""Of the tests with labs those end to end with labs of processes, and all others: beside each other, and
-beside the unit tests."""
+"""Of the tests with labs most of those end to end with labs of processes, and all others: beside each other,
+and beside the unit tests. Both take as long."""
 
 LINTERS: dict[str, tuple[str, ...]] = {
     "ruff check": ("ruff", "check", "."),
