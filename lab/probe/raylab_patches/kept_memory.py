@@ -37,8 +37,10 @@ class KeptMemory(WorkerCallback):
 
     @quietly
     def after_init_train_context(self) -> None:
+        if not active("kept_memory"):
+            return
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if active("kept_memory") and mallopt is not None:
+        if mallopt is not None:
             keep(mallopt, os.environ)
 
 
