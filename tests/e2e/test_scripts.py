@@ -49,7 +49,7 @@ def test_a_script_that_starts_from_scratch_is_exposed_although_its_job_succeeds(
 
 @pytest.mark.parametrize(
     ("script", "key", "last"),
-    [pytest.param("resumes.py", "epoch", 9, marks=pytest.mark.long), ("step_based.py", "step", 225)],
+    [pytest.param("resumes.py", "epoch", 18, marks=pytest.mark.long), ("step_based.py", "step", 450)],
 )
 def test_a_script_that_resumes_is_recognised_without_knowing_labctl(
     bench: Bench, script: str, key: str, last: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psutil
+
 from lab.services import is_node
 from lab.topology import State
 from tests.e2e.harness import UP, Bench
@@ -13,7 +15,7 @@ WORKER = "ray-worker-0"
 
 def test_two_labs_live_side_by_side(bench: Bench, make_bench: Callable[[], Bench]) -> None:
     first, second = bench, make_bench()
-    before, at_first = first.leaders(), {*first.processes().values()}
+    before = first.leaders()
     second.labctl(*UP)
     assert second.healthy()
     assert first.healthy()
@@ -30,13 +32,15 @@ def test_two_labs_live_side_by_side(bench: Bench, make_bench: Callable[[], Bench
     assert second.leaders() == others
     assert {**first.leaders(), WORKER: None} == {**before, WORKER: None}
 
-    kept = first.leaders()
-    running = {*first.processes().values()}  # Ray starts and ends some of them by itself
-    raylets = {process for process in running if process.name() == "raylet"}
-    assert len(raylets) == len([*filter(is_node, kept)])
-    lasting = at_first & running | raylets
+    kept, ray = first.leaders(), servers_of_ray(first)
+    assert len(ray) == len([*filter(is_node, kept)]) + 1
     second.labctl("down")
     second.nothing_left(theirs)
     assert first.healthy()
     assert first.leaders() == kept
-    assert lasting <= {*first.processes().values()}
+    assert servers_of_ray(first) == ray
+
+
+def servers_of_ray(bench: Bench) -> set[psutil.Process]:
+    """Those that live as long as their node; workers are started and ended by Ray as it needs them."""
+    return {each for each in bench.processes().values() if each.name() in ("gcs_server", "raylet")}

@@ -30,7 +30,7 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     TorchTrainer(
         train_func,
-        train_loop_config={"epochs": 9},
+        train_loop_config={"epochs": 18},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
     ).fit()

@@ -45,7 +45,7 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     TorchTrainer(
         train_func,
-        train_loop_config={"epochs": int(sys.argv[1]) if len(sys.argv) > 1 else 9},
+        train_loop_config={"epochs": int(sys.argv[1]) if len(sys.argv) > 1 else 18},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
     ).fit()

@@ -36,7 +36,7 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     TorchTrainer(
         train_func,
-        train_loop_config={"steps": 9 * EVERY},
+        train_loop_config={"steps": 18 * EVERY},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=2)),
     ).fit()
