@@ -84,6 +84,14 @@ RESTART = (
         "nodes tell the head sooner what has become free; they say so only when it changes",
     ),
     Knob(
+        "RAY_raylet_client_connect_timeout_milliseconds",
+        "20",
+        "1000",
+        "the pause of a node that asks for its own object store a moment before that listens, as one in two "
+        "does; it then starts a second later",
+    ),
+    Knob("RAY_raylet_client_num_connect_attempts", "500", "10", "as many pauses as make ten seconds"),
+    Knob(
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
         "0",
         "1",

@@ -70,6 +70,7 @@ SCRIPTS = {
         "import subprocess, sys\n"
         "print(subprocess.run([sys.executable, '-c', 'import os; print(os.environ[\"GREETING\"])'], capture_output=True, text=True))"
     ),
+    "ray's commands": "from ray.scripts import scripts; print(sorted(scripts.cli.commands))",
     "full output": "print('x' * 300_000)",
     "closed pipe": "import sys; sys.stdout.close()",
 }

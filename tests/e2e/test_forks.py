@@ -139,7 +139,7 @@ def test_a_script_is_the_same_whether_it_is_forked_or_not(server: Server, tmp_pa
     "name",
     [
         *("own module", "descriptors", "logging", "multiprocessing fork", "lightning's second name"),
-        *("threads of torch", "a small training", "data loader"),
+        *("threads of torch", "a small training", "data loader", "ray's commands"),
     ],
 )
 def test_so_it_is_before_the_training_level_is_ready(server: Server, tmp_path: Path, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -9,7 +10,7 @@ import sys
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import ModuleType
 
 NODE = (
@@ -40,6 +41,13 @@ NODE = (
     "uvloop",
 )
 """Modules that the processes of a node import, whatever runs on it."""
+
+NOT_YET = "ray.serve.scripts"
+"""Module of Ray Serve, with 700 others, for one command of COMMANDS: `ray serve`. No node needs it, and `up`
+would wait for it half a second."""
+
+COMMANDS = "ray.scripts.scripts"
+"""Module with the commands of Ray, of which `ray start` is one."""
 
 NODE_PACKAGES = ("ray.dashboard.modules",)
 """Packages of which every module is imported: the dashboard looks for its parts so."""
@@ -85,6 +93,7 @@ TRAIN = (
     "raylab_patches.kept_memory",
     "ray.train.v2.torch.torchft_config",
     "torchft",
+    "ray.serve",
 )
 """Modules that trainings import as a rule; LEARNT adds what they were seen to import."""
 
@@ -149,6 +158,26 @@ def members(package: str) -> tuple[str, ...]:
     places = spec.submodule_search_locations if spec else None
     found = walk_packages(places, f"{package}.", onerror=lambda name: None) if places else ()
     return tuple(info.name for info in found if ".tests" not in info.name)
+
+
+@contextlib.contextmanager
+def without(name: str) -> Iterator[None]:
+    """Let whoever imports this module find that it is not there."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+def forget(name: str) -> None:
+    """Let this module of a package be imported anew by whoever wants it."""
+    if sys.modules.pop(name, None) is not None:
+        package, _, own = name.rpartition(".")
+        vars(sys.modules[package]).pop(own, None)
 
 
 def import_all(

@@ -33,7 +33,7 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
     environment = dict(os.environ)
     marks.set_in(os.environ)
     threads.restrain(os.environ)
-    with identity.left_alone():
+    with identity.left_alone(), modules.without(modules.NOT_YET):
         modules.import_all((*modules.NODE, *modules.members(modules.NODE_PACKAGES[0])))
     os.environ.clear()
     os.environ.update(environment)

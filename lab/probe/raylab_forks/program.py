@@ -51,6 +51,9 @@ def run(arguments: Sequence[str], end: End) -> NoReturn:
 def _script(path: str, arguments: Sequence[str]) -> None:
     from importlib.machinery import SourceFileLoader
 
+    from raylab_forks import modules
+
+    modules.forget(modules.COMMANDS)  # it has been imported without `ray serve`
     sys.argv[:] = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     path = os.path.abspath(path)

@@ -83,7 +83,7 @@ class Boot:
                 started.append(name)
                 current = self.spawn(current, name)
                 on_progress(Progress(name, State.STARTING, "", self._clock() - begin))
-                if is_node(name):  # raylets that start at the same instant on one host race for ports
+                if is_node(name):  # raylets that start at once in one session take the same names for sockets
                     others = {each: current.leaders[each] for each in waiting}
                     current = self.join(current, name, on_progress, begin, others)
                 elif name == REDIS:  # the head needs it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from importlib.machinery import ModuleSpec
@@ -76,3 +77,24 @@ def test_the_modules_of_a_package_are_found_and_of_none_are_none() -> None:
     assert "json.decoder" in modules.members("json")
     assert modules.members("no_such_package_anywhere") == ()
     assert "json" in sys.modules
+
+
+def test_a_module_that_is_left_out_is_not_found_until_afterwards() -> None:
+    name = "xml.dom.pulldom"
+    modules.forget(name)
+    with modules.without(name), pytest.raises(ImportError):
+        importlib.import_module(name)
+    loaded = importlib.import_module(name)
+    with modules.without(name):
+        assert importlib.import_module(name) is loaded, "what is loaded stays"
+
+
+def test_a_forgotten_module_is_imported_anew_also_by_way_of_its_package() -> None:
+    from xml.dom import pulldom as first
+
+    modules.forget("xml.dom.pulldom")
+    from xml.dom import pulldom as second
+
+    assert first is not second
+    modules.forget("xml.dom.pulldom")
+    modules.forget("xml.dom.pulldom")
