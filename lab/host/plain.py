@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 from collections.abc import Mapping
 from enum import Enum
@@ -10,13 +11,15 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
+_hints = functools.cache(get_type_hints)
+
 
 def build(kind: type[T], document: Any) -> T:
     """The dataclass `kind` with these fields; a missing one has its default, an unknown one is ignored.
 
     Raises ValueError, TypeError, KeyError, or what `kind` raises, where the document does not fit.
     """
-    hints, found = get_type_hints(kind), dict[str, Any]()
+    hints, found = _hints(kind), dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in document:
             found[field.name] = _value(hints[field.name], document[field.name])

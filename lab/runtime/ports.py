@@ -8,6 +8,7 @@ import json
 import random
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,10 @@ OTHERS = range(25_000, 32_768)
 """Ports that a lab gets in place of the usual ones. No process that starts meanwhile is given one of them:
 Linux hands out ports from 32768 on, Ray's workers listen on those from 10002 to 19999, and the servers of
 Ray's clients on those from 23000 to 24000."""
+
+AT_RANDOM = 100
+"""Number of them that are tried in no order, so that labs that start at once seldom choose the same one; after
+that all are, each in turn."""
 
 FILE = "ports.json"
 """File in the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
@@ -81,7 +86,7 @@ def choose(name: str, wanted: int | None, reserved: Collection[int], *, usual: b
     known = PORTS[name].usual
     if usual and known not in reserved and is_free(known):
         return known
-    for port in random.SystemRandom().sample(OTHERS, len(OTHERS)):
+    for port in chain(random.SystemRandom().sample(OTHERS, AT_RANDOM), OTHERS):
         if port not in reserved and is_free(port):
             return port
     raise PortTakenError(

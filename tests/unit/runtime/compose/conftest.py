@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from lab.runtime.compose import boot
 from lab.runtime.compose.runtime import ComposeRuntime
 from tests.unit.runtime.compose.fake_docker import FakeDocker, spec
 
 
 @pytest.fixture
-def docker() -> FakeDocker:
+def docker(monkeypatch: pytest.MonkeyPatch) -> FakeDocker:
     """An engine in memory."""
+    monkeypatch.setattr(boot, "POLL_SECONDS", 4.0)  # its clock costs nothing, hundreds of looks would
     return FakeDocker()
 
 

@@ -18,7 +18,7 @@ from lab.cluster.api import Node
 from lab.errors import ClusterError
 from lab.runtime import ports
 from lab.runtime.health import World
-from lab.runtime.local import forks, processes, state
+from lab.runtime.local import boot, forks, processes, state
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.runtime import LocalRuntime
@@ -214,6 +214,7 @@ class Machine:
         for name in ("spawn", "find", "exit_code", "members", "end", "send", "frozen"):
             patch.setattr(processes, name, getattr(self, name))
         patch.setattr(forks, "end", self.end_forks)
+        patch.setattr(boot, "POLL_SECONDS", 2.0)  # its clock costs nothing, a thousand looks would
         for module in (processes, state):
             patch.setattr(module, "boot_id", lambda: self.boot)
         patch.setattr(ports, "is_free", lambda port: port not in self.taken)
