@@ -7,7 +7,7 @@ import functools
 import types
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ def build(kind: type[T], document: Any) -> T:
 
     Raises ValueError, TypeError, KeyError, or what `kind` raises, where the document does not fit.
     """
-    hints, found = _hints(kind), dict[str, Any]()
+    hints, found = _hints(cast("Any", kind)), dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if field.name in document:
             found[field.name] = _value(hints[field.name], document[field.name])

@@ -27,8 +27,8 @@ Linux hands out ports from 32768 on, Ray's workers listen on those from 10002 to
 Ray's clients on those from 23000 to 24000."""
 
 AT_RANDOM = 100
-"""Number of them that are tried in no order, so that labs that start at once seldom choose the same one; after
-that all are, each in turn."""
+"""Number of them that are tried in no order, so that labs that start at once seldom choose the same one.
+After that each is tried in turn."""
 
 FILE = "ports.json"
 """File in the lab's folder: the ports that it had last, on whatever runtime. It outlives `down`."""
