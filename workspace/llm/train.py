@@ -33,7 +33,7 @@ from checkpoint import Saver, read_state
 from corpus import Corpus, Order, read_corpus, windows
 from model import SIZES, Decoder, load_model, next_byte_loss
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
+from ray.train.torch import TorchConfig, TorchTrainer
 from sharding import gathered, parallel, shard_state
 from speed import peak, wait
 from torch import Tensor, nn
@@ -141,12 +141,20 @@ class Training:
         self.shape, self.trained = model.config, lora.trainable(model)
         if config["compile"] == "on" or (config["compile"] == "auto" and self.gpu):
             model.compile()
-        self.model, self.module = parallel(model, config["parallel"], ranks, device)
+        self.model, self.module = self.spread(model)
         self.optimizer = optimizer_for(self.module, config, fused=self.gpu)
         if state is not None:
             self.optimizer.load_state_dict(state["optimizer"])
             shard_state(self.optimizer)
         self.saver = Saver(self.shape)
+
+    def spread(self, model: Decoder) -> tuple[nn.Module, nn.Module]:
+        """The model that computes on these ranks, and the module with the parameters."""
+        return parallel(model, self.config["parallel"], self.ranks, self.device)
+
+    def reports(self) -> bool:
+        """Tell whether this rank says how far the run is, and saves it."""
+        return self.rank == 0
 
     def train_step(self) -> Tensor:
         """Do one step; returns the loss of this rank's rows, still on the device."""
@@ -157,8 +165,8 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, config["steps"], config["lr"], config["warmup"])
         self.model.train()
-        loss = self.loss(self.training, self.order.starts(self.step, self.rank, self.ranks))
         self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(self.training, self.order.starts(self.step, self.rank, self.ranks))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.module.parameters(), config["clip"])
         self.optimizer.step()
@@ -198,7 +206,7 @@ class Training:
                 "fixed": self.fixed,
                 "lora": adapter_of(self.config) if self.config["lora_rank"] else None,
             },
-            writes=self.rank == 0,
+            writes=self.reports(),
         )
 
     def run(self) -> None:
@@ -219,7 +227,10 @@ class Training:
         losses: list[Tensor] = []
         began, stalled = time.perf_counter(), 0.0
         while self.step < config["steps"]:
-            losses.append(self.train_step())
+            before, loss_of_step = self.step, self.train_step()
+            if self.step == before:  # it did not count: with survivors.py a rank was lost in it
+                continue
+            losses.append(loss_of_step)
             last = self.step >= config["steps"]
             if not last and self.step % config["checkpoint_every"]:
                 continue
@@ -241,7 +252,7 @@ class Training:
             evaluated = last or self.step % config["evaluate_every"] == 0
             if evaluated:
                 metrics["val_loss"] = self.evaluate()
-            if evaluated and self.rank == 0:
+            if evaluated and self.reports():
                 found = f"loss {loss:.4f}  val_loss {metrics['val_loss']:.4f}"
                 pace = f"{speed:,.0f} tokens/s  MFU {100 * metrics['mfu']:.0f} %"
                 print(f"step {self.step}/{config['steps']}  {found}  {pace}", flush=True)
@@ -306,6 +317,7 @@ def trainer(
     args: argparse.Namespace,
     name: str | None,
     loop: Callable[[dict[str, Any]], None] = train_func,
+    backend: TorchConfig | None = None,
     **run: Any,
 ) -> TorchTrainer:
     """The run of these settings. Each worker calls `loop`; `run` are further settings of Ray's RunConfig."""
@@ -319,6 +331,7 @@ def trainer(
     return TorchTrainer(
         loop,
         train_loop_config=config,
+        torch_config=backend,
         scaling_config=ScalingConfig(
             num_workers=args.workers,
             use_gpu=bool(gpus),
@@ -334,13 +347,14 @@ def trainer(
     )
 
 
-def main() -> None:
+def main(loop: Callable[[dict[str, Any]], None] = train_func, backend: TorchConfig | None = None) -> None:
+    """The command line. With `loop` and `backend` each worker calls another function, set up otherwise."""
     args = settings().parse_args()
     if args.lora_rank and not vars(args)["from"]:
         raise SystemExit("--lora-rank: LoRA adapts a trained model: name its checkpoint with --from")
     ray.init()
     vars(args)["from"] = newest_of(vars(args)["from"], args.storage)
-    metrics = trainer(args, os.environ.get("RAYLAB_RUN_NAME")).fit().metrics or {}
+    metrics = trainer(args, os.environ.get("RAYLAB_RUN_NAME"), loop, backend).fit().metrics or {}
     print(f"done: step {metrics.get('step')}, val_loss {metrics.get('val_loss', math.nan):.4f}")
 
 

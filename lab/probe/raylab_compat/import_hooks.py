@@ -21,8 +21,9 @@ class AfterImport:
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
         if name not in self.changes:
             return None
-        for finder in sys.meta_path:
-            ask = None if finder is self else getattr(finder, "find_spec", None)
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]  # another of this class may want it, too
+        for finder in behind:
+            ask = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = ask(name, path, target) if ask else None
             if spec is not None and spec.loader is not None:
                 _change_after(spec.loader, self.changes[name])
