@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from benchmarks.compare import Figures, LostError, Measure, Row, by_turns, costs, rows
 from benchmarks.measure import own_lab, say, stop_jobs, succeed
 from lab.evidence.ledger import Steps, steps_of
-from lab.flows.ladder import Rung, submit
+from lab.flows.ladder import submit_counted
 from lab.lab import Lab
 
 OURS, PEER = "torchft", "plain DDP"
-WAYS = {OURS: "torchft", PEER: "checkpoint"}
 
-TRAININGS = {16: 40, 128: 160, 512: 400}
-"""Images of one rank in a step (16 is the recipe's default) -> epochs: 1,760 steps, 800 and 400."""
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained both ways, on two ranks."""
+
+    what: str
+    recipe: str
+    settings: Mapping[str, str]
+    plain: str
+    """The recipe's way without torchft."""
+
+
+def _digits(images: int, epochs: int) -> Training:
+    settings = {"batch-size": str(images), "epochs": str(epochs), "save-every": "1000"}
+    return Training(f"step of {images} images a rank", "digits", settings, "checkpoint")
+
+
+TRAININGS = (
+    _digits(16, 40),  # the recipe's default; 1,760 steps
+    _digits(128, 160),  # 800 steps
+    _digits(512, 400),  # 400 steps
+    Training(
+        "step of a language model (0.8m, the recipe's default)",
+        "llm",
+        {"steps": "120", "megabytes": "1", "checkpoint-every": "1000", "evaluate-every": "1000"},
+        "",
+    ),
+)
 
 WARM_UP = 0.2
 """Share of the steps at the beginning that do not count."""
 
+RANKS = 2
 REST_SECONDS = 3.0
 JOB_SECONDS = 900.0
 
@@ -28,8 +55,8 @@ def run(runs: int) -> list[Row]:
     """Measure both ways in turn, on two ranks, and the cost in percent pair by pair."""
     with own_lab("bench-steady") as lab:
         steps = {
-            str(images): {side: _training(lab, way, images) for side, way in WAYS.items()}
-            for images in TRAININGS
+            each.what: {OURS: _training(lab, each, "torchft"), PEER: _training(lab, each, each.plain)}
+            for each in TRAININGS
         }
         found = by_turns(steps, runs, say, lambda _: stop_jobs(lab))
     measured = rows(found, OURS, [PEER], "ms")
@@ -41,14 +68,14 @@ def cost(row: Row) -> Row:
     return Row(f"cost, {row.what}", costs(row.pairs), unit="%")
 
 
-def _training(lab: Lab, way: str, images: int) -> Measure:
+def _training(lab: Lab, training: Training, way: str) -> Measure:
     def measure() -> Figures:
         time.sleep(REST_SECONDS)
-        settings = {"batch-size": str(images), "epochs": str(TRAININGS[images]), "save-every": "1000"}
-        job = submit(lab, Rung(way, "", way=way, settings=settings))
+        settings = {"workers": str(RANKS), **training.settings}
+        job = submit_counted(lab, training.recipe, way, settings)
         succeed(lab, job, JOB_SECONDS)
         lab.history(job)
-        yield f"step of {images} images a rank", milliseconds(steps_of(lab.ledger(job).events))
+        yield training.what, milliseconds(steps_of(lab.ledger(job).events))
 
     return measure
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from lab.host import environment
-from tests.e2e.harness import PATIENCE, Bench
+from tests.e2e.harness import PATIENCE, UP, Bench
 from tests.e2e.receipts import assert_valid
 
 EPOCHS = 100
@@ -40,3 +42,22 @@ def test_the_others_go_on_when_a_rank_or_its_node_dies(bench: Bench, kind: str) 
     assert [each["steps_alone"] > 0 for each in survivors["ranks"]] == [True]
     assert [each["source"] for each in survivors["rejoined"]] == ["rank1"]
     assert bench.healthy()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    bool(environment.unavailable("torchft")), reason="torchft has no packages for this machine"
+)
+def test_a_language_model_goes_on_right_after_up_when_a_rank_dies(make_bench: Callable[[], Bench]) -> None:
+    bench = make_bench()
+    bench.labctl(*UP)
+    settings = ("size=0.1m", "megabytes=1", "steps=400")
+    pairs = [word for each in settings for word in ("-p", each)]
+    job = bench.labctl("submit", "llm", "--fault-tolerance", "torchft", *pairs, "--detach").out.strip()
+    fault = ("fault-inject", "--fault", "rank-kill", "--job", job, "--after-step", "30", "--json")
+    receipt = bench.labctl(*fault, timeout=4 * PATIENCE).document
+    assert_valid(receipt)
+    assert receipt["verdict"] == "as-expected", receipt
+    assert {check["name"] for check in receipt["checks"] if check["passed"]} >= set(SURVIVED)
+    assert len(receipt["attempts"]) == 1, "the training was started again"
+    assert receipt["survivors"]["longest_gap"] < GAP_SECONDS

@@ -2,7 +2,7 @@
 
 from lab.flows.ladder.picture import picture
 from lab.flows.ladder.result import Attempted, Ladder
-from lab.flows.ladder.run import LadderRequest, climb, lab_of, submit
+from lab.flows.ladder.run import LadderRequest, climb, lab_of, submit, submit_counted
 from lab.flows.ladder.rungs import FAULTS, RUNGS, Rung
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "lab_of",
     "picture",
     "submit",
+    "submit_counted",
 ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 
 from lab.cluster.recipes import find_recipe
 from lab.errors import JobError, LabError, RefusedError, SetupError, UnsupportedError
@@ -41,6 +42,8 @@ WHOLE_SECONDS = 300.0
 
 SUFFIX = "-ladder"
 LONGEST_NAME = 20
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Say = Callable[[str], None]
 
@@ -169,12 +172,22 @@ def _attempt(lab: Lab, rung: Rung, run: int, fault: str, on_moment: OnMoment, cl
 
 def submit(lab: Lab, rung: Rung) -> str:
     """Submit the training of a rung. Raises what Lab.submit_recipe raises."""
-    recipe = find_recipe(RECIPE).tolerating(rung.way)
-    lab.runtime.provide(recipe.packages)
     settings = {"workers": str(RANKS), "epochs": str(EPOCHS), "save-every": str(SAVE_EVERY), **rung.settings}
-    made = recipe.submission(settings)
-    environment = {"env_vars": {EACH_STEP: "1", **rung.environment}}
-    return lab.submit(replace(made, runtime_env=environment)).submission_id
+    return submit_counted(lab, RECIPE, rung.way, settings, rung.environment)
+
+
+def submit_counted(
+    lab: Lab, recipe: str, way: str, settings: Mapping[str, str], environment: Mapping[str, str] = NOTHING
+) -> str:
+    """Submit a recipe, `way` as --fault-tolerance has it, whose ledger has every step. Returns the job.
+
+    Raises what Lab.submit_recipe raises.
+    """
+    chosen = find_recipe(recipe).tolerating(way)
+    lab.runtime.provide(chosen.packages)
+    made = chosen.submission(settings)
+    counted = {"env_vars": {EACH_STEP: "1", **environment}}
+    return lab.submit(replace(made, runtime_env=counted)).submission_id
 
 
 def wait_for_last_rank(lab: Lab, job: str, clock: Clock) -> str:

@@ -36,6 +36,10 @@ TIMEOUTS = {
 }
 """Argument of torchft's lighthouse -> the lab's setting."""
 
+ONE_THREAD = "TOKIO_WORKER_THREADS", "1"
+"""Variable that torchft's runtimes heed, which have a thread for each core otherwise, and its value here. A
+rank's messages are few and short: with one thread there are a quarter fewer switches between threads."""
+
 LONG_SECONDS = 2.0
 """Time from one step to the next after which a rank asks whether it was given up. Ray gives a silent node
 2.5 s (RAY_health_check_timeout_ms)."""
@@ -64,6 +68,7 @@ class Survivors(ControllerCallback, WorkerCallback):
 
         config = context.get_train_context().train_run_context.backend_config
         if active("survivors") and has_groups(config):
+            os.environ.setdefault(*ONE_THREAD)
             context.TrainContext._sync_checkpoint_dir_name_across_ranks = name_alone
             RayTrainWorker.clear_result_queue = lambda self: None
             after_import({"torchft.manager": lambda module: end_if_given_up(module.Manager, node_is_alive)})
