@@ -125,8 +125,11 @@ def loop_config(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def scaling_config(args: argparse.Namespace) -> ScalingConfig:
-    """Return how many ranks there are, and what each asks for; needs `ray.init()` before."""
+def scaling_config(args: argparse.Namespace, *, spread: bool = False) -> ScalingConfig:
+    """Return how many ranks there are, and what each asks for; needs `ray.init()` before.
+
+    With `spread` they are on as many nodes as possible, so that the loss of one is not that of all.
+    """
     gpus = args.gpus
     if gpus is None:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) >= args.workers else 0
@@ -136,6 +139,7 @@ def scaling_config(args: argparse.Namespace) -> ScalingConfig:
         elastic_resize_monitor_interval_s=5,
         use_gpu=bool(gpus),
         resources_per_worker={"CPU": args.cpus, **({"GPU": gpus} if gpus else {})},
+        placement_strategy="SPREAD" if spread else "PACK",
     )
 
 

@@ -331,7 +331,7 @@ def main() -> None:
         train_func,
         train_loop_config=config,
         torch_config=torch_config,
-        scaling_config=scaling_config(args),
+        scaling_config=scaling_config(args, spread=args.way == "torchft"),
         run_config=run_config(args),
     ).fit()
     metrics = result.metrics or {}

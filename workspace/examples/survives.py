@@ -70,6 +70,6 @@ if __name__ == "__main__":
         train_func,
         train_loop_config={"epochs": 20, "steps": 100},
         torch_config=TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo"),
-        scaling_config=ScalingConfig(num_workers=2),
+        scaling_config=ScalingConfig(num_workers=2, placement_strategy="SPREAD"),
         run_config=RunConfig(storage_path="s3://ray", failure_config=FailureConfig(max_failures=-1)),
     ).fit()

@@ -106,4 +106,5 @@ def train_func(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     if importlib.util.find_spec("torchft") is None:
         raise SystemExit("this lab has no torchft: it has packages for Linux on x86_64 only")
-    train.main(train_func, TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo"))
+    torchft_config = TorchftConfig(lighthouse_kwargs={"min_replicas": 1}, backend="gloo")
+    train.main(train_func, backend=torchft_config, spread=True)  # a lost node is to be one lost worker

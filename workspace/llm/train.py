@@ -318,9 +318,13 @@ def trainer(
     name: str | None,
     loop: Callable[[dict[str, Any]], None] = train_func,
     backend: TorchConfig | None = None,
+    spread: bool = False,
     **run: Any,
 ) -> TorchTrainer:
-    """The run of these settings. Each worker calls `loop`; `run` are further settings of Ray's RunConfig."""
+    """The run of these settings. Each worker calls `loop`; `run` are further settings of Ray's RunConfig.
+
+    With `spread` the workers are on as many nodes as possible, else on as few.
+    """
     gpus = args.gpus
     if gpus is None:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) >= args.workers else 0
@@ -336,6 +340,7 @@ def trainer(
             num_workers=args.workers,
             use_gpu=bool(gpus),
             resources_per_worker={"CPU": args.cpus, **({"GPU": gpus} if gpus else {})},
+            placement_strategy="SPREAD" if spread else "PACK",
         ),
         run_config=RunConfig(
             name=name,
@@ -347,14 +352,14 @@ def trainer(
     )
 
 
-def main(loop: Callable[[dict[str, Any]], None] = train_func, backend: TorchConfig | None = None) -> None:
-    """The command line. With `loop` and `backend` each worker calls another function, set up otherwise."""
+def main(loop: Callable[[dict[str, Any]], None] = train_func, **way: Any) -> None:
+    """The command line. Each worker calls `loop`; `way` are further arguments of `trainer`."""
     args = settings().parse_args()
     if args.lora_rank and not vars(args)["from"]:
         raise SystemExit("--lora-rank: LoRA adapts a trained model: name its checkpoint with --from")
     ray.init()
     vars(args)["from"] = newest_of(vars(args)["from"], args.storage)
-    metrics = trainer(args, os.environ.get("RAYLAB_RUN_NAME"), loop, backend).fit().metrics or {}
+    metrics = trainer(args, os.environ.get("RAYLAB_RUN_NAME"), loop, **way).fit().metrics or {}
     print(f"done: step {metrics.get('step')}, val_loss {metrics.get('val_loss', math.nan):.4f}")
 
 
