@@ -72,7 +72,7 @@ def _training(lab: Lab, training: Training, way: str) -> Measure:
     def measure() -> Figures:
         time.sleep(REST_SECONDS)
         settings = {"workers": str(RANKS), **training.settings}
-        job = submit_counted(lab, training.recipe, way, settings)
+        job = submit_counted(lab, training.recipe, way, settings, {})
         succeed(lab, job, JOB_SECONDS)
         lab.history(job)
         yield training.what, milliseconds(steps_of(lab.ledger(job).events))

@@ -188,8 +188,11 @@ class Training:
         last = len(self.held_out) - self.shape.context - 1
         if last < 0:
             raise ValueError(f"the text held out has {len(self.held_out)} bytes, less than one window")
-        starts = torch.linspace(0, last, EVALUATED).long()[self.rank :: self.ranks]
-        return mean(self.loss(self.held_out, starts))
+        return mean(self.loss(self.held_out, self.share(torch.linspace(0, last, EVALUATED).long())))
+
+    def share(self, starts: Tensor) -> Tensor:
+        """Those of all windows that are held out which this rank evaluates."""
+        return starts[self.rank :: self.ranks]
 
     def save(self, metrics: dict[str, Any]) -> None:
         """Report with a checkpoint. Every rank calls it; rank 0 writes."""

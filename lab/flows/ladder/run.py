@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from types import MappingProxyType
 
 from lab.cluster.recipes import find_recipe
 from lab.errors import JobError, LabError, RefusedError, SetupError, UnsupportedError
@@ -42,8 +41,6 @@ WHOLE_SECONDS = 300.0
 
 SUFFIX = "-ladder"
 LONGEST_NAME = 20
-
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Say = Callable[[str], None]
 
@@ -177,7 +174,7 @@ def submit(lab: Lab, rung: Rung) -> str:
 
 
 def submit_counted(
-    lab: Lab, recipe: str, way: str, settings: Mapping[str, str], environment: Mapping[str, str] = NOTHING
+    lab: Lab, recipe: str, way: str, settings: Mapping[str, str], environment: Mapping[str, str]
 ) -> str:
     """Submit a recipe, `way` as --fault-tolerance has it, whose ledger has every step. Returns the job.
 
