@@ -93,6 +93,12 @@ PATCHES = (
         callback="raylab_patches.datasets.Datasets",
     ),
     Patch(
+        "single_puts",
+        "a small file of a training goes into the store with one request, not with three",
+        "Arrow begins an upload in parts for each file, of which a checkpoint is about eight",
+        callback="raylab_patches.single_puts.SinglePuts",
+    ),
+    Patch(
         "survivors",
         "with torchft the ranks that are left report and save while a lost one is replaced",
         "Ray waits at the next checkpoint until all ranks are there again: the survivors would stand still",

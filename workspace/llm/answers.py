@@ -25,7 +25,9 @@ class Kept:
 
         path = storage
         if filesystem is None:
-            filesystem, path = fs.FileSystem.from_uri(storage)
+            # S3: an answer is stored by one request, not begun, written and ended as an upload in parts.
+            way = "?allow_delayed_open=true" if storage.startswith("s3://") else ""
+            filesystem, path = fs.FileSystem.from_uri(storage + way)
         self._fs, self._folder = filesystem, f"{path.rstrip('/')}/{batch}"
 
     def begin(self, plan: Mapping[str, Any]) -> None:

@@ -89,6 +89,7 @@ TRAIN = (
     "raylab_patches.teardown",
     "raylab_patches.rendezvous",
     "raylab_patches.datasets",
+    "raylab_patches.single_puts",
     "raylab_patches.survivors",
     "raylab_patches.kept_memory",
     "ray.train.v2.torch.torchft_config",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_one_of_several_values_is_enough_and_another_one_is_not() -> None:
 
 
 ALL = ",".join(patch.callback for patch in PATCHES if patch.callback)
-EVERY = ["elastic", "teardown", "rendezvous", "datasets", "survivors", "kept_memory"]
+EVERY = ["elastic", "teardown", "rendezvous", "datasets", "single_puts", "survivors", "kept_memory"]
 SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_CALLBACKS": ALL}
 
 
@@ -191,6 +192,21 @@ def test_a_training_with_the_datasets_patch_off_has_rays_actor(monkeypatch: pyte
     assert changed == []
     monkeypatch.delenv(OFF)
     datasets.Datasets().after_controller_start(None)
+    assert len(changed) == 1
+
+
+def test_with_single_puts_off_a_training_writes_as_arrow_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    from raylab_patches import single_puts
+
+    changed: list[Any] = []
+    monkeypatch.setattr(single_puts, "ask_for_single_puts", changed.append)
+    sent = pickle.dumps(single_puts.SinglePuts())
+    monkeypatch.setenv(OFF, "single_puts")
+    pickle.loads(sent)
+    assert changed == []
+    monkeypatch.delenv(OFF)
+    pickle.loads(sent)
     assert len(changed) == 1
 
 
