@@ -200,7 +200,7 @@ class S3App:
 def _for_moto(environ: Environ, body: bytes) -> Environ:
     """The verified request without what only the signature needed; moto gets one identity and one region."""
     kept = {name: v for name, v in environ.items() if not name.startswith("HTTP_X_MOTO_")}
-    for name in ("HTTP_TRANSFER_ENCODING", "wsgi.input_terminated", "HTTP_CONTENT_MD5"):
+    for name in ("HTTP_TRANSFER_ENCODING", "HTTP_CONTENT_MD5"):
         kept.pop(name, None)
     query = environ.get("QUERY_STRING", "")
     query = "&".join(part for part in query.split("&") if not is_of_signature(part.partition("=")[0]))
@@ -215,6 +215,7 @@ def _for_moto(environ: Environ, body: bytes) -> Environ:
             "HTTP_HOST": "localhost",
             "CONTENT_LENGTH": str(len(body)),
             "wsgi.input": io.BytesIO(body),
+            "wsgi.input_terminated": True,  # or werkzeug would copy it piece by piece
         }
     )
     return kept

@@ -6,7 +6,9 @@ in moto, from the disk.
 
 from __future__ import annotations
 
+import io
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
@@ -152,17 +154,32 @@ class MotoStore:
 def _fresh_moto() -> tuple[Any, Wsgi]:
     """moto's S3 backend, empty, and its WSGI application, for S3 alone."""
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
-    os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = str(PART_MEMORY)
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import create_backend_app
-    from moto.s3.models import FakeMultipart, s3_backends
+    from moto.s3.models import FakeKey, FakeMultipart, s3_backends
 
     s3_backends.reset()
     s3_backends.bucket_accounts.clear()
     FakeMultipart.complete = _complete
+    if FakeKey.value.fset is not _hold:
+        FakeKey.value = property(FakeKey.value.fget, _hold)
     app = create_backend_app("s3")
     app.url_map.merge_slashes = False
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app
+
+
+def _hold(self: Any, data: bytes) -> None:
+    """moto's FakeKey.value for an object's data as they are: `save` writes them to the disk at once.
+
+    Only a part of an upload, whose name is its number, may have to wait for long, and goes to a file.
+    """
+    self._value_buffer.close()
+    if isinstance(self.name, int) and len(data) > PART_MEMORY:
+        self._value_buffer = tempfile.TemporaryFile()  # noqa: SIM115 - the part owns it
+        self._value_buffer.write(data)
+    else:
+        self._value_buffer = io.BytesIO(data)
+    self.contentsize = len(data)
 
 
 def _complete(self: Any, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, None]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from pyarrow import fs
 
 CPU = torch.device("cpu")
 
@@ -41,9 +42,9 @@ class RayTrain:
         assert checkpoint_upload_fn is not None
         assert not list(Path(checkpoint.path).iterdir()), "the training waited for the files"
         self.reports.append(metrics)
-        checkpoint_upload_fn(checkpoint, "checkpoint")
+        stored = checkpoint_upload_fn(checkpoint, f"checkpoint-{len(self.reports)}")
         if self.commits:
-            self.committed.append(Path(checkpoint.path))
+            self.committed.append(Path(stored.path))
         if metrics["step"] == self.lost_after:
             self.lost_after = 0
             raise LostError
@@ -59,7 +60,10 @@ class RayTrain:
         return SimpleNamespace(as_directory=as_directory)
 
     def get_context(self) -> Any:
-        storage = SimpleNamespace(persist_current_checkpoint=lambda checkpoint, name: checkpoint)
+        storage = SimpleNamespace(
+            build_checkpoint_path_from_name=lambda name: str(self.folder / "store" / name),
+            storage_filesystem=fs.LocalFileSystem(),
+        )
         return SimpleNamespace(get_storage=lambda: storage)
 
 
