@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ class RayTrain:
         self.folder = folder
         self.reports: list[dict[str, Any]] = []
         self.committed: list[Path] = []
+        self.numbers = itertools.count()
         self.lost_after = 0
         self.commits = True
         """False: the node dies before an upload is complete."""
@@ -42,7 +44,7 @@ class RayTrain:
         assert checkpoint_upload_fn is not None
         assert not list(Path(checkpoint.path).iterdir()), "the training waited for the files"
         self.reports.append(metrics)
-        stored = checkpoint_upload_fn(checkpoint, f"checkpoint-{len(self.reports)}")
+        stored = checkpoint_upload_fn(checkpoint, f"checkpoint-{next(self.numbers)}")
         if self.commits:
             self.committed.append(Path(stored.path))
         if metrics["step"] == self.lost_after:
