@@ -25,9 +25,9 @@ class Kept:
 
         path = storage
         if filesystem is None:
-            # S3: an answer is stored by one request, not begun, written and ended as an upload in parts.
-            way = "?allow_delayed_open=true" if storage.startswith("s3://") else ""
-            filesystem, path = fs.FileSystem.from_uri(storage + way)
+            if storage.startswith("s3://"):  # one request for an answer, not three as for an upload in parts
+                storage += f"{'&' if '?' in storage else '?'}allow_delayed_open=true"
+            filesystem, path = fs.FileSystem.from_uri(storage)
         self._fs, self._folder = filesystem, f"{path.rstrip('/')}/{batch}"
 
     def begin(self, plan: Mapping[str, Any]) -> None:

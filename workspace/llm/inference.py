@@ -125,7 +125,7 @@ class Layer:
 
         query = turned[:, :, :heads].view(rows, length, kv, shared, d).permute(0, 2, 3, 1, 4)
         query = query.expand(blocks, -1, -1, -1, -1, -1).reshape(-1, shared * length, d)
-        # The few rows of queries stand on the left: the other way round the same product takes twice as long.
+        # The few rows of queries stand on the left: MKL then reads a small model's cache faster.
         scores = query @ keys.flatten(0, 2).transpose(1, 2)  # (N, S, BLOCK)
         scores = scores.view(blocks, rows, kv, -1, BLOCK).permute(1, 2, 3, 0, 4)
         scores = scores.reshape(rows, heads, length, -1).add_(places.mask)
@@ -173,8 +173,8 @@ class Inference:
     def new_cache(self, rows: int, places: int | None = None) -> Cache:
         """An empty cache of `rows` slots, each for at least `places` tokens (default: the context)."""
         c, new = self.config, self._embedding.new_zeros
-        first = (blocks_of(places or c.context), rows, c.kv_heads)
-        return Cache(tuple((new(*first, BLOCK, c.head), new(*first, BLOCK, c.head)) for _ in range(c.layers)))
+        shape = (blocks_of(places or c.context), rows, c.kv_heads, BLOCK, c.head)
+        return Cache(tuple((new(shape), new(shape)) for _ in range(c.layers)))
 
 
 def normal(x: Tensor) -> Tensor:

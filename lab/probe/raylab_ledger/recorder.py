@@ -52,13 +52,11 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
 
 def pyarrow_writer(uri: str) -> Write:
     """A function that writes one object below `uri`, through the same client that Ray Train uses."""
-    from pyarrow import fs
-
     filesystem, root = filesystem_of(uri)
 
     def write(name: str, data: bytes) -> None:
         path = f"{root}/{name}"
-        if isinstance(filesystem, fs.LocalFileSystem):
+        if filesystem.type_name == "local":
             filesystem.create_dir(path.rsplit("/", 1)[0])
         with filesystem.open_output_stream(path) as stream:
             stream.write(data)

@@ -161,8 +161,7 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
     s3_backends.reset()
     s3_backends.bucket_accounts.clear()
     FakeMultipart.complete = _complete
-    if FakeKey.value.fset is not _hold:
-        FakeKey.value = property(FakeKey.value.fget, _hold)
+    FakeKey.value = property(FakeKey.value.fget, _hold)
     app = create_backend_app("s3")
     app.url_map.merge_slashes = False
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app
@@ -171,11 +170,11 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
 def _hold(self: Any, data: bytes) -> None:
     """moto's FakeKey.value for an object's data as they are: `save` writes them to the disk at once.
 
-    Only a part of an upload, whose name is its number, may have to wait for long, and goes to a file.
+    Only a part of an upload, whose name is its number, may have to wait for long: a large one goes to a file.
     """
     self._value_buffer.close()
-    if isinstance(self.name, int) and len(data) > PART_MEMORY:
-        self._value_buffer = tempfile.TemporaryFile()  # noqa: SIM115 - the part owns it
+    if isinstance(self.name, int):
+        self._value_buffer = tempfile.SpooledTemporaryFile(PART_MEMORY)  # noqa: SIM115 - the part owns it
         self._value_buffer.write(data)
     else:
         self._value_buffer = io.BytesIO(data)

@@ -107,6 +107,17 @@ def kept(llm: Any, tmp_path: Any) -> Any:
     return llm.answers.Kept(str(tmp_path), "batches/one", fs.LocalFileSystem())
 
 
+@pytest.mark.parametrize(("more", "region"), [("", ""), ("?region=eu-west-1", "eu-west-1")])
+def test_an_answer_goes_into_s3_by_one_request_whatever_else_its_uri_asks_for(
+    llm: Any, monkeypatch: pytest.MonkeyPatch, more: str, region: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # else Arrow asks where the bucket is
+    kept = llm.answers.Kept(f"s3://ray/a{more}", "batches/one")
+    _, (options,) = kept._fs.__reduce__()
+    assert (options["allow_delayed_open"], options["region"]) == (True, region)
+    assert kept._folder == "ray/a/batches/one"
+
+
 def answer(llm: Any, name: str) -> Any:
     return llm.client.Answer(name, (1, 2), llm.timing.Timing(name, 5.0, (0.1, 0.2), 3, 2, 2))
 
