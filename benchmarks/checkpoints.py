@@ -53,12 +53,17 @@ def rows(log: str, ranks: int) -> list[Row]:
 
 
 def _rows(ours: Sequence[float], peer: Sequence[float], ranks: int) -> list[Row]:
-    """Milliseconds of ten steps on both sides, and the cost in percent, pair by pair and of the medians."""
+    """Milliseconds of ten steps on both sides, and the cost in percent: of each pair and of all turns.
+
+    The standard error is that of the pairs' mean: their standard deviation by the root of their number.
+    """
     what = f"ten steps with a checkpoint, {ranks} rank(s)"
     pairs = [theirs / mine for mine, theirs in zip(ours, peer, strict=True)]
-    medians = 100 * (statistics.median(ours) / statistics.median(peer) - 1)
+    each, whole = costs(pairs), 100 * (sum(ours) / sum(peer) - 1)
+    error = statistics.stdev(each) / len(each) ** 0.5
     return [
         Row(what, tuple(ours), "none", tuple(peer), tuple(pairs), "ms"),
-        Row(f"cost, pair by pair, {ranks} rank(s)", costs(pairs), unit="%"),
-        Row(f"cost, by the medians, {ranks} rank(s)", (medians,), unit="%"),
+        Row(f"cost, pair by pair, {ranks} rank(s)", each, unit="%"),
+        Row(f"cost, all turns together, {ranks} rank(s)", (whole,), unit="%"),
+        Row(f"its standard error, {ranks} rank(s)", (error,), unit="%"),
     ]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from model import Block, Decoder, ModelConfig, rotary_table
 from torch import Tensor
-from torch.nn.functional import embedding, linear, silu
+from torch.nn.functional import embedding, linear, rms_norm, silu
 
 BLOCK = 64
 """The cache is kept, and read, in blocks of so many places."""
@@ -32,27 +32,26 @@ BLOCK = 64
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values (blocks, rows, kv_heads, BLOCK, D) of each layer.
+    """Keys and values (2, blocks, rows, kv_heads, BLOCK, D) of each layer.
 
     A row is a slot for one text. The first blocks of all slots lie together: attention reads them in one go.
     Each block is multiplied by itself, so that its result does not depend on how many others there are.
     """
 
-    layers: tuple[tuple[Tensor, Tensor], ...]
+    layers: tuple[Tensor, ...]
 
     @property
     def places(self) -> int:
         """Tokens that a slot has room for."""
-        return BLOCK * len(self.layers[0][0])
+        return BLOCK * self.layers[0].shape[1]
 
     def rows(self, first: int, last: int) -> Cache:
         """The slots first..last-1, as a view: what is written there is written here."""
-        return Cache(tuple((keys[:, first:last], values[:, first:last]) for keys, values in self.layers))
+        return Cache(tuple(kept[:, :, first:last] for kept in self.layers))
 
     def until(self, places: int) -> Cache:
         """The blocks with the first places of every slot, as a view: attention reads no others."""
-        blocks = blocks_of(places)
-        return Cache(tuple((keys[:blocks], values[:blocks]) for keys, values in self.layers))
+        return Cache(tuple(kept[:, : blocks_of(places)] for kept in self.layers))
 
 
 def blocks_of(places: int) -> int:
@@ -104,26 +103,25 @@ class Layer:
         self._gate_up = Matrix(torch.cat([feed.gate.weight, feed.up.weight]) * block.feed_norm.weight)
         self._down = Matrix(feed.down.weight)
 
-    def __call__(self, x: Tensor, places: Places, cache: tuple[Tensor, Tensor]) -> Tensor:
-        x = self._output(self._attention(self._read(normal(x)), places, cache)).add_(x)
+    def __call__(self, x: Tensor, places: Places, kept: Tensor) -> Tensor:
+        x = self._output(self._attention(self._read(normal(x)), places, kept)).add_(x)
         gate, up = self._gate_up(normal(x)).chunk(2, dim=-1)
         return self._down(silu(gate).mul_(up)).add_(x)
 
-    def _attention(self, read: Tensor, places: Places, cache: tuple[Tensor, Tensor]) -> Tensor:
+    def _attention(self, read: Tensor, places: Places, kept: Tensor) -> Tensor:
         """Write new keys and values into the cache, and attend to all of it.
 
         N are the blocks of all rows and heads of keys, S the queries that share a head's keys.
         """
-        c, (keys, values) = self._config, cache
+        c, (keys, values) = self._config, kept
         rows, length, _ = read.shape
         heads, kv, d, blocks, shared = c.heads, c.kv_heads, c.head, len(keys), c.heads // c.kv_heads
-        read = read.view(rows, length, heads + 2 * kv, d)
-        pairs = read[:, :, :-kv].float().view(rows, length, heads + kv, d // 2, 2)
-        turned = torch.view_as_real(torch.view_as_complex(pairs) * places.angles).flatten(3).to(read.dtype)
-        keys[places.block, places.rows, :, places.place] = turned[:, :, heads:]
-        values[places.block, places.rows, :, places.place] = read[:, :, -kv:]
+        new = read.float().view(rows, length, heads + 2 * kv, d)
+        torch.view_as_complex(new[:, :, :-kv].view(rows, length, -1, d // 2, 2)).mul_(places.angles)
+        new = new.to(read.dtype)
+        kept[:, places.block, places.rows, :, places.place] = new[:, :, heads:].view(rows, length, 2, kv, d)
 
-        query = turned[:, :, :heads].view(rows, length, kv, shared, d).permute(0, 2, 3, 1, 4)
+        query = new[:, :, :heads].view(rows, length, kv, shared, d).permute(0, 2, 3, 1, 4)
         query = query.expand(blocks, -1, -1, -1, -1, -1).reshape(-1, shared * length, d)
         # The few rows of queries stand on the left: MKL then reads a small model's cache faster.
         scores = query @ keys.flatten(0, 2).transpose(1, 2)  # (N, S, BLOCK)
@@ -173,13 +171,13 @@ class Inference:
     def new_cache(self, rows: int, places: int | None = None) -> Cache:
         """An empty cache of `rows` slots, each for at least `places` tokens (default: the context)."""
         c, new = self.config, self._embedding.new_zeros
-        shape = (blocks_of(places or c.context), rows, c.kv_heads, BLOCK, c.head)
-        return Cache(tuple((new(shape), new(shape)) for _ in range(c.layers)))
+        shape = (2, blocks_of(places or c.context), rows, c.kv_heads, BLOCK, c.head)
+        return Cache(tuple(new(shape) for _ in range(c.layers)))
 
 
 def normal(x: Tensor) -> Tensor:
     """RMSNorm without weights."""
-    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-5)
+    return rms_norm(x, x.shape[-1:], eps=1e-5)
 
 
 def side_by_side(weight: Tensor, head: int) -> Tensor:
