@@ -52,6 +52,9 @@ IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_reques
 KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
 """Query parameters a change may have: the others name settings that this store would not keep."""
 
+RECEIVED_AT_ONCE = 1 << 20
+"""Bytes of a body."""
+
 LOST_HEADERS = ("HTTP_X_AMZ_TAGGING", "HTTP_X_AMZ_OBJECT_LOCK_", "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION")
 
 
@@ -118,7 +121,7 @@ class S3App:
         plain = {name for name in query if not is_of_signature(name)}
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
-        body = open_body(signature, request.environ, request.get_data(cache=False, parse_form_data=False))
+        body = open_body(signature, request.environ, _received(request.stream))
         environ = _for_moto(request.environ, body)
         if source[0]:
             environ[COPY_SOURCE] = as_header(*source)
@@ -195,6 +198,11 @@ class S3App:
             f"<Resource>{escape(request.path)}</Resource><RequestId>0</RequestId></Error>"
         )
         return Response(text, error.status, mimetype="application/xml")
+
+
+def _received(stream: IO[bytes]) -> bytes:
+    """A request's body. werkzeug's own `read()` asks the socket for 8 KiB at a time."""
+    return b"".join(iter(lambda: stream.read(RECEIVED_AT_ONCE), b""))
 
 
 def _for_moto(environ: Environ, body: bytes) -> Environ:
