@@ -30,10 +30,9 @@ PLAIN = {
     "cli": startup.cli,
     "submit": startup.submit,
     "queue": queue.run,
-    "checkpoints": checkpoints.run,
     "steady": steady.run,
 }
-OTHERS = ("start", "recovery", "false-deaths", "soak")
+OTHERS = ("start", "checkpoints", "recovery", "false-deaths", "soak")
 
 
 def main() -> None:
@@ -55,6 +54,8 @@ def main() -> None:
     elif args.what == "start":
         turns = start.run(args.runs)
         _show(rows(turns, start.OURS, [start.STOCK]), turns, args.json)
+    elif args.what == "checkpoints":
+        _show(checkpoints.run(args.runs, args.size), Found(), args.json)
     elif args.what in PLAIN:
         _show(PLAIN[args.what](args.runs), Found(), args.json)
     else:
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--runtime", choices=["local", "compose"], default="local", help="for recovery and soak"
     )
+    parser.add_argument("--size", default="0.8m", help="for checkpoints: size of the recipe llm's model")
     parser.add_argument("--seed", type=int, default=7, help="for soak")
     parser.add_argument(
         "--every", type=float, default=20, help="for soak: seconds from one fault to the next"

@@ -19,18 +19,18 @@ SCRIPT = Path(__file__).parent / "scripts" / "checkpoints.py"
 
 TURNS_PER_RUN = 10
 RANKS = (1, 2)
-JOB_SECONDS = 1500.0
+JOB_SECONDS = 3600.0
 
 
-def run(runs: int) -> list[Row]:
-    """Measure with one rank and with two, `runs` times ten pairs of turns of ten steps."""
+def run(runs: int, size: str) -> list[Row]:
+    """Measure a model of `size` with one rank and with two, `runs` times ten pairs of turns of ten steps."""
     found: list[Row] = []
     with own_lab("bench-checkpoints") as lab, tempfile.TemporaryDirectory(prefix="raylab-bench-") as folder:
         for file in (*RECIPE.glob("*.py"), SCRIPT):
             shutil.copy(file, Path(folder) / ("turns.py" if file == SCRIPT else file.name))
         for ranks in RANKS:
             say(f"training on {ranks} rank(s)")
-            command = ["python", "turns.py", "--megabytes", "1", "--gpus", "0"]
+            command = ["python", "turns.py", "--megabytes", "1", "--gpus", "0", "--size", size]
             command += ["--workers", str(ranks), "--turns", str(TURNS_PER_RUN * runs)]
             job = lab.submit(command=command, working_dir=Path(folder)).submission_id
             ended = lab.jobs.wait(job, JOB_SECONDS)

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import client
@@ -29,6 +28,7 @@ import serve
 from answers import Kept
 from client import Answer, Failure, Prompt, Target
 from endpoint import bearer_token
+from serve import Making
 from timing import PERCENTILES, Timing, figures, table
 
 EVIDENCE = ".raylab/inference"
@@ -107,8 +107,8 @@ async def ask_all(
 class Answering:
     """An actor of Ray Data's: a batch of prompts in, their answers out."""
 
-    def __init__(self, checkpoint: str, slots: int, context: int, threads: int, max_tokens: int) -> None:
-        self._engine, self._max_tokens = engine(checkpoint, slots, context, threads), max_tokens
+    def __init__(self, making: Making, max_tokens: int) -> None:
+        self._engine, self._max_tokens = making.engine(), max_tokens
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         from engine import Request
@@ -136,7 +136,7 @@ def through_data(
         compute=ray.data.ActorPoolStrategy(size=args.replicas),
         num_cpus=args.cpus,
         num_gpus=args.gpus or None,
-        fn_constructor_args=(checkpoint, args.slots, args.context, args.threads, args.output_tokens),
+        fn_constructor_args=(Making.of(checkpoint, args), args.output_tokens),
     )
     for row in answered.iter_rows():
         yield str(row["id"]), [int(token) for token in row["answer"]]
@@ -152,34 +152,35 @@ async def take_data(
         await session.take(Answer(name, tuple(tokens), timing))
 
 
-def engine(checkpoint: str, slots: int, context: int, threads: int) -> Any:
-    """An engine with the model of a checkpoint (URI)."""
-    import torch
-    from engine import Engine
-    from model import load_model
-    from ray.train import Checkpoint
-
-    torch.set_num_threads(threads)
-    with Checkpoint(checkpoint).as_directory() as folder:
-        return Engine(load_model(Path(folder), context=context), slots)
-
-
 def chosen(prompts: Sequence[Prompt], again: Sequence[str], count: int) -> list[Prompt]:
     """The prompts whose answers are computed once more: first those that were sent again."""
     first = set(again)
     return sorted(prompts, key=lambda p: p.id not in first)[:count]
 
 
-def reference(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
-    """Prompt -> SHA-256 of its answer, computed here."""
+def reference(making: Making, prompts: Sequence[Prompt], output_tokens: int) -> dict[str, str]:
+    """Prompt -> SHA-256 of its answer, computed in this process."""
     from engine import Request
 
     if not prompts:
         return {}
-    found = engine(checkpoint, args.slots, args.context, args.threads).run(
-        [Request(p.id, p.tokens, args.output_tokens, ignore_eos=True) for p in prompts]
-    )
-    return {name: client.digest(tokens) for name, tokens in found.items()}
+    asked = [Request(p.id, p.tokens, output_tokens, ignore_eos=True) for p in prompts]
+    return {name: client.digest(tokens) for name, tokens in making.engine().run(asked).items()}
+
+
+def on_gpus(prompts: Sequence[Prompt], args: argparse.Namespace, making: Making) -> dict[str, str]:
+    """As `reference`, by a task with a replica's GPUs: a CPU rounds in another way. Empty if none is free."""
+    import ray
+
+    task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
+    found = task.remote(making, prompts, args.output_tokens)
+    try:
+        answers: dict[str, str] = ray.get(found, timeout=args.give_up)
+    except ray.exceptions.GetTimeoutError:
+        ray.cancel(found, force=True)
+        print(f"no GPU was free for {args.give_up:g} s: no answer was computed once more", flush=True)
+        return {}
+    return answers
 
 
 def evidence(
@@ -231,7 +232,7 @@ def main() -> None:
     prompts = client.random_prompts(args.prompts, args.input_tokens, args.seed)
     plan = {
         "checkpoint": checkpoint, "model": args.model, "prompts": args.prompts, "seed": args.seed,
-        "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
+        "input_tokens": args.input_tokens, "output_tokens": args.output_tokens, "dtype": args.dtype,
         "prompts_sha256": hashlib.sha256(repr(prompts).encode()).hexdigest(),
     }  # fmt: skip
     name = args.name or job
@@ -263,7 +264,8 @@ def main() -> None:
             if args.through == "serve" and not args.url:
                 serve.stop()
     again = [t.id for t in session.timings if t.attempts > 1]
-    expected = reference(checkpoint, chosen(prompts, again, args.check), args)
+    check, making = chosen(prompts, again, args.check), Making.of(checkpoint, args)
+    expected = on_gpus(check, args, making) if args.gpus else reference(making, check, args.output_tokens)
     found = evidence(kept.all(), prompts, session, watch.lost, expected, seconds, plan, limits)
     if found["figures"]:
         if args.through == "data":  # a whole answer is no token, and its actor works through batches

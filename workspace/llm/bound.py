@@ -94,7 +94,8 @@ def compare(model: Decoder, slots: int, prompt: int, rounds: int) -> Bounds:
     """Measure an engine whose slots are all busy, and the machine."""
     source = torch.ones(COPIED)
     target = torch.empty_like(source)
-    factor, matrix = torch.ones(SIDE, SIDE), Matrix(torch.ones(SIDE, SIDE))
+    factor = torch.ones(SIDE, SIDE, dtype=model.embedding.weight.dtype)
+    matrix = Matrix(factor)
     engine = Engine(model, slots)
     length = engine.places - prompt
     for number in range(slots):
@@ -122,11 +123,13 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=30)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    found = compare(Decoder(SIZES[args.size]), args.slots, args.prompt, args.rounds)
-    print(f"{args.size}, {args.slots} slots, {args.threads} thread(s): {found}")
+    model = Decoder(SIZES[args.size]).to(getattr(torch, args.dtype))
+    found = compare(model, args.slots, args.prompt, args.rounds)
+    print(f"{args.size}, {args.dtype}, {args.slots} slots, {args.threads} thread(s): {found}")
 
 
 if __name__ == "__main__":

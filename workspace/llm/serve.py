@@ -11,31 +11,56 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 APP = "llm"
+
+
+@dataclass(frozen=True)
+class Making:
+    """How an engine is made: the same on every replica, and where answers are computed once more."""
+
+    checkpoint: str
+    """URI."""
+    slots: int
+    context: int
+    threads: int
+    dtype: str
+    """Of weights and cache: float32, bfloat16, or auto: bfloat16 on a GPU, float32 on a CPU."""
+
+    @classmethod
+    def of(cls, checkpoint: str, args: argparse.Namespace) -> Making:
+        """As `settings` has read it."""
+        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype)
+
+    def engine(self) -> Engine:
+        """An engine with the checkpoint's model, on the GPU where this process has one."""
+        import torch
+        from engine import Engine
+        from model import load_model
+        from ray.train import Checkpoint
+
+        torch.set_num_threads(self.threads)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        dtype = {"cuda": "bfloat16", "cpu": "float32"}[device] if self.dtype == "auto" else self.dtype
+        with Checkpoint(self.checkpoint).as_directory() as folder:
+            model = load_model(Path(folder), context=self.context)
+        return Engine(model.to(device, getattr(torch, dtype)), self.slots)
 
 
 class Replica:
     """One replica: the model, its engine, and the endpoint over it. Ray Serve makes it, on a node."""
 
-    def __init__(
-        self, checkpoint: str, model: str, slots: int, context: int, threads: int, token: str
-    ) -> None:
-        import torch
+    def __init__(self, making: Making, model: str, token: str) -> None:
         from endpoint import Endpoint, Loop
-        from engine import Engine
-        from model import load_model
-        from ray.train import Checkpoint
 
-        torch.set_num_threads(threads)
-        with Checkpoint(checkpoint).as_directory() as folder:
-            loaded = load_model(Path(folder), context=context)
-        if torch.cuda.is_available():
-            loaded = loaded.to("cuda", torch.bfloat16)
-        self._loop = Loop(Engine(loaded, slots))
-        self._endpoint = Endpoint(self._loop, model, context, token)
+        self._loop = Loop(making.engine())
+        self._endpoint = Endpoint(self._loop, model, making.context, token)
 
     def check_health(self) -> None:
         """Raise an error once the engine has failed: Ray Serve then starts another replica."""
@@ -83,7 +108,7 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
         },
     )
     serve.run(
-        deployment.bind(checkpoint, args.model, args.slots, args.context, args.threads, token),
+        deployment.bind(Making.of(checkpoint, args), args.model, token),
         name=APP, route_prefix="/",
     )  # fmt: skip
     return f"http://{args.host}:{args.port}"
@@ -115,6 +140,7 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--cpus", type=float, default=1, help="logical CPUs of a replica")
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of a replica")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch of a replica")
+    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--host", default="127.0.0.1", help="address of the endpoint on the head")
     parser.add_argument("--port", type=int, default=8000)
     return parser

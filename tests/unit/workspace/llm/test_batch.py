@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -175,19 +176,78 @@ def test_limits_of_goodput_are_read_or_refused(llm: Any) -> None:
             llm.measure.limits(wrong)
 
 
-def test_ray_data_computes_what_the_endpoint_would(llm: Any, monkeypatch: Any) -> None:
+@pytest.fixture
+def making(llm: Any, tmp_path: Any) -> Any:
+    """Of an engine with a small model, in bf16: a checkpoint in a folder."""
     import torch
 
     torch.manual_seed(1)
-    decoder = llm.model.Decoder(llm.model.ModelConfig(16, 1, 16, 2, 1, context=32))
-    monkeypatch.setattr(llm.batch, "engine", lambda *_: llm.engine.Engine(decoder, slots=2))
+    config = llm.model.ModelConfig(16, 1, 16, 2, 1, context=48)
+    llm.model.save_model(config, llm.model.Decoder(config).state_dict(), tmp_path)
+    args = SimpleNamespace(slots=2, context=32, threads=1, dtype="bfloat16")
+    return llm.serve.Making.of(str(tmp_path), args)
+
+
+def test_ray_data_computes_what_the_endpoint_would(llm: Any, making: Any) -> None:
     prompts = llm.client.random_prompts(5, 6)
-    actor = llm.batch.Answering("s3://x", 2, 32, 1, 4)
+    actor = llm.batch.Answering(making, 4)
     found = actor({"id": [p.id for p in prompts], "tokens": [list(p.tokens) for p in prompts]})
-    args = SimpleNamespace(slots=2, context=32, threads=1, output_tokens=4)
     assert found["id"] == [p.id for p in prompts]
-    expected = llm.batch.reference("s3://x", prompts, args)
+    expected = llm.batch.reference(making, prompts, 4)
     assert {n: llm.client.digest(t) for n, t in zip(found["id"], found["answer"], strict=True)} == expected
+    assert llm.batch.reference(making, [], 4) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "found"),
+    [("auto", False, "float32"), ("auto", True, "bfloat16"), ("bfloat16", False, "bfloat16"),
+     ("float32", True, "float32")],
+)  # fmt: skip
+def test_an_engine_has_the_number_format_that_was_asked_for(
+    llm: Any, making: Any, monkeypatch: pytest.MonkeyPatch, asked: str, gpu: bool, found: str
+) -> None:
+    import torch
+
+    placed: list[Any] = []
+
+    def place(model: Any, *where: Any) -> Any:
+        placed.append(where)
+        return model
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(llm.model.Decoder, "to", place)
+    engine = dataclasses.replace(making, dtype=asked).engine()
+    assert placed == [("cuda" if gpu else "cpu", getattr(torch, found))]
+    assert (engine.places, engine.running) == (32, 0)
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_answers_are_computed_once_more_on_gpus_where_one_is_free(
+    llm: Any, making: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, free: bool
+) -> None:
+    import ray
+
+    prompts, asked, ended = llm.client.random_prompts(2, 6), dict[str, Any](), list[Any]()
+
+    def remote(**resources: Any) -> Any:
+        asked.update(resources)
+        return lambda function: SimpleNamespace(remote=lambda *args: (function, args))
+
+    def get(task: Any, timeout: float) -> Any:
+        asked["timeout"] = timeout
+        if not free:
+            raise ray.exceptions.GetTimeoutError
+        return task[0](*task[1])
+
+    monkeypatch.setattr(ray, "remote", remote)
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray, "cancel", lambda task, force: ended.append(task))
+    args = SimpleNamespace(gpus=0.5, give_up=7.0, output_tokens=4)
+    found = llm.batch.on_gpus(prompts, args, making)
+    assert asked == {"num_cpus": 0, "num_gpus": 0.5, "timeout": 7.0}
+    assert found == (llm.batch.reference(making, prompts, 4) if free else {})
+    assert len(ended) == (0 if free else 1)
+    assert ("no GPU was free for 7 s" in capsys.readouterr().out) is not free
 
 
 def test_a_picture_of_a_run_is_drawn(llm: Any, tmp_path: Any) -> None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 
-@pytest.fixture(scope="module")
-def decoder(llm: Any) -> Any:
+def small(llm: Any) -> Any:
+    """A decoder in float32."""
     torch.set_num_threads(1)
     torch.manual_seed(3)
     config = llm.model.ModelConfig(width=32, layers=2, inner=48, heads=4, kv_heads=2, context=160)
@@ -20,6 +20,11 @@ def decoder(llm: Any) -> Any:
         for weight in made.parameters():  # logits that differ enough for a drawn byte to depend on them
             weight.mul_(4 if weight.dim() == 2 else 1)
     return made
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def decoder(llm: Any, request: pytest.FixtureRequest) -> Any:
+    return small(llm).to(request.param)
 
 
 def prompt(seed: int, length: int) -> tuple[int, ...]:
@@ -51,8 +56,8 @@ def greedy(decoder: Any, request: Any) -> list[int]:
     return row[len(request.prompt) :]
 
 
-def test_an_answer_is_that_of_the_model_without_cache_and_slots(llm: Any, decoder: Any) -> None:
-    requests = different(llm)
+def test_an_answer_is_that_of_the_model_without_cache_and_slots(llm: Any) -> None:
+    requests, decoder = different(llm), small(llm)
     answers = llm.engine.Engine(decoder, slots=3).run(requests)
     assert answers == {r.id: greedy(decoder, r) for r in requests}
 
