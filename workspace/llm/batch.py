@@ -7,7 +7,7 @@ With `--through data` Ray Data has them answered by actors instead, without HTTP
 
 A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
 `--name` again does only what is missing. At the end some answers, those that were sent again first, are
-computed once more here, where no node was lost, and the evidence is written that `labctl job receipt` judges.
+computed once more, where no node was lost, and the evidence is written that `labctl job receipt` judges.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -94,13 +94,18 @@ class Session:
 
 
 async def ask_all(
-    target: Target, prompts: Sequence[Prompt], session: Session, args: argparse.Namespace
+    url: str,
+    prompts: Sequence[Prompt],
+    args: argparse.Namespace,
+    on_answer: Callable[[Answer], Awaitable[None]],
+    on_failure: Callable[[Failure], None],
 ) -> list[str]:
     """Have the prompts answered over HTTP; returns the ids of those given up."""
+    target = Target(url.rstrip("/"), args.model, bearer_token(), args.output_tokens)
     async with client.session(args.part_seconds) as http:
         ask = client.asking(http, target, time.time)
         return await client.answer_all(
-            prompts, ask, args.in_flight, args.give_up, session.take, session.fail, now=time.time
+            prompts, ask, args.in_flight, args.give_up, on_answer, on_failure, now=time.time
         )
 
 
@@ -168,10 +173,18 @@ def reference(making: Making, prompts: Sequence[Prompt], output_tokens: int) -> 
     return {name: client.digest(tokens) for name, tokens in making.engine().run(asked).items()}
 
 
-def on_gpus(prompts: Sequence[Prompt], args: argparse.Namespace, making: Making) -> dict[str, str]:
-    """As `reference`, by a task with a replica's GPUs: a CPU rounds in another way. Empty if none is free."""
+def once_more(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
+    """Prompt -> SHA-256 of its answer, from the endpoint of `--url`, or by an engine like the replicas'.
+
+    Where these have GPUs, so has that engine: a CPU rounds in another way. Empty if none is free.
+    """
     import ray
 
+    if args.url:
+        return asyncio.run(asked_again(args.url, prompts, args))
+    making = Making.of(checkpoint, args)
+    if not args.gpus:
+        return reference(making, prompts, args.output_tokens)
     task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
     found = task.remote(making, prompts, args.output_tokens)
     try:
@@ -181,6 +194,17 @@ def on_gpus(prompts: Sequence[Prompt], args: argparse.Namespace, making: Making)
         print(f"no GPU was free for {args.give_up:g} s: no answer was computed once more", flush=True)
         return {}
     return answers
+
+
+async def asked_again(url: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
+    """Prompt -> SHA-256 of the answer that an endpoint gives now."""
+    found: dict[str, str] = {}
+
+    async def take(answer: Answer) -> None:
+        found[answer.id] = answer.sha256
+
+    await ask_all(url, prompts, args, take, lambda failure: print(f"{failure.id}: {failure.reason[:120]}"))
+    return found
 
 
 def evidence(
@@ -253,19 +277,16 @@ def main() -> None:
                 began = time.time()
                 asyncio.run(take_data(checkpoint, missing, session, args))
             elif missing:
-                token = bearer_token()
-                url = args.url or serve.start(checkpoint, args, token)
+                url = args.url or serve.start(checkpoint, args, bearer_token())
                 began = time.time()
-                target = Target(url.rstrip("/"), args.model, token, args.output_tokens)
                 print(f"asking {url}, {args.in_flight} prompts in flight", flush=True)
-                given_up = asyncio.run(ask_all(target, missing, session, args))
+                given_up = asyncio.run(ask_all(url, missing, args, session.take, session.fail))
             seconds = time.time() - began if missing else 0.0
         finally:
             if args.through == "serve" and not args.url:
                 serve.stop()
     again = [t.id for t in session.timings if t.attempts > 1]
-    check, making = chosen(prompts, again, args.check), Making.of(checkpoint, args)
-    expected = on_gpus(check, args, making) if args.gpus else reference(making, check, args.output_tokens)
+    expected = once_more(checkpoint, chosen(prompts, again, args.check), args)
     found = evidence(kept.all(), prompts, session, watch.lost, expected, seconds, plan, limits)
     if found["figures"]:
         if args.through == "data":  # a whole answer is no token, and its actor works through batches

@@ -221,6 +221,40 @@ def test_an_engine_has_the_number_format_that_was_asked_for(
     assert (engine.places, engine.running) == (32, 0)
 
 
+def of_engine(making: Any) -> dict[str, Any]:
+    """The settings of an engine."""
+    return {name: getattr(making, name) for name in ("slots", "context", "threads", "dtype")}
+
+
+def test_answers_are_computed_once_more_in_the_job_where_replicas_have_no_gpus(llm: Any, making: Any) -> None:
+    prompts = llm.client.random_prompts(2, 6)
+    args = SimpleNamespace(gpus=0, output_tokens=4, url="", **of_engine(making))
+    found = llm.batch.once_more(making.checkpoint, prompts, args)
+    assert found == llm.batch.reference(making, prompts, 4)
+
+
+def test_answers_of_a_foreign_endpoint_are_asked_of_it_once_more(
+    llm: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    prompts, server = llm.client.random_prompts(3, 6), Server(llm, lambda _, attempt: attempt == 1)
+    targets: list[Any] = []
+
+    def asking(http: Any, target: Any, now: Any) -> Any:
+        targets.append(target)
+        return server.ask
+
+    monkeypatch.setenv(llm.endpoint.TOKEN_VARIABLE, "secret")
+    monkeypatch.setattr(llm.client, "asking", asking)
+    monkeypatch.setattr(llm.client, "FIRST_PAUSE", 0.0)
+    args = SimpleNamespace(
+        url="http://127.0.0.1:9/", model="m", output_tokens=2, part_seconds=1, in_flight=2, give_up=60
+    )
+    found = llm.batch.once_more("s3://x", prompts, args)
+    assert found == {p.id: llm.client.digest((p.tokens[0], 7)) for p in prompts}
+    assert targets == [llm.client.Target("http://127.0.0.1:9", "m", "secret", 2)]
+    assert f"{prompts[0].id}: the node is gone" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("free", [True, False])
 def test_answers_are_computed_once_more_on_gpus_where_one_is_free(
     llm: Any, making: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, free: bool
@@ -242,8 +276,8 @@ def test_answers_are_computed_once_more_on_gpus_where_one_is_free(
     monkeypatch.setattr(ray, "remote", remote)
     monkeypatch.setattr(ray, "get", get)
     monkeypatch.setattr(ray, "cancel", lambda task, force: ended.append(task))
-    args = SimpleNamespace(gpus=0.5, give_up=7.0, output_tokens=4)
-    found = llm.batch.on_gpus(prompts, args, making)
+    args = SimpleNamespace(gpus=0.5, give_up=7.0, output_tokens=4, url="", **of_engine(making))
+    found = llm.batch.once_more(making.checkpoint, prompts, args)
     assert asked == {"num_cpus": 0, "num_gpus": 0.5, "timeout": 7.0}
     assert found == (llm.batch.reference(making, prompts, 4) if free else {})
     assert len(ended) == (0 if free else 1)
