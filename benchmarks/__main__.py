@@ -93,7 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--runtime", choices=["local", "compose"], default="local", help="for recovery and soak"
     )
-    parser.add_argument("--size", default="0.8m", help="for checkpoints: size of the recipe llm's model")
+    parser.add_argument(
+        "--size", choices=checkpoints.SIZES, default="0.8m", help="for checkpoints: of the model of llm"
+    )
     parser.add_argument("--seed", type=int, default=7, help="for soak")
     parser.add_argument(
         "--every", type=float, default=20, help="for soak: seconds from one fault to the next"

@@ -19,6 +19,8 @@ SCRIPT = Path(__file__).parent / "scripts" / "checkpoints.py"
 
 TURNS_PER_RUN = 10
 RANKS = (1, 2)
+SIZES = ("0.1m", "0.8m", "5m")
+"""Those of the recipe that a CPU is for."""
 JOB_SECONDS = 3600.0
 
 

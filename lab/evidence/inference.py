@@ -139,7 +139,7 @@ def _whole(evidence: Mapping[str, Any]) -> Check:
 
 
 def _same(evidence: Mapping[str, Any]) -> Check:
-    """Answers that were computed once more, elsewhere, have the same SHA-256."""
+    """Answers that were computed once more have the same SHA-256."""
     name, expected = "same answers", evidence["reference"]
     found = [a for a in evidence["answers"] if a["id"] in expected]
     if not found:

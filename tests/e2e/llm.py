@@ -16,6 +16,9 @@ STEPS = 200
 class LanguageModelTests:
     """What the recipe `llm` must do. Subclasses give `shell`: a lab that is up, with two workers."""
 
+    gpus = 0
+    """Of each replica that answers the batch."""
+
     @pytest.fixture
     def shell(self) -> Shell:
         raise NotImplementedError
@@ -71,6 +74,7 @@ class LanguageModelTests:
             "output-tokens": 64,
             "slots": 4,
             "replicas": 2,
+            "gpus": self.gpus,
             "check": 48,
         }
         pairs = [word for name, value in {**sizes, "from": run}.items() for word in ("-p", f"{name}={value}")]

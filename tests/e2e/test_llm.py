@@ -10,6 +10,9 @@ from tests.e2e.llm import LanguageModelTests
 
 @pytest.mark.rare
 class TestLanguageModel(LanguageModelTests):
+    gpus = 1
+    """Simulated: replicas are placed by them, and so is the check of their answers."""
+
     @pytest.fixture
     def shell(self, bench: Bench) -> Bench:
         return bench

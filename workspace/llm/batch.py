@@ -7,7 +7,7 @@ With `--through data` Ray Data has them answered by actors instead, without HTTP
 
 A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
 `--name` again does only what is missing. At the end some answers, those that were sent again first, are
-computed once more, where no node was lost, and the evidence is written that `labctl job receipt` judges.
+computed once more, and the evidence is written that `labctl job receipt` judges.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ import serve
 from answers import Kept
 from client import Answer, Failure, Prompt, Target
 from endpoint import bearer_token
-from serve import Making
+from serve import EngineSettings
 from timing import PERCENTILES, Timing, figures, table
 
 EVIDENCE = ".raylab/inference"
 """Folder of the storage with the evidence of each job."""
 
 SCHEMA = "inference-evidence/1"
+
+CHECK_SECONDS = 600.0
+"""Longest wait for the answers that are computed once more on a GPU."""
 
 KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts")
 """Fields of a kept answer that are evidence."""
@@ -90,7 +93,12 @@ class Session:
     def fail(self, failure: Failure) -> None:
         """Note an attempt that was lost."""
         self.failures.append(failure)
-        print(f"{failure.id}: attempt {failure.attempt} lost: {failure.reason[:120]}", flush=True)
+        show(failure)
+
+
+def show(failure: Failure) -> None:
+    """Log an attempt that was lost."""
+    print(f"{failure.id}: attempt {failure.attempt} lost: {failure.reason[:120]}", flush=True)
 
 
 async def ask_all(
@@ -112,8 +120,8 @@ async def ask_all(
 class Answering:
     """An actor of Ray Data's: a batch of prompts in, their answers out."""
 
-    def __init__(self, making: Making, max_tokens: int) -> None:
-        self._engine, self._max_tokens = making.engine(), max_tokens
+    def __init__(self, settings: EngineSettings, max_tokens: int) -> None:
+        self._engine, self._max_tokens = settings.engine(), max_tokens
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         from engine import Request
@@ -141,7 +149,7 @@ def through_data(
         compute=ray.data.ActorPoolStrategy(size=args.replicas),
         num_cpus=args.cpus,
         num_gpus=args.gpus or None,
-        fn_constructor_args=(Making.of(checkpoint, args), args.output_tokens),
+        fn_constructor_args=(EngineSettings.from_args(checkpoint, args), args.output_tokens),
     )
     for row in answered.iter_rows():
         yield str(row["id"]), [int(token) for token in row["answer"]]
@@ -157,54 +165,59 @@ async def take_data(
         await session.take(Answer(name, tuple(tokens), timing))
 
 
-def chosen(prompts: Sequence[Prompt], again: Sequence[str], count: int) -> list[Prompt]:
+def chosen(prompts: Sequence[Prompt], kept: Sequence[Mapping[str, Any]], count: int) -> list[Prompt]:
     """The prompts whose answers are computed once more: first those that were sent again."""
-    first = set(again)
-    return sorted(prompts, key=lambda p: p.id not in first)[:count]
-
-
-def reference(making: Making, prompts: Sequence[Prompt], output_tokens: int) -> dict[str, str]:
-    """Prompt -> SHA-256 of its answer, computed in this process."""
-    from engine import Request
-
-    if not prompts:
-        return {}
-    asked = [Request(p.id, p.tokens, output_tokens, ignore_eos=True) for p in prompts]
-    return {name: client.digest(tokens) for name, tokens in making.engine().run(asked).items()}
+    attempts = {answer["id"]: answer["attempts"] for answer in kept}
+    answered = [p for p in prompts if p.id in attempts]
+    return sorted(answered, key=lambda p: attempts[p.id] == 1)[:count]
 
 
 def once_more(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
     """Prompt -> SHA-256 of its answer, from the endpoint of `--url`, or by an engine like the replicas'.
 
-    Where these have GPUs, so has that engine: a CPU rounds in another way. Empty if none is free.
+    Where these have GPUs, so has that engine: a CPU rounds in another way. Answers that cannot be had are
+    left out, with a line in the log.
     """
     import ray
 
-    if args.url:
-        return asyncio.run(asked_again(args.url, prompts, args))
-    making = Making.of(checkpoint, args)
-    if not args.gpus:
-        return reference(making, prompts, args.output_tokens)
-    task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
-    found = task.remote(making, prompts, args.output_tokens)
-    try:
-        answers: dict[str, str] = ray.get(found, timeout=args.give_up)
-    except ray.exceptions.GetTimeoutError:
-        ray.cancel(found, force=True)
-        print(f"no GPU was free for {args.give_up:g} s: no answer was computed once more", flush=True)
+    if not prompts:
         return {}
-    return answers
-
-
-async def asked_again(url: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
-    """Prompt -> SHA-256 of the answer that an endpoint gives now."""
     found: dict[str, str] = {}
+    settings = EngineSettings.from_args(checkpoint, args)
+    try:
+        if args.url:
+            asyncio.run(ask_again(args.url, prompts, args, found))
+        elif args.gpus:
+            task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
+            found = ray.get(task.remote(settings, prompts, args.output_tokens), timeout=CHECK_SECONDS)
+        else:
+            found = reference(settings, prompts, args.output_tokens)
+    except ray.exceptions.GetTimeoutError:
+        print(f"not computed once more in {CHECK_SECONDS:g} s: no GPU is free, or --check is too large")
+    except (ray.exceptions.RayError, client.RefusedError) as error:
+        print(f"not computed once more: {error}")
+    if found and len(found) < len(prompts):
+        print(f"{len(prompts) - len(found)} of {len(prompts)} answers could not be computed once more")
+    return found
+
+
+def reference(settings: EngineSettings, prompts: Sequence[Prompt], output_tokens: int) -> dict[str, str]:
+    """Prompt -> SHA-256 of its answer, computed in this process."""
+    from engine import Request
+
+    asked = [Request(p.id, p.tokens, output_tokens, ignore_eos=True) for p in prompts]
+    return {name: client.digest(tokens) for name, tokens in settings.engine().run(asked).items()}
+
+
+async def ask_again(
+    url: str, prompts: Sequence[Prompt], args: argparse.Namespace, found: dict[str, str]
+) -> None:
+    """Put into `found` what an endpoint answers now: prompt -> SHA-256."""
 
     async def take(answer: Answer) -> None:
         found[answer.id] = answer.sha256
 
-    await ask_all(url, prompts, args, take, lambda failure: print(f"{failure.id}: {failure.reason[:120]}"))
-    return found
+    await ask_all(url, prompts, args, take, show)
 
 
 def evidence(
@@ -249,6 +262,8 @@ def main() -> None:
     from train import newest_of
 
     args = settings().parse_args()
+    if args.url and args.through == "data":
+        raise SystemExit("--url: Ray Data computes answers without an endpoint; leave out one of the two")
     limits = measure.limits(args.goodput)
     ray.init()
     checkpoint = newest_of(vars(args)["from"], args.storage)
@@ -256,7 +271,8 @@ def main() -> None:
     prompts = client.random_prompts(args.prompts, args.input_tokens, args.seed)
     plan = {
         "checkpoint": checkpoint, "model": args.model, "prompts": args.prompts, "seed": args.seed,
-        "input_tokens": args.input_tokens, "output_tokens": args.output_tokens, "dtype": args.dtype,
+        "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
+        "engine": "that of --url" if args.url else f"{args.dtype} on {'GPUs' if args.gpus else 'CPUs'}",
         "prompts_sha256": hashlib.sha256(repr(prompts).encode()).hexdigest(),
     }  # fmt: skip
     name = args.name or job
@@ -285,9 +301,9 @@ def main() -> None:
         finally:
             if args.through == "serve" and not args.url:
                 serve.stop()
-    again = [t.id for t in session.timings if t.attempts > 1]
-    expected = once_more(checkpoint, chosen(prompts, again, args.check), args)
-    found = evidence(kept.all(), prompts, session, watch.lost, expected, seconds, plan, limits)
+    answers = kept.all()
+    expected = once_more(checkpoint, chosen(prompts, answers, args.check), args)
+    found = evidence(answers, prompts, session, watch.lost, expected, seconds, plan, limits)
     if found["figures"]:
         if args.through == "data":  # a whole answer is no token, and its actor works through batches
             found["figures"].update(dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms")))

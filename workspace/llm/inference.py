@@ -79,8 +79,10 @@ class Matrix:
     """Multiplies with a matrix (out, in); on a PC's CPU it is packed as oneDNN reads it fastest."""
 
     def __init__(self, weight: Tensor) -> None:
-        takes = weight.dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        self._packed = takes and weight.device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
+        pc = weight.device.type == "cpu" and platform.machine() in ("x86_64", "AMD64")
+        self._packed = pc and (
+            weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        )
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, 16) if self._packed else weight
 
     def __call__(self, x: Tensor) -> Tensor:

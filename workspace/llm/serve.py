@@ -9,6 +9,7 @@ bearer token (endpoint.py). Replicas are on nodes of their own where there are e
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ APP = "llm"
 
 
 @dataclass(frozen=True)
-class Making:
+class EngineSettings:
     """How an engine is made: the same on every replica, and where answers are computed once more."""
 
     checkpoint: str
@@ -32,21 +33,24 @@ class Making:
     threads: int
     dtype: str
     """Of weights and cache: float32, bfloat16, or auto: bfloat16 on a GPU, float32 on a CPU."""
+    gpu: bool
+    """Compute on a GPU, where it is a real one. Without a share of one, a process may still see it."""
 
     @classmethod
-    def of(cls, checkpoint: str, args: argparse.Namespace) -> Making:
-        """As `settings` has read it."""
-        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype)
+    def from_args(cls, checkpoint: str, args: argparse.Namespace) -> EngineSettings:
+        """The settings that a command line gives (`settings`)."""
+        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype, args.gpus > 0)
 
     def engine(self) -> Engine:
-        """An engine with the checkpoint's model, on the GPU where this process has one."""
+        """An engine with the checkpoint's model."""
         import torch
         from engine import Engine
         from model import load_model
         from ray.train import Checkpoint
 
         torch.set_num_threads(self.threads)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        real = self.gpu and os.environ.get("RAYLAB_GPU") != "simulated" and torch.cuda.is_available()
+        device = "cuda" if real else "cpu"
         dtype = {"cuda": "bfloat16", "cpu": "float32"}[device] if self.dtype == "auto" else self.dtype
         with Checkpoint(self.checkpoint).as_directory() as folder:
             model = load_model(Path(folder), context=self.context)
@@ -56,11 +60,11 @@ class Making:
 class Replica:
     """One replica: the model, its engine, and the endpoint over it. Ray Serve makes it, on a node."""
 
-    def __init__(self, making: Making, model: str, token: str) -> None:
+    def __init__(self, settings: EngineSettings, model: str, token: str) -> None:
         from endpoint import Endpoint, Loop
 
-        self._loop = Loop(making.engine())
-        self._endpoint = Endpoint(self._loop, model, making.context, token)
+        self._loop = Loop(settings.engine())
+        self._endpoint = Endpoint(self._loop, model, settings.context, token)
 
     def check_health(self) -> None:
         """Raise an error once the engine has failed: Ray Serve then starts another replica."""
@@ -108,7 +112,7 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
         },
     )
     serve.run(
-        deployment.bind(Making.of(checkpoint, args), args.model, token),
+        deployment.bind(EngineSettings.from_args(checkpoint, args), args.model, token),
         name=APP, route_prefix="/",
     )  # fmt: skip
     return f"http://{args.host}:{args.port}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -140,14 +139,12 @@ def test_a_batch_goes_on_only_with_the_settings_it_began_with(kept: Any) -> None
         kept.begin({"seed": 2, "prompts": 3})
 
 
-def test_what_was_sent_again_is_checked_first(llm: Any) -> None:
+def test_what_was_sent_again_is_checked_first_and_what_has_no_answer_is_not(llm: Any) -> None:
     prompts = llm.client.random_prompts(9, 5)
-    again = [prompts[7].id, prompts[4].id]
-    assert [p.id for p in llm.batch.chosen(prompts, again, 3)] == [
-        prompts[4].id,
-        prompts[7].id,
-        prompts[0].id,
-    ]
+    kept = [{"id": p.id, "attempts": 2 if n in (4, 7) else 1} for n, p in enumerate(prompts) if n != 0]
+    expected = [prompts[n].id for n in (4, 7, 1)]
+    assert [p.id for p in llm.batch.chosen(prompts, kept, 3)] == expected
+    assert len(llm.batch.chosen(prompts, kept, 99)) == 8
 
 
 def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> None:
@@ -177,35 +174,56 @@ def test_limits_of_goodput_are_read_or_refused(llm: Any) -> None:
 
 
 @pytest.fixture
-def making(llm: Any, tmp_path: Any) -> Any:
-    """Of an engine with a small model, in bf16: a checkpoint in a folder."""
+def args() -> SimpleNamespace:
+    """A batch whose engines compute in bf16."""
+    return SimpleNamespace(
+        slots=2, context=32, threads=1, dtype="bfloat16", gpus=0, output_tokens=4, url="", model="m",
+        part_seconds=1, in_flight=2, give_up=60,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def settings(llm: Any, tmp_path: Any, args: SimpleNamespace) -> Any:
+    """Of an engine with a small model: a checkpoint in a folder."""
     import torch
 
     torch.manual_seed(1)
     config = llm.model.ModelConfig(16, 1, 16, 2, 1, context=48)
     llm.model.save_model(config, llm.model.Decoder(config).state_dict(), tmp_path)
-    args = SimpleNamespace(slots=2, context=32, threads=1, dtype="bfloat16")
-    return llm.serve.Making.of(str(tmp_path), args)
+    return llm.serve.EngineSettings.from_args(str(tmp_path), args)
 
 
-def test_ray_data_computes_what_the_endpoint_would(llm: Any, making: Any) -> None:
+def test_ray_data_computes_what_the_endpoint_would(llm: Any, settings: Any) -> None:
     prompts = llm.client.random_prompts(5, 6)
-    actor = llm.batch.Answering(making, 4)
+    actor = llm.batch.Answering(settings, 4)
     found = actor({"id": [p.id for p in prompts], "tokens": [list(p.tokens) for p in prompts]})
     assert found["id"] == [p.id for p in prompts]
-    expected = llm.batch.reference(making, prompts, 4)
+    expected = llm.batch.reference(settings, prompts, 4)
     assert {n: llm.client.digest(t) for n, t in zip(found["id"], found["answer"], strict=True)} == expected
-    assert llm.batch.reference(making, [], 4) == {}
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpu", "found"),
-    [("auto", False, "float32"), ("auto", True, "bfloat16"), ("bfloat16", False, "bfloat16"),
-     ("float32", True, "float32")],
-)  # fmt: skip
-def test_an_engine_has_the_number_format_that_was_asked_for(
-    llm: Any, making: Any, monkeypatch: pytest.MonkeyPatch, asked: str, gpu: bool, found: str
+    ("asked", "share", "lab", "device", "dtype"),
+    [
+        ("auto", 0, "nvidia", "cpu", "float32"),
+        ("auto", 1, "nvidia", "cuda", "bfloat16"),
+        ("auto", 1, "simulated", "cpu", "float32"),
+        ("bfloat16", 0, "nvidia", "cpu", "bfloat16"),
+        ("float32", 0.5, "nvidia", "cuda", "float32"),
+    ],
+)
+def test_an_engine_takes_a_gpu_that_it_has_a_share_of_and_the_format_that_was_asked_for(
+    llm: Any,
+    settings: Any,
+    args: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: str,
+    share: float,
+    lab: str,
+    device: str,
+    dtype: str,
 ) -> None:
+    """Every process sees a GPU here, as Ray lets those without a share of one."""
     import torch
 
     placed: list[Any] = []
@@ -214,29 +232,77 @@ def test_an_engine_has_the_number_format_that_was_asked_for(
         placed.append(where)
         return model
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setenv("RAYLAB_GPU", lab)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(llm.model.Decoder, "to", place)
-    engine = dataclasses.replace(making, dtype=asked).engine()
-    assert placed == [("cuda" if gpu else "cpu", getattr(torch, found))]
+    args.dtype, args.gpus = asked, share
+    engine = llm.serve.EngineSettings.from_args(settings.checkpoint, args).engine()
+    assert placed == [(device, getattr(torch, dtype))]
     assert (engine.places, engine.running) == (32, 0)
 
 
-def of_engine(making: Any) -> dict[str, Any]:
-    """The settings of an engine."""
-    return {name: getattr(making, name) for name in ("slots", "context", "threads", "dtype")}
+@pytest.fixture
+def ray_tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Ray's tasks: `asked` for what, and `fails` with what; else they are run at once, here."""
+    import ray
+
+    tasks = SimpleNamespace(asked=[], fails=None)
+
+    def remote(**resources: Any) -> Any:
+        return lambda function: SimpleNamespace(remote=lambda *args: (resources, function, args))
+
+    def get(task: Any, timeout: float) -> Any:
+        resources, function, args = task
+        tasks.asked.append({**resources, "timeout": timeout})
+        if tasks.fails:
+            raise tasks.fails
+        return function(*args)
+
+    monkeypatch.setattr(ray, "remote", remote)
+    monkeypatch.setattr(ray, "get", get)
+    return tasks
 
 
-def test_answers_are_computed_once_more_in_the_job_where_replicas_have_no_gpus(llm: Any, making: Any) -> None:
-    prompts = llm.client.random_prompts(2, 6)
-    args = SimpleNamespace(gpus=0, output_tokens=4, url="", **of_engine(making))
-    found = llm.batch.once_more(making.checkpoint, prompts, args)
-    assert found == llm.batch.reference(making, prompts, 4)
-
-
-def test_answers_of_a_foreign_endpoint_are_asked_of_it_once_more(
-    llm: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+def test_answers_are_computed_once_more_in_the_job_where_replicas_have_no_gpus(
+    llm: Any, settings: Any, args: SimpleNamespace, ray_tasks: Any
 ) -> None:
-    prompts, server = llm.client.random_prompts(3, 6), Server(llm, lambda _, attempt: attempt == 1)
+    prompts = llm.client.random_prompts(2, 6)
+    found = llm.batch.once_more(settings.checkpoint, prompts, args)
+    assert found == llm.batch.reference(settings, prompts, 4)
+    assert ray_tasks.asked == []
+
+
+def test_answers_are_computed_once_more_on_gpus_where_replicas_have_them(
+    llm: Any, settings: Any, args: SimpleNamespace, ray_tasks: Any
+) -> None:
+    args.gpus = 0.5
+    prompts = llm.client.random_prompts(2, 6)
+    found = llm.batch.once_more(settings.checkpoint, prompts, args)
+    assert found == llm.batch.reference(settings, prompts, 4)
+    assert llm.batch.once_more(settings.checkpoint, [], args) == {}
+    assert ray_tasks.asked == [{"num_cpus": 0, "num_gpus": 0.5, "timeout": llm.batch.CHECK_SECONDS}]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [("GetTimeoutError", "not computed once more in 600 s: no GPU is free"),
+     ("OutOfMemoryError", "not computed once more: the node has no memory")],
+)  # fmt: skip
+def test_a_check_that_fails_leaves_the_evidence_of_the_batch(
+    llm: Any, args: SimpleNamespace, ray_tasks: Any, capsys: Any, error: str, said: str
+) -> None:
+    import ray
+
+    args.gpus, ray_tasks.fails = 1, getattr(ray.exceptions, error)("the node has no memory")
+    assert llm.batch.once_more("s3://x", llm.client.random_prompts(2, 6), args) == {}
+    assert said in capsys.readouterr().out
+
+
+def test_a_foreign_endpoint_is_asked_once_more(
+    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    prompts = llm.client.random_prompts(3, 6)
+    server = Server(llm, lambda _, attempt: attempt == 1)
     targets: list[Any] = []
 
     def asking(http: Any, target: Any, now: Any) -> Any:
@@ -246,42 +312,43 @@ def test_answers_of_a_foreign_endpoint_are_asked_of_it_once_more(
     monkeypatch.setenv(llm.endpoint.TOKEN_VARIABLE, "secret")
     monkeypatch.setattr(llm.client, "asking", asking)
     monkeypatch.setattr(llm.client, "FIRST_PAUSE", 0.0)
-    args = SimpleNamespace(
-        url="http://127.0.0.1:9/", model="m", output_tokens=2, part_seconds=1, in_flight=2, give_up=60
-    )
+    args.url = "http://127.0.0.1:9/"
     found = llm.batch.once_more("s3://x", prompts, args)
     assert found == {p.id: llm.client.digest((p.tokens[0], 7)) for p in prompts}
-    assert targets == [llm.client.Target("http://127.0.0.1:9", "m", "secret", 2)]
-    assert f"{prompts[0].id}: the node is gone" in capsys.readouterr().out
+    assert targets == [llm.client.Target("http://127.0.0.1:9", "m", "secret", 4)]
+    assert f"{prompts[0].id}: attempt 1 lost: the node is gone" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("free", [True, False])
-def test_answers_are_computed_once_more_on_gpus_where_one_is_free(
-    llm: Any, making: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, free: bool
+def test_answers_that_an_endpoint_did_not_give_again_are_counted(
+    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    import ray
+    async def ask_all(url: str, prompts: Any, args: Any, take: Any, fail: Any) -> list[str]:
+        await take(answer(llm, prompts[0].id))
+        return [p.id for p in prompts[1:]]
 
-    prompts, asked, ended = llm.client.random_prompts(2, 6), dict[str, Any](), list[Any]()
+    monkeypatch.setattr(llm.batch, "ask_all", ask_all)
+    args.url, prompts = "http://127.0.0.1:9", llm.client.random_prompts(3, 6)
+    assert list(llm.batch.once_more("s3://x", prompts, args)) == [prompts[0].id]
+    assert "2 of 3 answers could not be computed once more" in capsys.readouterr().out
 
-    def remote(**resources: Any) -> Any:
-        asked.update(resources)
-        return lambda function: SimpleNamespace(remote=lambda *args: (function, args))
 
-    def get(task: Any, timeout: float) -> Any:
-        asked["timeout"] = timeout
-        if not free:
-            raise ray.exceptions.GetTimeoutError
-        return task[0](*task[1])
+def test_an_endpoint_that_refuses_the_check_is_named(
+    llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    async def refused(prompt: Any, sent_at: float) -> Any:
+        raise llm.client.RefusedError("http://127.0.0.1:9: HTTP 401")
 
-    monkeypatch.setattr(ray, "remote", remote)
-    monkeypatch.setattr(ray, "get", get)
-    monkeypatch.setattr(ray, "cancel", lambda task, force: ended.append(task))
-    args = SimpleNamespace(gpus=0.5, give_up=7.0, output_tokens=4, url="", **of_engine(making))
-    found = llm.batch.once_more(making.checkpoint, prompts, args)
-    assert asked == {"num_cpus": 0, "num_gpus": 0.5, "timeout": 7.0}
-    assert found == (llm.batch.reference(making, prompts, 4) if free else {})
-    assert len(ended) == (0 if free else 1)
-    assert ("no GPU was free for 7 s" in capsys.readouterr().out) is not free
+    monkeypatch.setenv(llm.endpoint.TOKEN_VARIABLE, "secret")
+    monkeypatch.setattr(llm.client, "asking", lambda *_: refused)
+    args.url = "http://127.0.0.1:9"
+    assert llm.batch.once_more("s3://x", llm.client.random_prompts(2, 6), args) == {}
+    assert "not computed once more: http://127.0.0.1:9: HTTP 401" in capsys.readouterr().out
+
+
+def test_ray_data_takes_no_endpoint(llm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["batch.py", "--from", "x", "--through", "data", "--url", "http://a"])
+    with pytest.raises(SystemExit, match="--url: Ray Data computes answers without an endpoint"):
+        llm.batch.main()
 
 
 def test_a_picture_of_a_run_is_drawn(llm: Any, tmp_path: Any) -> None:
