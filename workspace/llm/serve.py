@@ -100,7 +100,7 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
         Replica,
         name="engine",
         num_replicas=args.replicas,
-        max_ongoing_requests=4 * args.slots,
+        max_ongoing_requests=2 * args.slots,  # so that none waits at one replica while another is idle
         health_check_period_s=1,
         health_check_timeout_s=5,
         graceful_shutdown_timeout_s=5,
