@@ -19,7 +19,7 @@ from pathlib import Path
 UNUSED = (
     "ray/jars",  # Ray's Java workers
     "ray/rllib",  # reinforcement learning; no other part of Ray imports it
-    "torch/include",  # headers: there is no compiler in the image
+    "torch/include",  # headers of C++, for which there is no compiler in the image
     "torch/share/cmake",  # the rest of share/ is read at run time: on ROCm databases of MIOpen and rccl
     "torch/test",  # PyTorch's own tests, in C++
     "torch/lib/*test*.so",

@@ -247,6 +247,11 @@ def evidence(
     }  # fmt: skip
 
 
+def engine_of(args: argparse.Namespace) -> str:
+    """What an answer depends on beside its checkpoint: another kind of engine rounds in another way."""
+    return f"{args.dtype} on {'GPUs' if args.gpus else 'CPUs'}, kernel {args.kernel}"
+
+
 def settings() -> argparse.ArgumentParser:
     parser = measure.load(serve.settings(argparse.ArgumentParser(description=__doc__.split("\n")[0])))
     parser.add_argument("--name", default="", help="name of the batch; that of an earlier one: what it lacks")
@@ -265,6 +270,7 @@ def main() -> None:
     if args.url and args.through == "data":
         raise SystemExit("--url: Ray Data computes answers without an endpoint; leave out one of the two")
     limits = measure.limits(args.goodput)
+    args.kernel = args.kernel if args.url else serve.settled(args.kernel)
     ray.init()
     checkpoint = newest_of(vars(args)["from"], args.storage)
     job = submission_id()
@@ -272,7 +278,7 @@ def main() -> None:
     plan = {
         "checkpoint": checkpoint, "model": args.model, "prompts": args.prompts, "seed": args.seed,
         "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
-        "engine": "that of --url" if args.url else f"{args.dtype} on {'GPUs' if args.gpus else 'CPUs'}",
+        "engine": "that of --url" if args.url else engine_of(args),
         "prompts_sha256": hashlib.sha256(repr(prompts).encode()).hexdigest(),
     }  # fmt: skip
     name = args.name or job

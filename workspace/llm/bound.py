@@ -21,6 +21,7 @@ import torch
 from engine import Engine, Request
 from inference import BLOCK, Matrix, blocks_of
 from model import SIZES, Decoder
+from native import KERNELS, settle
 
 COPIED = 32 * 1024 * 1024
 """Numbers (float32) in the tensor that is copied: more than a cache holds."""
@@ -90,13 +91,13 @@ class Bounds:
 
 
 @torch.inference_mode()
-def compare(model: Decoder, slots: int, prompt: int, rounds: int) -> Bounds:
+def compare(model: Decoder, slots: int, prompt: int, rounds: int, kernel: str = "torch") -> Bounds:
     """Measure an engine whose slots are all busy, and the machine."""
     source = torch.ones(COPIED)
     target = torch.empty_like(source)
     factor = torch.ones(SIDE, SIDE, dtype=model.embedding.weight.dtype)
     matrix = Matrix(factor)
-    engine = Engine(model, slots)
+    engine = Engine(model, slots, kernel=kernel)
     length = engine.places - prompt
     for number in range(slots):
         engine.add(Request(str(number), (65,) * prompt, length, ignore_eos=True))
@@ -124,12 +125,16 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--kernel", choices=KERNELS, default="auto", help="what decodes")
     parser.add_argument("--rounds", type=int, default=30)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     model = Decoder(SIZES[args.size]).to(getattr(torch, args.dtype))
-    found = compare(model, args.slots, args.prompt, args.rounds)
-    print(f"{args.size}, {args.dtype}, {args.slots} slots, {args.threads} thread(s): {found}")
+    kernel = settle(args.kernel)
+    found = compare(model, args.slots, args.prompt, args.rounds, kernel)
+    print(
+        f"{args.size}, {args.dtype}, kernel {kernel}, {args.slots} slots, {args.threads} thread(s): {found}"
+    )
 
 
 if __name__ == "__main__":

@@ -33,13 +33,15 @@ class EngineSettings:
     threads: int
     dtype: str
     """Of weights and cache: float32, bfloat16, or auto: bfloat16 on a GPU, float32 on a CPU."""
+    kernel: str
+    """What decodes (native.KERNELS), settled for all engines of a job."""
     gpu: bool
     """Compute on a GPU, where it is a real one. Without a share of one, a process may still see it."""
 
     @classmethod
     def from_args(cls, checkpoint: str, args: argparse.Namespace) -> EngineSettings:
         """The settings that a command line gives (`settings`)."""
-        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype, args.gpus > 0)
+        return cls(checkpoint, args.slots, args.context, args.threads, args.dtype, args.kernel, args.gpus > 0)
 
     def engine(self) -> Engine:
         """An engine with the checkpoint's model."""
@@ -54,7 +56,7 @@ class EngineSettings:
         dtype = {"cuda": "bfloat16", "cpu": "float32"}[device] if self.dtype == "auto" else self.dtype
         with Checkpoint(self.checkpoint).as_directory() as folder:
             model = load_model(Path(folder), context=self.context)
-        return Engine(model.to(device, getattr(torch, dtype)), self.slots)
+        return Engine(model.to(device, getattr(torch, dtype)), self.slots, kernel=self.kernel)
 
 
 class Replica:
@@ -119,11 +121,12 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """The environment of replicas: threads that wait for each other sleep.
+    """The environment of replicas: threads that wait for each other soon go to sleep.
 
-    By default they spin; with another process on one of the cores a step then takes a hundred times as long.
+    By default they spin for milliseconds; with another process on one of the cores a step of two threads then
+    takes up to seventy times as long. Threads that never spin take twice as long on idle cores.
     """
-    return {"env_vars": {"OMP_WAIT_POLICY": "PASSIVE"}} if threads > 1 else {}
+    return {"env_vars": {"GOMP_SPINCOUNT": "500"}} if threads > 1 else {}
 
 
 def stop() -> None:
@@ -131,6 +134,16 @@ def stop() -> None:
     from ray import serve
 
     serve.shutdown()
+
+
+def settled(kernel: str) -> str:
+    """What decodes in all engines of this job. Ends it where that is decode.c, which cannot be compiled."""
+    import native
+
+    try:
+        return native.settle(kernel)
+    except native.UnavailableError as error:
+        raise SystemExit(f"--kernel {kernel}: {error}") from None
 
 
 def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -145,6 +158,7 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--gpus", type=float, default=0, help="GPUs of a replica")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch of a replica")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
+    parser.add_argument("--kernel", choices=("auto", "c", "torch"), default="auto", help="what decodes")
     parser.add_argument("--host", default="127.0.0.1", help="address of the endpoint on the head")
     parser.add_argument("--port", type=int, default=8000)
     return parser
@@ -158,6 +172,7 @@ def main() -> None:
     parser = settings(argparse.ArgumentParser(description="Serve a language model on a Ray cluster."))
     parser.add_argument("--minutes", type=float, default=60, help="time until it ends by itself")
     args = parser.parse_args()
+    args.kernel = settled(args.kernel)
     ray.init()
     checkpoint = newest_of(vars(args)["from"], args.storage)
     try:

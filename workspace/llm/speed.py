@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sysconfig
 import time
+from pathlib import Path
 
 import torch
 
@@ -51,3 +55,18 @@ def peak(device: torch.device) -> tuple[float, str]:
         return measured_peak(device, torch.bfloat16, 8192), f"{name}, bf16, a measured product of matrices"
     found = measured_peak(device, torch.float32)
     return found, f"float32 on {torch.get_num_threads()} thread(s), a measured product of matrices"
+
+
+def compiles(asked: str, gpu: bool) -> bool:
+    """Tell whether the model goes through torch.compile: `asked` is on, off, or auto, which is on for GPUs.
+
+    What that makes for a GPU is built by a C compiler with Python's headers: auto does without where they are
+    missing, and says so.
+    """
+    if asked != "auto" or not gpu:
+        return asked == "on"
+    compiler = os.environ.get("CC") or any(shutil.which(name) for name in ("gcc", "clang"))
+    if compiler and Path(sysconfig.get_path("include"), "Python.h").is_file():
+        return True
+    print("not compiled (torch.compile): there is no C compiler with Python's headers here", flush=True)
+    return False

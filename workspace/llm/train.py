@@ -35,7 +35,7 @@ from model import SIZES, Decoder, load_model, next_byte_loss
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from sharding import gathered, parallel, shard_state
-from speed import peak, wait
+from speed import compiles, peak, wait
 from torch import Tensor, nn
 
 EVALUATED = 32
@@ -139,7 +139,7 @@ class Training:
             check_fixed(self.fixed, state["fixed"])
             self.step = state["step"]
         self.shape, self.trained = model.config, lora.trainable(model)
-        if config["compile"] == "on" or (config["compile"] == "auto" and self.gpu):
+        if compiles(config["compile"], self.gpu):
             model.compile()
         self.model, self.module = self.spread(model)
         self.optimizer = optimizer_for(self.module, config, fused=self.gpu)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.recipes import modules_of
+
+needs_gcc = pytest.mark.skipif(
+    not (os.environ.get("CC") or shutil.which("gcc")), reason="needs GCC: no command `gcc`, and CC is not set"
+)
+"""Skips a test of decode.c where it cannot be compiled. With --no-skips, as in CI, that is a failure."""
 
 
 @pytest.fixture(autouse=True)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
+
+from tests.unit.workspace.llm.conftest import needs_gcc
+
+NewEngine = Callable[[int], Any]
+"""Slots -> an engine."""
 
 
 def small(llm: Any) -> Any:
     """A decoder in float32."""
     torch.set_num_threads(1)
     torch.manual_seed(3)
-    config = llm.model.ModelConfig(width=32, layers=2, inner=48, heads=4, kv_heads=2, context=160)
+    config = llm.model.ModelConfig(width=64, layers=2, inner=48, heads=4, kv_heads=2, context=160)
     made = llm.model.Decoder(config).eval()
     with torch.no_grad():
         for weight in made.parameters():  # logits that differ enough for a drawn byte to depend on them
@@ -22,9 +27,15 @@ def small(llm: Any) -> Any:
     return made
 
 
-@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def decoder(llm: Any, request: pytest.FixtureRequest) -> Any:
-    return small(llm).to(request.param)
+KERNELS = ["torch", pytest.param("c", marks=needs_gcc)]
+
+
+@pytest.fixture(params=["bfloat16", *KERNELS])
+def new_engine(llm: Any, request: pytest.FixtureRequest) -> NewEngine:
+    """Engines of a small decoder: in float32 by each kernel, and in bfloat16."""
+    if request.param == "bfloat16":
+        return lambda slots: llm.engine.Engine(small(llm).bfloat16(), slots)
+    return lambda slots: llm.engine.Engine(small(llm), slots, kernel=request.param)
 
 
 def prompt(seed: int, length: int) -> tuple[int, ...]:
@@ -42,8 +53,8 @@ def different(llm: Any, **more: Any) -> list[Any]:
     return [request(llm, i, length, count, **more) for i, (length, count) in enumerate(sizes)]
 
 
-def alone(llm: Any, decoder: Any, requests: Sequence[Any], slots: int = 3) -> dict[str, list[int]]:
-    engine = llm.engine.Engine(decoder, slots)
+def alone(new_engine: NewEngine, requests: Sequence[Any], slots: int = 3) -> dict[str, list[int]]:
+    engine = new_engine(slots)
     return {r.id: engine.run([r])[r.id] for r in requests}
 
 
@@ -56,29 +67,34 @@ def greedy(decoder: Any, request: Any) -> list[int]:
     return row[len(request.prompt) :]
 
 
-def test_an_answer_is_that_of_the_model_without_cache_and_slots(llm: Any) -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_answer_is_that_of_the_model_without_cache_and_slots(llm: Any, kernel: str) -> None:
     requests, decoder = different(llm), small(llm)
-    answers = llm.engine.Engine(decoder, slots=3).run(requests)
+    answers = llm.engine.Engine(decoder, slots=3, kernel=kernel).run(requests)
     assert answers == {r.id: greedy(decoder, r) for r in requests}
 
 
 @pytest.mark.parametrize("more", [{}, {"temperature": 0.9, "seed": 4}, {"temperature": 2.0, "top_k": 5}])
-def test_answers_of_a_batch_are_those_of_requests_one_by_one(llm: Any, decoder: Any, more: Any) -> None:
+def test_answers_of_a_batch_are_those_of_requests_one_by_one(
+    llm: Any, new_engine: NewEngine, more: Any
+) -> None:
     requests = different(llm, **more)
-    assert llm.engine.Engine(decoder, slots=3).run(requests) == alone(llm, decoder, requests)
+    assert new_engine(3).run(requests) == alone(new_engine, requests)
 
 
-def test_the_order_of_arrival_changes_no_answer(llm: Any, decoder: Any) -> None:
+def test_the_order_of_arrival_changes_no_answer(llm: Any, new_engine: NewEngine) -> None:
     requests = [request(llm, i, 10 + 9 * i, temperature=1.0, seed=i) for i in range(6)]
-    expected = llm.engine.Engine(decoder, slots=2).run(requests)
+    expected = new_engine(2).run(requests)
     for seed in range(3):
         shuffled = random.Random(seed).sample(requests, len(requests))
-        assert llm.engine.Engine(decoder, slots=2).run(shuffled) == expected
+        assert new_engine(2).run(shuffled) == expected
 
 
-def test_the_logits_of_a_slot_are_the_same_bits_whatever_the_other_slots_hold(llm: Any, decoder: Any) -> None:
+def test_the_logits_of_a_slot_are_the_same_bits_whatever_the_other_slots_hold(
+    llm: Any, new_engine: NewEngine
+) -> None:
     def logits(others: Sequence[Any], first: bool) -> list[torch.Tensor]:
-        engine, seen = llm.engine.Engine(decoder, slots=4), list[torch.Tensor]()
+        engine, seen = new_engine(4), list[torch.Tensor]()
         chosen = engine._chosen
 
         def watched(rows: torch.Tensor, slots: Any) -> Any:
@@ -97,21 +113,21 @@ def test_the_logits_of_a_slot_are_the_same_bits_whatever_the_other_slots_hold(ll
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_what_a_slot_held_before_is_never_seen(llm: Any, decoder: Any) -> None:
-    engine = llm.engine.Engine(decoder, slots=1)
+def test_what_a_slot_held_before_is_never_seen(llm: Any, new_engine: NewEngine) -> None:
+    engine = new_engine(1)
     with torch.inference_mode():
         for keys, values in engine._cache.layers:
             keys.fill_(1e4)
             values.fill_(-1e4)
     engine.run([request(llm, 5, 90, 30)])
     short = request(llm, 6, 8, 10)
-    assert engine.run([short]) == alone(llm, decoder, [short], slots=1)
+    assert engine.run([short]) == alone(new_engine, [short], slots=1)
 
 
 def test_a_prompt_is_prefilled_while_others_decode_and_a_finished_one_leaves_at_once(
-    llm: Any, decoder: Any
+    llm: Any, new_engine: NewEngine
 ) -> None:
-    engine = llm.engine.Engine(decoder, slots=2)
+    engine = new_engine(2)
     for number, count in enumerate((6, 2, 3)):
         engine.add(request(llm, number, 5, count))
     steps = []
@@ -127,7 +143,7 @@ def test_a_prompt_is_prefilled_while_others_decode_and_a_finished_one_leaves_at_
     ]
 
 
-def test_an_answer_ends_with_end_unless_told_otherwise(llm: Any, decoder: Any) -> None:
+def test_an_answer_ends_with_end_unless_told_otherwise(llm: Any, new_engine: NewEngine) -> None:
     class Ending:
         """Logits of a model whose third byte is END."""
 
@@ -138,13 +154,13 @@ def test_an_answer_ends_with_end_unless_told_otherwise(llm: Any, decoder: Any) -
             return [llm.model.END if slot.count == 2 else 65 for slot in slots]
 
     for ignore, expected in ((False, [65, 65, 0]), (True, [65, 65, 0, 65, 65])):
-        engine = llm.engine.Engine(decoder, slots=1)
+        engine = new_engine(1)
         engine._chosen = Ending(engine)
         assert engine.run([request(llm, 1, 4, 5, ignore_eos=ignore)]) == {"r1": expected}
 
 
-def test_a_cancelled_request_frees_its_slot_and_its_place_in_the_row(llm: Any, decoder: Any) -> None:
-    engine = llm.engine.Engine(decoder, slots=1)
+def test_a_cancelled_request_frees_its_slot_and_its_place_in_the_row(llm: Any, new_engine: NewEngine) -> None:
+    engine = new_engine(1)
     for number in range(3):
         engine.add(request(llm, number))
     engine.step()
@@ -155,12 +171,12 @@ def test_a_cancelled_request_frees_its_slot_and_its_place_in_the_row(llm: Any, d
     assert {t.request for t in engine.step()} == {"r2"}
 
 
-def test_the_most_likely_bytes_alone_are_drawn_with_top_k(llm: Any, decoder: Any) -> None:
+def test_the_most_likely_bytes_alone_are_drawn_with_top_k(llm: Any, new_engine: NewEngine) -> None:
     likely = request(llm, 1, count=8)
     drawn = request(llm, 1, count=8, temperature=50.0, top_k=1, seed=3)
-    assert alone(llm, decoder, [drawn]) == alone(llm, decoder, [likely])
+    assert alone(new_engine, [drawn]) == alone(new_engine, [likely])
     first = {
-        alone(llm, decoder, [request(llm, 1, count=1, temperature=9.0, top_k=2, seed=s)])["r1"][0]
+        alone(new_engine, [request(llm, 1, count=1, temperature=9.0, top_k=2, seed=s)])["r1"][0]
         for s in range(30)
     }
     assert len(first) == 2
@@ -178,10 +194,20 @@ def test_the_most_likely_bytes_alone_are_drawn_with_top_k(llm: Any, decoder: Any
     ],
 )
 def test_a_request_that_cannot_be_answered_is_refused(
-    llm: Any, decoder: Any, change: Any, words: str
+    llm: Any, new_engine: NewEngine, change: Any, words: str
 ) -> None:
-    engine = llm.engine.Engine(decoder, slots=1)
+    engine = new_engine(1)
     given = {"id": "a", "prompt": prompt(1, 20), "max_tokens": 5, **change}
     with pytest.raises(ValueError, match=words):
         engine.add(llm.engine.Request(**given))
     assert not engine.busy
+
+
+def test_auto_decodes_by_torch_what_decode_c_cannot_compute(
+    llm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llm.engine, "unfit", lambda model: "it is too small")
+    monkeypatch.setattr(llm.engine, "Decode", None)
+    requests = different(llm)[:2]
+    found = llm.engine.Engine(small(llm), 2, kernel="auto").run(requests)
+    assert found == llm.engine.Engine(small(llm), 2, kernel="torch").run(requests)

@@ -276,3 +276,31 @@ def test_the_recipe_passes_every_parameter_that_the_script_has(llm: Any) -> None
     for name, entry in manifest.items():
         if entry["default"] is not None:
             assert options[name].default == entry["default"], name
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpu", "compiler", "headers", "found"),
+    [
+        ("on", False, "", False, True),
+        ("off", True, "gcc", True, False),
+        ("auto", False, "gcc", True, False),
+        ("auto", True, "gcc", True, True),
+        ("auto", True, "CC", True, True),
+        ("auto", True, "", True, False),
+        ("auto", True, "gcc", False, False),
+    ],
+)
+def test_a_model_is_compiled_for_a_gpu_where_that_can_be_done(
+    llm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    asked: str, gpu: bool, compiler: str, headers: bool, found: bool,
+) -> None:  # fmt: skip
+    if headers:
+        (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(llm.speed.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(llm.speed.shutil, "which", lambda name: name if name == compiler else None)
+    monkeypatch.delenv("CC", raising=False)
+    if compiler == "CC":
+        monkeypatch.setenv("CC", "my-cc")
+    assert llm.speed.compiles(asked, gpu) is found
+    said = capsys.readouterr().out
+    assert ("no C compiler with Python's headers" in said) is (asked == "auto" and gpu and not found)
