@@ -6,13 +6,14 @@ attempts, and a batch has neither.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.cluster.api import Row
 from lab.cluster.jobs import Job
-from lab.errors import NotFoundError, RefusedError
+from lab.errors import NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence import inference
 from lab.host.clock import WALL, Clock, poll
 from lab.lab import Lab
@@ -25,6 +26,15 @@ BEGIN_SECONDS = 600.0
 """Timeout for the batch to have so many answers."""
 
 END_SECONDS = 3600.0
+
+NOTICE_SECONDS = 5.0
+"""Time in which a batch notices that an attempt is lost: its stream breaks at once."""
+
+KILLS = 5
+"""Most kills until a prompt was in work on the node."""
+
+LOST = re.compile(r": attempt \d+ lost: ")
+"""In the log of a batch (workspace/llm/batch.py)."""
 
 Say = Callable[[str], None]
 
@@ -41,7 +51,8 @@ def lose_node(
 ) -> Mapping[str, Any]:
     """Kill a node under a batch that has `after` answers, start it again; returns the receipt of the batch.
 
-    Without `target` it is a node with a replica. The node is started again whatever happens. Raises
+    Without `target` it is a node with a replica. If no prompt was in work there, which a quick model makes
+    likely, a node is killed once more, KILLS times at most. It is started again whatever happens. Raises
     NotFoundError, RefusedError for a node without a replica or a job that has ended, WaitTimeoutError.
     """
     job = lab.jobs.get(job_id)
@@ -59,12 +70,21 @@ def lose_node(
         return _aim(lab, job_id, target)
 
     found = poll(begun, timeout=BEGIN_SECONDS, waited_for=f"{after} answers in {folder}", clock=clock)
-    say(f"{len(lab.store.list(folder))} answers are there; {found} is killed")
-    try:
-        lab.runtime.kill(found)
-    finally:
-        lab.runtime.start(found, wait=False)
-    say(f"{found} is started again")
+    for number in range(1, KILLS + 1):
+        say(f"{len(lab.store.list(folder))} answers are there; {found} is killed")
+        lost = _attempts_lost(lab, job_id)
+        try:
+            lab.runtime.kill(found)
+        finally:
+            lab.runtime.start(found, wait=False)
+        say(f"{found} is started again")
+        if number == KILLS or not _missed(lab, job_id, lost, clock):
+            break
+        again = _aim_again(lab, job_id, target, found, clock)
+        if again is None:
+            break
+        say(f"no prompt was in work on {found}")
+        found = again
 
     def ended() -> Job | None:
         now = lab.jobs.get(job_id)
@@ -73,6 +93,41 @@ def lose_node(
     last = poll(ended, timeout=END_SECONDS, waited_for=f"the end of job {job_id}", clock=clock)
     say(f"job {job_id} has ended: {last.status}")
     return inference.judge(inference.read(lab.store, job_id))
+
+
+def _attempts_lost(lab: Lab, job_id: str) -> int:
+    """Attempts that the batch has lost so far, by its log."""
+    return len(LOST.findall(lab.jobs.logs(job_id)))
+
+
+def _missed(lab: Lab, job_id: str, before: int, clock: Clock) -> bool:
+    """Tell whether a running batch has lost nothing by a kill: it had lost `before` attempts already."""
+
+    def hit() -> bool | None:
+        if _attempts_lost(lab, job_id) > before or lab.jobs.get(job_id).final:
+            return False
+        return None
+
+    try:
+        return poll(hit, timeout=NOTICE_SECONDS, waited_for="the loss of an attempt", clock=clock)
+    except WaitTimeoutError:
+        return True
+
+
+def _aim_again(lab: Lab, job_id: str, target: str, killed: str, clock: Clock) -> str | None:
+    """The service to kill once the one that was is a node again; None when the batch ends before."""
+
+    def back() -> tuple[str | None] | None:
+        if lab.jobs.get(job_id).final:
+            return (None,)
+        if not any(node.alive and node.service == killed for node in lab.api.nodes()):
+            return None
+        try:
+            return (_aim(lab, job_id, target),)
+        except (NotFoundError, RefusedError):  # the replica is not made anew yet
+            return None
+
+    return poll(back, timeout=BEGIN_SECONDS, waited_for=f"{killed} and a replica", clock=clock)[0]
 
 
 def _aim(lab: Lab, job_id: str, target: str) -> str:

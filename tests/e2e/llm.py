@@ -69,9 +69,10 @@ class LanguageModelTests:
     def batch_loses_a_node_and_no_prompt(self, shell: Shell, run: str) -> None:
         """The third part of the chain: it needs the model that the others have trained."""
         sizes = {
-            "prompts": 192,
+            "prompts": 512,
+            "in-flight": 32,
             "input-tokens": 48,
-            "output-tokens": 64,
+            "output-tokens": 128,
             "slots": 4,
             "replicas": 2,
             "gpus": self.gpus,
@@ -81,9 +82,9 @@ class LanguageModelTests:
         job = str(shell.labctl("submit", "llm-batch", "--detach", "--json", *pairs).document["submission_id"])
         receipt = shell.labctl("job", "lose-node", job, "--json", timeout=4 * PATIENCE).document
         assert receipt["verdict"] == "recovered", receipt["checks"]
-        assert receipt["ttft_ms"]["all"]["count"] == 192
+        assert receipt["ttft_ms"]["all"]["count"] == 512
         assert receipt["ttft_ms"]["sent again"]["count"] >= 1
-        assert receipt["figures"]["most_in_flight"] == 16
+        assert receipt["figures"]["most_in_flight"] == 32
         shell.succeeds(job)
 
     def file(self, shell: Shell, run: Any, name: str) -> Any:

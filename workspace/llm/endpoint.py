@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ from protocol import DONE, ApiError, Text, Wanted, completion, event, models, re
 
 TOKEN_VARIABLE = "RAYLAB_LLM_TOKEN"
 RAY_TOKEN_VARIABLE = "RAY_AUTH_TOKEN_PATH"
+
+PART_SECONDS = 0.01
+"""Least time between two parts of a stream."""
 
 OnToken = Callable[[Token | None], None]
 """Takes each byte of an answer; None when the engine has failed and there will be no more."""
@@ -118,6 +122,36 @@ class Loop:
             raise
 
 
+class Parts:
+    """The bytes of an answer: the engine's thread puts them, an event loop takes some at a time.
+
+    The first one is to be taken at once, and so is the last; between them PART_SECONDS pass. A part costs the
+    processes of Ray Serve more time than a byte costs the engine of a small model.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._loop, self._clock = asyncio.get_running_loop(), clock
+        self._tokens: deque[Token | None] = deque()
+        self._due = asyncio.Event()
+        self._told = float("-inf")
+
+    def put(self, token: Token | None) -> None:
+        """Add a byte; None when there will be no more."""
+        self._tokens.append(token)
+        now = self._clock()
+        if token is None or token.finish or now - self._told >= PART_SECONDS:
+            self._told = now
+            self._loop.call_soon_threadsafe(self._due.set)
+
+    async def take(self) -> list[Token | None]:
+        """Wait for a part; at least one byte, or None."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if found := [self._tokens.popleft() for _ in range(len(self._tokens))]:
+                return found
+
+
 @dataclass(frozen=True)
 class Reply:
     """An answer over HTTP: a document, or a stream of events."""
@@ -134,8 +168,16 @@ class Reply:
 class Endpoint:
     """Answers requests over HTTP with what a runner gives."""
 
-    def __init__(self, runner: Runner, model: str, context: int, token: str) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        model: str,
+        context: int,
+        token: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._runner, self._model, self._context, self._token = runner, model, context, token
+        self._clock = clock
         self._created = int(time.time())
 
     async def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -167,23 +209,23 @@ class Endpoint:
             raise ApiError(401, "a bearer token is needed: Authorization: Bearer TOKEN",
                            "authentication_error", code="invalid_api_key")  # fmt: skip
 
-    async def _tokens(self, wanted: Wanted) -> AsyncIterator[Token]:
-        """The bytes of an answer as they come. Raises ApiError when the engine fails.
+    async def _tokens(self, wanted: Wanted) -> AsyncIterator[list[Token]]:
+        """The bytes of an answer in parts, as they come. Raises ApiError when the engine fails.
 
         A request whose client has gone away is cancelled.
         """
-        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Token | None]()
-        self._runner.submit(
-            wanted.request, lambda token: loop.call_soon_threadsafe(queue.put_nowait, token) and None
-        )
+        parts = Parts(self._clock)
+        self._runner.submit(wanted.request, parts.put)
         ended = False
         try:
             while not ended:
-                token = await queue.get()
-                if token is None:
+                found = await parts.take()
+                tokens = [token for token in found if token is not None]
+                if tokens:
+                    ended = tokens[-1].finish is not None
+                    yield tokens
+                if len(tokens) < len(found):
                     raise ApiError(500, "the engine has failed", "server_error")
-                ended = token.finish is not None
-                yield token
         finally:
             if not ended:
                 self._runner.cancel(wanted.request.id)
@@ -192,12 +234,11 @@ class Endpoint:
         """The events of a streamed answer. A failure in the middle leaves out the end, `[DONE]`."""
         text, count = Text(), 0
         try:
-            async for token in self._tokens(wanted):
-                count += 1
-                said = text.add(token.token, token.finish is not None)
-                yield event(
-                    completion(wanted, self._model, self._created, said, [token.token], token.finish, False)
-                )
+            async for tokens in self._tokens(wanted):
+                count += len(tokens)
+                new, finish = [token.token for token in tokens], tokens[-1].finish
+                said = text.add(new, finish is not None)
+                yield event(completion(wanted, self._model, self._created, said, new, finish, False))
         except ApiError as error:
             yield event(error.document)
             return
@@ -206,8 +247,7 @@ class Endpoint:
         yield DONE
 
     async def _whole(self, wanted: Wanted) -> Mapping[str, Any]:
-        text, said, tokens, finish = Text(), "", list[int](), None
-        async for token in self._tokens(wanted):
-            tokens.append(token.token)
-            said, finish = said + text.add(token.token, token.finish is not None), token.finish
-        return completion(wanted, self._model, self._created, said, tokens, finish, True)
+        found = [token async for tokens in self._tokens(wanted) for token in tokens]
+        tokens = [token.token for token in found]
+        said = Text().add(tokens, True)
+        return completion(wanted, self._model, self._created, said, tokens, found[-1].finish, True)

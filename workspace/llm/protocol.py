@@ -97,14 +97,14 @@ def _prompt(given: Any) -> tuple[int, ...]:
 
 
 class Text:
-    """Bytes that come one by one, as text: a character is given out when its last byte is there."""
+    """Bytes that come by and by, as text: a character is given out when its last byte is there."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def add(self, token: int, last: bool) -> str:
-        """The text that this byte completes. END is none."""
-        return self._decoder.decode(b"" if token == END else bytes([token]), last)
+    def add(self, tokens: Sequence[int], last: bool) -> str:
+        """The text that these bytes complete. END is none."""
+        return self._decoder.decode(bytes(token for token in tokens if token != END), last)
 
 
 def completion(wanted: Wanted, model: str, created: int, text: str, tokens: Sequence[int], finish: str | None,

@@ -96,6 +96,7 @@ async def _closed(stream: Any) -> AsyncIterator[bytes]:
 def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
     """Start the endpoint with its replicas and wait until they are ready; returns its URL."""
     from ray import serve
+    from ray._private.worker import global_worker
 
     serve.start(proxy_location="HeadOnly", http_options={"host": args.host, "port": args.port})
     deployment = serve.deployment(
@@ -117,6 +118,7 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
         deployment.bind(EngineSettings.from_args(checkpoint, args), args.model, token),
         name=APP, route_prefix="/",
     )  # fmt: skip
+    global_worker._filter_logs_by_job = True  # Serve prints the lines of every job; replicas are of this one
     return f"http://{args.host}:{args.port}"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lab.cluster.api import Node
 from lab.cluster.jobs import Job
 from lab.errors import NotFoundError, RefusedError
 from lab.flows.inference import batch_of, lose_node
@@ -18,19 +20,37 @@ from tests.unit.flows.lessons.world import NODES, job
 
 
 class World:
-    """A lab with a batch that gets an answer each time it is looked at, and ends when a node was killed."""
+    """A lab with a batch that gets an answer each time it is looked at, and ends when an attempt was lost.
 
-    def __init__(self, total: int = 9) -> None:
-        self.store, self.total = FakeObjectStore(), total
+    `idle` kills hit no prompt. A killed node is one again, with its replica, after some looks.
+    """
+
+    def __init__(self, total: int = 9, idle: int = 0) -> None:
+        self.store, self.total, self.idle = FakeObjectStore(), total, idle
         self.done: list[str] = []
         self.replicas = ["ray-worker-0", "ray-worker-1"]
         self.status = "RUNNING"
-        self.jobs = SimpleNamespace(get=self.get)
-        self.runtime = SimpleNamespace(
-            kill=lambda name: self.done.append(f"kill {name}"),
-            start=lambda name, wait: self.done.append(f"start {name}"),
-        )
-        self.api = SimpleNamespace(nodes=lambda: NODES, rows=self.rows)
+        self.away: dict[str, int] = {}
+        self.jobs = SimpleNamespace(get=self.get, logs=self.logs)
+        self.runtime = SimpleNamespace(kill=self.kill, start=self.start)
+        self.api = SimpleNamespace(nodes=self.nodes, rows=self.rows)
+
+    def kill(self, name: str) -> None:
+        self.done.append(f"kill {name}")
+        self.away[name] = 3
+
+    def start(self, name: str, wait: bool) -> None:
+        self.done.append(f"start {name}")
+
+    def nodes(self) -> list[Node]:
+        self.away = {name: looks - 1 for name, looks in self.away.items() if looks}
+        return [replace(node, alive=node.service not in self.away) for node in NODES]
+
+    def lost(self) -> int:
+        return sum(1 for done in self.done if done.startswith("kill")) - self.idle
+
+    def logs(self, name: str) -> str:
+        return "".join(f"p1: attempt {number} lost: broken\n" for number in range(1, self.lost() + 1))
 
     def rows(self, what: str, read: Any) -> list[str]:
         assert what == "actors"
@@ -44,7 +64,7 @@ class World:
 
     def get(self, name: str) -> Job:
         answers = len(self.store.list("batches/mine/"))
-        if self.done or answers == self.total:
+        if self.lost() > 0 or answers == self.total:
             self.status = "SUCCEEDED"
             self.store.put(f".raylab/inference/{name}.json", json.dumps(evidence()).encode())
         else:
@@ -58,6 +78,33 @@ def test_a_node_with_a_replica_is_killed_once_answers_are_there_and_started_agai
     assert world.done == ["kill ray-worker-0", "start ray-worker-0"]
     assert said[0] == "4 answers are there; ray-worker-0 is killed"
     assert receipt["verdict"] == "recovered"
+
+
+@pytest.mark.parametrize("target", ["", "ray-worker-1"])
+def test_a_kill_that_hits_no_prompt_is_repeated_once_the_node_is_back(target: str) -> None:
+    world, said, clock = World(total=99, idle=2), list[str](), FakeClock()
+    lose_node(world, "j", target, 4, said.append, clock)  # type: ignore[arg-type]
+    name = target or "ray-worker-0"
+    assert world.done == [f"kill {name}", f"start {name}"] * 3
+    assert said.count(f"no prompt was in work on {name}") == 2
+    assert world.status == "SUCCEEDED"
+
+
+def test_kills_that_hit_nothing_come_to_an_end() -> None:
+    world = World(total=200, idle=99)
+    lose_node(world, "j", "", 1, lambda _: None, FakeClock())  # type: ignore[arg-type]
+    assert world.done == ["kill ray-worker-0", "start ray-worker-0"] * 5
+    assert world.status == "SUCCEEDED"
+
+
+def test_a_batch_that_ends_before_the_node_is_back_is_not_broken_again() -> None:
+    world = World(total=14, idle=99)
+    world.nodes = lambda: [replace(node, alive=not world.done) for node in NODES]  # type: ignore[method-assign]
+    world.api.nodes = world.nodes
+    said = list[str]()
+    lose_node(world, "j", "", 1, said.append, FakeClock())  # type: ignore[arg-type]
+    assert world.done == ["kill ray-worker-0", "start ray-worker-0"]
+    assert said[-1] == "job j has ended: SUCCEEDED"
 
 
 def test_the_node_that_was_asked_for_is_killed_or_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,7 +15,7 @@ SECRET = {"authorization": "Bearer secret"}
 
 
 class Stepped:
-    """A runner without a thread: it answers a request as soon as it is submitted."""
+    """A runner without a thread: it works beside whoever takes what it gives."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
@@ -26,6 +27,9 @@ class Stepped:
 
     def submit(self, request: Any, on_token: Any) -> None:
         self.engine.add(request)
+        self.work = asyncio.ensure_future(self.answer(request, on_token))
+
+    async def answer(self, request: Any, on_token: Any) -> None:
         given = 0
         while self.engine.busy:
             for token in self.engine.step():
@@ -35,6 +39,8 @@ class Stepped:
                     return
                 on_token(token)
                 given += 1
+            for _ in range(9):  # whoever waits for it is woken, and takes it
+                await asyncio.sleep(0)
 
     def cancel(self, request: str) -> None:
         self.cancelled.append(request)
@@ -56,7 +62,9 @@ def runner(llm: Any, decoder: Any) -> Stepped:
 
 @pytest.fixture
 def endpoint(llm: Any, runner: Stepped) -> Any:
-    return llm.endpoint.Endpoint(runner, "llm", 64, "secret")
+    """Of a slow engine: every byte comes a second after the one before."""
+    seconds = itertools.count()
+    return llm.endpoint.Endpoint(runner, "llm", 64, "secret", clock=lambda: float(next(seconds)))
 
 
 def ask(
@@ -105,6 +113,25 @@ def test_a_stream_ends_with_its_usage_and_done(llm: Any, decoder: Any, endpoint:
     assert [d["choices"][0]["finish_reason"] for d in documents] == [None, None, "length"]
     last = json.loads(usage.removeprefix(b"data: "))
     assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [(0.0, [1, 8]), (0.004, [1, 3, 3, 2]), (0.006, [1, 2, 2, 2, 2]), (0.02, [1] * 9)],
+)
+def test_a_fast_engine_gives_parts_a_while_apart_but_the_first_and_the_last_at_once(
+    llm: Any, decoder: Any, runner: Stepped, seconds: float, sizes: list[int]
+) -> None:
+    ticks = itertools.count()
+    endpoint = llm.endpoint.Endpoint(runner, "llm", 64, "secret", clock=lambda: seconds * next(ticks))
+    body = {"prompt": "abc", "max_tokens": 9, "temperature": 0, "ignore_eos": True, "stream": True,
+            "return_token_ids": True}  # fmt: skip
+    _, parts = ask(endpoint, body)
+    choices = [json.loads(part.removeprefix(b"data: "))["choices"][0] for part in parts[:-1]]
+    assert [len(choice["token_ids"]) for choice in choices] == sizes
+    assert [t for choice in choices for t in choice["token_ids"]] == expected(llm, decoder, "abc", 9)
+    text = bytes(t for t in expected(llm, decoder, "abc", 9) if t).decode(errors="replace")
+    assert "".join(choice["text"] for choice in choices) == text
 
 
 def test_without_include_usage_a_stream_has_none(endpoint: Any) -> None:
@@ -176,8 +203,8 @@ def test_a_request_whose_client_went_away_is_cancelled(endpoint: Any, runner: St
 
 def test_a_character_of_several_bytes_comes_with_its_last_byte(llm: Any) -> None:
     text = llm.protocol.Text()
-    assert [text.add(byte, False) for byte in "aß".encode()] == ["a", "", "ß"]
-    assert text.add(0xC3, True) == "�"
+    assert [text.add([byte], False) for byte in "aß".encode()] == ["a", "", "ß"]
+    assert text.add([*"ßa".encode(), llm.model.END, 0xC3], True) == "ßa�"
 
 
 def test_the_token_is_made_of_the_labs_own(llm: Any, tmp_path: Any, monkeypatch: Any) -> None:
