@@ -6,12 +6,15 @@ in moto, from the disk.
 
 from __future__ import annotations
 
+import bisect
+import functools
 import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 from werkzeug.wrappers import Response
@@ -74,11 +77,10 @@ class MotoStore:
         elif key:
             self._save_key(bucket, key)
         elif everything:
-            stale = [s.record.key for s in self._disk.objects(name) if s.record.key not in bucket.keys]
             failures = []
-            for stale_key in stale:
+            for removed in sorted(bucket.keys.removed):
                 try:
-                    self._save_key(bucket, stale_key)
+                    self._save_key(bucket, removed)
                 except StorageError as error:
                     failures.append(error)
             if failures:
@@ -95,6 +97,7 @@ class MotoStore:
         _forget_models()
 
     def _save_key(self, bucket: Any, name: str) -> None:
+        bucket.keys.removed.discard(name)
         key = bucket.keys.get(name)
         if key is not None and isinstance(key._value_buffer, DiskBuffer):
             return
@@ -156,8 +159,12 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import create_backend_app
+    from moto.s3 import models
     from moto.s3.models import FakeKey, FakeMultipart, s3_backends
 
+    if not hasattr(models._VersionedKeyStore, "beginning_with"):
+        models._VersionedKeyStore = _sorted(models._VersionedKeyStore)
+        models.S3Backend.list_objects = _listed(models.S3Backend.list_objects)
     s3_backends.reset()
     s3_backends.bucket_accounts.clear()
     FakeMultipart.complete = _complete
@@ -165,6 +172,52 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
     app = create_backend_app("s3")
     app.url_map.merge_slashes = False
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app
+
+
+def _sorted(store: Any) -> Any:
+    """moto's dict of a bucket's objects, its names in order, and those that `save` has to remove."""
+
+    class Sorted(store):
+        def __init__(self) -> None:
+            super().__init__()
+            self._names: list[str] = []
+            self.removed: set[str] = set()
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            self._note(name)
+            super().__setitem__(name, value)
+
+        def setlist(self, name: str, values: Any) -> None:
+            self._note(name)
+            super().setlist(name, values)
+
+        def pop(self, name: str) -> None:
+            super().pop(name)
+            del self._names[bisect.bisect_left(self._names, name)]
+            self.removed.add(name)
+
+        def _note(self, name: str) -> None:
+            if name not in self:
+                bisect.insort(self._names, name)
+
+        def beginning_with(self, prefix: str) -> dict[str, Any]:
+            """Name -> object, without a look at other names than these."""
+            first = bisect.bisect_left(self._names, prefix)
+            last = bisect.bisect_left(self._names, True, first, key=lambda name: not name.startswith(prefix))
+            return {name: self[name] for name in self._names[first:last]}
+
+    return Sorted
+
+
+def _listed(list_objects: Any) -> Any:
+    """moto's listing, given only what it can be about: it reads the name of every object otherwise."""
+
+    @functools.wraps(list_objects)
+    def only_those(self: Any, bucket: Any, prefix: str | None, *args: Any, **options: Any) -> Any:
+        found = SimpleNamespace(keys=bucket.keys.beginning_with(prefix or ""))
+        return list_objects(self, found, prefix, *args, **options)
+
+    return only_those
 
 
 def _hold(self: Any, data: bytes) -> None:
