@@ -58,21 +58,21 @@ def lose_node(
     job = lab.jobs.get(job_id)
     folder = f"batches/{batch_of(job)}/answers/"
 
-    def begun() -> str | None:
+    def begun() -> tuple[str, int] | None:
         now = lab.jobs.get(job_id)
         if now.final:
             raise RefusedError(
                 f"job {job_id} has ended ({now.status}) before it had {after} answers",
                 "more prompts: -p prompts=512; or sooner: --after-answers 1",
             )
-        if len(lab.store.list(folder)) < after:
-            return None
-        return _aim(lab, job_id, target)
+        answers = len(lab.store.list(folder))
+        return (_aim(lab, job_id, target), answers) if answers >= after else None
 
-    found = poll(begun, timeout=BEGIN_SECONDS, waited_for=f"{after} answers in {folder}", clock=clock)
+    waited_for = f"{after} answers in {folder}"
+    found, answers = poll(begun, timeout=BEGIN_SECONDS, waited_for=waited_for, clock=clock)
     for number in range(1, KILLS + 1):
-        say(f"{len(lab.store.list(folder))} answers are there; {found} is killed")
         lost = _attempts_lost(lab, job_id)
+        say(f"{answers} answers are there; {found} is killed")
         try:
             lab.runtime.kill(found)
         finally:
@@ -84,7 +84,7 @@ def lose_node(
         if again is None:
             break
         say(f"no prompt was in work on {found}")
-        found = again
+        found, answers = again, len(lab.store.list(folder))
 
     def ended() -> Job | None:
         now = lab.jobs.get(job_id)

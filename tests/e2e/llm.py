@@ -69,7 +69,7 @@ class LanguageModelTests:
     def batch_loses_a_node_and_no_prompt(self, shell: Shell, run: str) -> None:
         """The third part of the chain: it needs the model that the others have trained."""
         sizes = {
-            "prompts": 512,
+            "prompts": 2048,
             "in-flight": 32,
             "input-tokens": 48,
             "output-tokens": 128,
@@ -82,7 +82,7 @@ class LanguageModelTests:
         job = str(shell.labctl("submit", "llm-batch", "--detach", "--json", *pairs).document["submission_id"])
         receipt = shell.labctl("job", "lose-node", job, "--json", timeout=4 * PATIENCE).document
         assert receipt["verdict"] == "recovered", receipt["checks"]
-        assert receipt["ttft_ms"]["all"]["count"] == 512
+        assert receipt["ttft_ms"]["all"]["count"] == 2048
         assert receipt["ttft_ms"]["sent again"]["count"] >= 1
         assert receipt["figures"]["most_in_flight"] == 32
         shell.succeeds(job)
