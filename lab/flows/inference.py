@@ -81,7 +81,7 @@ def lose_node(
         if number == KILLS or not _missed(lab, job_id, lost, clock):
             break
         again = _aim_again(lab, job_id, target, found, clock)
-        if again is None:
+        if not again:
             break
         say(f"no prompt was in work on {found}")
         found, answers = again, len(lab.store.list(folder))
@@ -114,20 +114,20 @@ def _missed(lab: Lab, job_id: str, before: int, clock: Clock) -> bool:
         return True
 
 
-def _aim_again(lab: Lab, job_id: str, target: str, killed: str, clock: Clock) -> str | None:
-    """The service to kill once the one that was is a node again; None when the batch ends before."""
+def _aim_again(lab: Lab, job_id: str, target: str, killed: str, clock: Clock) -> str:
+    """The service to kill once the one that was is a node again; empty when the batch ends before."""
 
-    def back() -> tuple[str | None] | None:
+    def back() -> str | None:
         if lab.jobs.get(job_id).final:
-            return (None,)
+            return ""
         if not any(node.alive and node.service == killed for node in lab.api.nodes()):
             return None
         try:
-            return (_aim(lab, job_id, target),)
+            return _aim(lab, job_id, target)
         except (NotFoundError, RefusedError):  # the replica is not made anew yet
             return None
 
-    return poll(back, timeout=BEGIN_SECONDS, waited_for=f"{killed} and a replica", clock=clock)[0]
+    return poll(back, timeout=BEGIN_SECONDS, waited_for=f"{killed} and a replica", clock=clock)
 
 
 def _aim(lab: Lab, job_id: str, target: str) -> str:

@@ -262,6 +262,13 @@ def test_what_decodes_is_settled_once_and_a_batch_is_not_gone_on_with_by_another
     ]
 
 
+def test_a_lost_attempt_is_logged_in_the_words_that_job_lose_node_looks_for(llm: Any, capsys: Any) -> None:
+    from lab.flows.inference import LOST
+
+    llm.batch.show(llm.client.Failure("p7", 2, 1.0, "the stream ended before its end"))
+    assert len(LOST.findall(capsys.readouterr().out)) == 1
+
+
 @pytest.fixture
 def ray_tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Ray's tasks: `asked` for what, and `fails` with what; else they are run at once, here."""
