@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -48,7 +49,8 @@ def test_torchvision_is_of_the_same_build_as_torch_or_left_out(tmp_path: Path) -
     assert f"--no-deps --index-url {index} torchvision==3" in " ".join(
         install.torchvision("3", index, tmp_path)
     )
-    assert install.torchvision("3", "", tmp_path) == []
+    own = install.torchvision("3", "", tmp_path)
+    assert own[-2:] == ["--no-deps", "torchvision==3"]
     (tmp_path / "torch-2+cpu-cp311-cp311-linux_x86_64.whl").touch()
     assert install.torchvision("3", index, tmp_path) == []
     (tmp_path / "torchvision-3+cpu-cp311-cp311-linux_x86_64.whl").touch()
@@ -64,36 +66,78 @@ def test_a_wheel_of_torchvision_without_one_of_torch_is_not_taken(tmp_path: Path
     argv = install.torchvision("3", index, tmp_path)
     assert argv[argv.index("--index-url") + 1] == index
     assert "--find-links" not in argv
-    assert install.torchvision("3", "", tmp_path) == []
+
+
+INDEX = "https://example.org/whl/cpu"
+
+
+@dataclass
+class Pip:
+    """A pip that fails for some command lines, by the sources and the package that they end with."""
+
+    fails: tuple[str, ...] = ()
+    ran: list[str] = field(default_factory=list)
+
+    def __call__(self, argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        source = "index" if "--index-url" in argv else "extra" if "--extra-index-url" in argv else "own"
+        line = f"{source} {argv[-1]}"
+        self.ran.append(line)
+        return subprocess.CompletedProcess(argv, int(line in self.fails))
+
+
+@pytest.fixture
+def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pip:
+    """The pip of a build for a CPU, without wheels."""
+    pip = Pip()
+    monkeypatch.setattr(install.subprocess, "run", pip)
+    monkeypatch.setattr(install, "WHEELS", tmp_path)
+    monkeypatch.setattr(install, "VENV", tmp_path / "venv")
+    for name, value in (("VERSION", "2"), ("INDEX", INDEX)):
+        monkeypatch.setenv(f"TORCH_{name}", value)
+    monkeypatch.setenv("TORCHVISION_VERSION", "3")
+    return pip
 
 
 @pytest.mark.parametrize(
     ("fails", "code", "said"),
-    [("torchvision==3", 0, True), ("torch==2", 1, False), ("nothing", 0, False)],
+    [("index torchvision==3", 0, True), ("index torch==2", 1, False), ("nothing", 0, False)],
 )
 def test_a_build_goes_on_without_torchvision_and_not_without_torch(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    fails: str,
-    code: int,
-    said: bool,
+    pip: Pip, capsys: pytest.CaptureFixture[str], fails: str, code: int, said: bool
 ) -> None:
-    ran: list[str] = []
-
-    def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        ran.append(argv[-1])
-        return subprocess.CompletedProcess(argv, int(argv[-1] == fails))
-
-    monkeypatch.setattr(install.subprocess, "run", run)
-    monkeypatch.setattr(install, "WHEELS", tmp_path)
-    for name, value in (("VERSION", "2"), ("INDEX", "https://example.org/whl/cpu")):
-        monkeypatch.setenv(f"TORCH_{name}", value)
-    monkeypatch.setenv("TORCHVISION_VERSION", "3")
+    pip.fails = (fails,)
     assert install.main() == code
-    assert ran == (["torch==2"] if code else ["torch==2", "torchvision==3"])
+    assert pip.ran == (["index torch==2"] if code else ["index torch==2", "index torchvision==3"])
     lines = capsys.readouterr().err.splitlines()
-    assert ["torchvision" in line for line in lines] == [True] * said
+    assert ["note: torchvision" in line for line in lines] == [True] * said
+
+
+def test_where_the_index_cannot_be_used_pips_own_sources_stand_in_if_that_is_allowed(
+    pip: Pip, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCH_FALLBACK", "yes")
+    pip.fails = ("index torch==2",)
+    assert install.main() == 0
+    assert pip.ran == ["index torch==2", "own torch==2", "own torchvision==3"]
+    assert "note: PyTorch's index cannot be used" in capsys.readouterr().err
+
+
+def test_the_build_that_stands_in_is_the_last_try(pip: Pip, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_FALLBACK", "yes")
+    pip.fails = ("index torch==2", "own torch==2")
+    assert install.main() == 1
+    assert pip.ran == ["index torch==2", "own torch==2"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"), [("torch-2+cpu.dist-info", "extra"), ("torch-2.dist-info", "own")]
+)
+def test_what_torch_needs_comes_from_the_index_that_torch_came_from(
+    pip: Pip, folder: str, source: str
+) -> None:
+    (install.VENV / "lib/python3.11/site-packages" / folder).mkdir(parents=True)
+    assert install.main("image.txt") == 0
+    assert pip.ran == ["own image.txt", f"{source} torch==2", "own check"]
 
 
 def test_the_secrets_of_a_build_reach_pip_and_nothing_else_does(tmp_path: Path) -> None:

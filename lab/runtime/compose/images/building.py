@@ -175,8 +175,11 @@ def command(
     if base:
         arguments["BASE_IMAGE"] = base
     if target.target == "lab":
-        index = machine.environ.get(pip.TORCH_INDEX) or TORCH_INDEXES[target.variant]
+        asked = machine.environ.get(pip.TORCH_INDEX)
+        index = TORCH_INDEXES[target.variant] if asked is None else asked
         arguments["TORCH_INDEX"] = index
+        if asked is None and target.variant == "cpu":
+            arguments["TORCH_FALLBACK"] = "yes"
         if needed := required_cuda(index):
             arguments["REQUIRE_CUDA"] = needed
         if extra := EXTRA_PACKAGES.get(target.variant):
@@ -206,5 +209,7 @@ def required_cuda(index: str) -> str:
 def _show(line: str, name: str, progress: Progress) -> None:
     if step := STEP.match(line):
         progress.update(f"{name}: step {step['at']} {step['what'][:50]}")
-    elif said := SAID.match(line):
+    elif (said := SAID.match(line)) and said["text"].startswith("note: "):
+        progress.line(f"{name}: {said['text'].removeprefix('note: ')}")
+    elif said:
         progress.update(f"{name}: {said['text'][:70]}")

@@ -50,6 +50,7 @@ def test_each_variant_has_its_build_of_torch(
     given = arguments(words)
     assert built.name == f"raylab/ray:{__version__}-{variant}"
     assert given["TORCH_INDEX"].endswith(index)
+    assert ("TORCH_FALLBACK" in given) is (variant == "cpu")
     assert given.get("EXTRA_PACKAGES") == extra
     assert given["CONTENT"] == context.content("lab", variant)
     assert "BASE_IMAGE" not in given
@@ -137,11 +138,25 @@ def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> N
     assert {name for name in cuda if name.startswith("torchvision")} == {others[7]}
 
 
-def test_a_torch_index_of_the_users_own_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("variant", "index"), [("cuda", "https://example.org/whl/cu126"), ("cpu", "")])
+def test_a_torch_index_of_the_users_own_counts_and_nothing_stands_in_for_it(
+    tmp_path: Path, variant: str, index: str
+) -> None:
     docker = FakeDocker()
-    own = machine(tmp_path, LABCTL_TORCH_INDEX="https://example.org/whl/cu126")
-    building.build("cuda", engine=docker.engine, progress=quiet(), machine=own)
-    assert arguments(docker.calls("buildx", "build")[0])["TORCH_INDEX"] == "https://example.org/whl/cu126"
+    own = machine(tmp_path, LABCTL_TORCH_INDEX=index)
+    building.build(variant, engine=docker.engine, progress=quiet(), machine=own)
+    given = arguments(docker.calls("buildx", "build")[0])
+    assert given["TORCH_INDEX"] == index
+    assert "TORCH_FALLBACK" not in given
+
+
+def test_a_note_of_the_build_is_shown_as_a_line_of_its_own(tmp_path: Path) -> None:
+    docker = FakeDocker()
+    docker.answers["buildx build"] = (1, "#8 3.1 note: no torchvision here\n#8 3.2 ERROR: disk full\n")
+    said: list[str] = []
+    with pytest.raises(LabError):
+        building.build("cpu", engine=docker.engine, progress=quiet(said), machine=machine(tmp_path))
+    assert f"raylab/ray:{__version__}-cpu: no torchvision here" in said
 
 
 def test_without_buildx_the_error_says_what_to_install(tmp_path: Path) -> None:
