@@ -82,7 +82,7 @@ def read(store: Store, job: str) -> Mapping[str, Any]:
 
 def judge(evidence: Mapping[str, Any]) -> dict[str, Any]:
     """The receipt, a public contract: verdict, checks, TTFT of prompts sent once and of those sent again."""
-    checks = [_once(evidence), _whole(evidence), _same(evidence)]
+    checks = [_once(evidence), _whole(evidence), _of_its_checkpoint(evidence), _same(evidence)]
     lost = evidence["lost_nodes"]
     if lost:
         checks.append(_in_flight(evidence))
@@ -136,6 +136,19 @@ def _whole(evidence: Mapping[str, Any]) -> Check:
     short = [a["id"] for a in evidence["answers"] if a["output_tokens"] != asked]
     detail = f"{len(short)} of other length than {asked} tokens" if short else f"{asked} tokens each"
     return Check("answers are whole", not short, detail)
+
+
+def _of_its_checkpoint(evidence: Mapping[str, Any]) -> Check:
+    """Every answer names the checkpoint that the batch was asked of, by its SHA-256."""
+    name = "answers are the checkpoint's"
+    asked = evidence["plan"].get("checkpoint_sha256")
+    named = [(a["id"], a.get("checkpoint_sha256")) for a in evidence["answers"]]
+    others = [prompt for prompt, sha256 in named if asked and sha256 and sha256 != asked]
+    if others:
+        return Check(name, False, f"{plural(len(others), 'answer')} of another one: {', '.join(others[:3])}")
+    if not asked or not all(sha256 for _, sha256 in named):
+        return Check(name, None, "the endpoint did not name the checkpoint that answered")
+    return Check(name, True, f"each names SHA-256 {asked[:16]}")
 
 
 def _same(evidence: Mapping[str, Any]) -> Check:

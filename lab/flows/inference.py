@@ -19,8 +19,8 @@ from lab.host.clock import WALL, Clock, poll
 from lab.lab import Lab
 from lab.services import is_worker
 
-REPLICA = "ServeReplica"
-"""Beginning of the class of Ray Serve's replicas."""
+REPLICA = "ServeReplica:llm-{job}-"
+"""Beginning of the class of a job's replicas: Ray Serve's word, and its application (workspace/llm)."""
 
 BEGIN_SECONDS = 600.0
 """Timeout for the batch to have so many answers."""
@@ -133,9 +133,10 @@ def _aim_again(lab: Lab, job_id: str, target: str, killed: str, clock: Clock) ->
 def _aim(lab: Lab, job_id: str, target: str) -> str:
     """The service to kill. Raises NotFoundError, RefusedError."""
     services = {node.node_id: node.service for node in lab.api.nodes() if node.alive}
+    mine = REPLICA.format(job=job_id)
 
     def replica(row: Row) -> str:
-        serves = str(row.get("class_name") or "").startswith(REPLICA) and row.get("state") == "ALIVE"
+        serves = str(row.get("class_name") or "").startswith(mine) and row.get("state") == "ALIVE"
         return services.get(str(row.get("node_id")), "") if serves else ""
 
     found = sorted({name for name in lab.api.rows("actors", replica) if is_worker(name)})

@@ -48,7 +48,7 @@ class Kept:
         self.write(f"answers/{answer.id}.{uuid.uuid4().hex}.json", {
             "id": answer.id, "sha256": answer.sha256, "tokens": list(answer.tokens), "session": session,
             "sent_at": t.sent_at, "parts": list(t.parts), "input_tokens": t.input_tokens,
-            "output_tokens": t.output_tokens, "attempts": t.attempts,
+            "output_tokens": t.output_tokens, "attempts": t.attempts, "checkpoint_sha256": answer.checkpoint,
         })  # fmt: skip
 
     def ids(self) -> list[str]:

@@ -6,8 +6,9 @@ Prompts go to an endpoint: one that this job starts (serve.py), or `--url` of an
 With `--through data` Ray Data has them answered by actors instead, without HTTP and without latencies.
 
 A prompt whose answer broke off is sent again, by its id. Answers are kept as they come (answers.py); the same
-`--name` again does only what is missing. At the end some answers, those that were sent again first, are
-computed once more, and the evidence is written that `labctl job receipt` judges.
+`--name` again does only what is missing. Every answer names the SHA-256 of its checkpoint; one of another
+model ends the batch. At the end some answers, drawn over the whole batch, are computed once more, and the
+evidence is written that `labctl job receipt` judges.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import argparse
 import asyncio
 import hashlib
 import os
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import client
@@ -39,7 +42,7 @@ SCHEMA = "inference-evidence/1"
 CHECK_SECONDS = 600.0
 """Longest wait for the answers that are computed once more on a GPU."""
 
-KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts")
+KEPT = ("id", "sha256", "output_tokens", "session", "sent_at", "attempts", "checkpoint_sha256")
 """Fields of a kept answer that are evidence."""
 
 
@@ -105,11 +108,15 @@ async def ask_all(
     url: str,
     prompts: Sequence[Prompt],
     args: argparse.Namespace,
+    checkpoint: str,
     on_answer: Callable[[Answer], Awaitable[None]],
     on_failure: Callable[[Failure], None],
 ) -> list[str]:
-    """Have the prompts answered over HTTP; returns the ids of those given up."""
-    target = Target(url.rstrip("/"), args.model, bearer_token(), args.output_tokens)
+    """Have the prompts answered over HTTP; returns the ids of those given up.
+
+    `checkpoint` is the SHA-256 of the one that is to answer. Raises RefusedError, for another one too.
+    """
+    target = Target(url.rstrip("/"), args.model, bearer_token(), args.output_tokens, checkpoint)
     async with client.session(args.part_seconds) as http:
         ask = client.asking(http, target, time.time)
         return await client.answer_all(
@@ -121,7 +128,7 @@ class Answering:
     """An actor of Ray Data's: a batch of prompts in, their answers out."""
 
     def __init__(self, settings: EngineSettings, max_tokens: int) -> None:
-        self._engine, self._max_tokens = settings.engine(), max_tokens
+        (self._engine, self._checkpoint), self._max_tokens = settings.load(), max_tokens
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         from engine import Request
@@ -133,13 +140,17 @@ class Answering:
                 for name, tokens in zip(ids, batch["tokens"], strict=True)
             ]
         )
-        return {"id": ids, "answer": [found[name] for name in ids]}
+        return {
+            "id": ids,
+            "answer": [found[name] for name in ids],
+            "checkpoint": [self._checkpoint] * len(ids),
+        }
 
 
 def through_data(
     checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace
-) -> Iterator[tuple[str, list[int]]]:
-    """Answers by Ray Data, each as soon as its block is there. Actors on a lost node are made anew."""
+) -> Iterator[tuple[str, list[int], str]]:
+    """Prompt, answer and checkpoint from Ray Data, as soon as a block is there. Lost actors are made anew."""
     import ray.data
 
     rows = ray.data.from_items([{"id": p.id, "tokens": list(p.tokens)} for p in prompts])
@@ -152,7 +163,7 @@ def through_data(
         fn_constructor_args=(EngineSettings.from_args(checkpoint, args), args.output_tokens),
     )
     for row in answered.iter_rows():
-        yield str(row["id"]), [int(token) for token in row["answer"]]
+        yield str(row["id"]), [int(token) for token in row["answer"]], str(row["checkpoint"])
 
 
 async def take_data(
@@ -160,19 +171,30 @@ async def take_data(
 ) -> None:
     """Keep the answers of Ray Data. They have one part each: when they were asked for and when they came."""
     began, lengths = time.time(), {p.id: len(p.tokens) for p in prompts}
-    for name, tokens in through_data(checkpoint, prompts, args):
+    for name, tokens, sha256 in through_data(checkpoint, prompts, args):
         timing = Timing(name, began, (time.time() - began,), lengths[name], len(tokens))
-        await session.take(Answer(name, tuple(tokens), timing))
+        await session.take(Answer(name, tuple(tokens), timing, sha256))
 
 
-def chosen(prompts: Sequence[Prompt], kept: Sequence[Mapping[str, Any]], count: int) -> list[Prompt]:
-    """The prompts whose answers are computed once more: first those that were sent again."""
+def chosen(
+    prompts: Sequence[Prompt], kept: Sequence[Mapping[str, Any]], count: int, draw: random.Random
+) -> list[Prompt]:
+    """The prompts whose answers are computed once more, drawn over all that have one.
+
+    Up to half of them are drawn among those that were sent again: there, a lost node could do harm.
+    """
     attempts = {answer["id"]: answer["attempts"] for answer in kept}
     answered = [p for p in prompts if p.id in attempts]
-    return sorted(answered, key=lambda p: attempts[p.id] == 1)[:count]
+    again = [p for p in answered if attempts[p.id] > 1]
+    first = draw.sample(again, min(len(again), (count + 1) // 2))
+    taken = {p.id for p in first}
+    rest = [p for p in answered if p.id not in taken]
+    return first + draw.sample(rest, min(len(rest), count - len(first)))
 
 
-def once_more(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespace) -> dict[str, str]:
+def once_more(
+    checkpoint: str, sha256: str, prompts: Sequence[Prompt], args: argparse.Namespace
+) -> dict[str, str]:
     """Prompt -> SHA-256 of its answer, from the endpoint of `--url`, or by an engine like the replicas'.
 
     Where these have GPUs, so has that engine: a CPU rounds in another way. Answers that cannot be had are
@@ -186,7 +208,7 @@ def once_more(checkpoint: str, prompts: Sequence[Prompt], args: argparse.Namespa
     settings = EngineSettings.from_args(checkpoint, args)
     try:
         if args.url:
-            asyncio.run(ask_again(args.url, prompts, args, found))
+            asyncio.run(ask_again(args.url, prompts, args, sha256, found))
         elif args.gpus:
             task = ray.remote(num_cpus=0, num_gpus=args.gpus)(reference)
             found = ray.get(task.remote(settings, prompts, args.output_tokens), timeout=CHECK_SECONDS)
@@ -206,18 +228,28 @@ def reference(settings: EngineSettings, prompts: Sequence[Prompt], output_tokens
     from engine import Request
 
     asked = [Request(p.id, p.tokens, output_tokens, ignore_eos=True) for p in prompts]
-    return {name: client.digest(tokens) for name, tokens in settings.engine().run(asked).items()}
+    engine, _ = settings.load()
+    return {name: client.digest(tokens) for name, tokens in engine.run(asked).items()}
+
+
+def fingerprint(checkpoint: str) -> str:
+    """SHA-256 of a checkpoint (URI), as it is stored now."""
+    from checkpoint import sha256_of
+    from ray.train import Checkpoint
+
+    with Checkpoint(checkpoint).as_directory() as folder:
+        return sha256_of(Path(folder))
 
 
 async def ask_again(
-    url: str, prompts: Sequence[Prompt], args: argparse.Namespace, found: dict[str, str]
+    url: str, prompts: Sequence[Prompt], args: argparse.Namespace, checkpoint: str, found: dict[str, str]
 ) -> None:
     """Put into `found` what an endpoint answers now: prompt -> SHA-256."""
 
     async def take(answer: Answer) -> None:
         found[answer.id] = answer.sha256
 
-    await ask_all(url, prompts, args, take, show)
+    await ask_all(url, prompts, args, checkpoint, take, show)
 
 
 def evidence(
@@ -273,10 +305,11 @@ def main() -> None:
     args.kernel = args.kernel if args.url else serve.settled(args.kernel)
     ray.init()
     checkpoint = newest_of(vars(args)["from"], args.storage)
-    job = submission_id()
+    job, sha256 = serve.submission_id(), fingerprint(checkpoint)
     prompts = client.random_prompts(args.prompts, args.input_tokens, args.seed)
     plan = {
-        "checkpoint": checkpoint, "model": args.model, "prompts": args.prompts, "seed": args.seed,
+        "checkpoint": checkpoint, "checkpoint_sha256": sha256, "model": args.model,
+        "prompts": args.prompts, "seed": args.seed,
         "input_tokens": args.input_tokens, "output_tokens": args.output_tokens,
         "engine": "that of --url" if args.url else engine_of(args),
         "prompts_sha256": hashlib.sha256(repr(prompts).encode()).hexdigest(),
@@ -302,13 +335,14 @@ def main() -> None:
                 url = args.url or serve.start(checkpoint, args, bearer_token())
                 began = time.time()
                 print(f"asking {url}, {args.in_flight} prompts in flight", flush=True)
-                given_up = asyncio.run(ask_all(url, missing, args, session.take, session.fail))
+                given_up = asyncio.run(ask_all(url, missing, args, sha256, session.take, session.fail))
             seconds = time.time() - began if missing else 0.0
         finally:
             if args.through == "serve" and not args.url:
                 serve.stop()
     answers = kept.all()
-    expected = once_more(checkpoint, chosen(prompts, answers, args.check), args)
+    again = chosen(prompts, answers, args.check, random.SystemRandom())
+    expected = once_more(checkpoint, sha256, again, args)
     found = evidence(answers, prompts, session, watch.lost, expected, seconds, plan, limits)
     if found["figures"]:
         if args.through == "data":  # a whole answer is no token, and its actor works through batches
@@ -318,15 +352,6 @@ def main() -> None:
     print(f"receipt: labctl job receipt {job}", flush=True)
     if given_up:
         raise SystemExit(f"{len(given_up)} prompts were given up; again with -p name={name}")
-
-
-def submission_id() -> str:
-    """The id under which this job was submitted; one of its own for a program that was not."""
-    import ray
-    from ray._private.worker import global_worker
-
-    submitted = global_worker.core_worker.get_job_config().metadata.get("job_submission_id")
-    return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ newest one is the checkpoint before.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 import threading
 import time
@@ -129,3 +131,12 @@ def upload(folder: Path, filesystem: Any, target: str) -> None:
 def read_state(folder: Path) -> Any:
     """What `write` was given as state, on the CPU."""
     return torch.load(folder / STATE_FILE, map_location="cpu", weights_only=True)
+
+
+def sha256_of(folder: Path) -> str:
+    """SHA-256 of a checkpoint as the ledger has it: of the JSON of its files' sorted [path, SHA-256]."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    pairs = [
+        [path.relative_to(folder).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files
+    ]
+    return hashlib.sha256(json.dumps(sorted(pairs), separators=(",", ":")).encode()).hexdigest()

@@ -12,7 +12,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -35,6 +35,8 @@ class Answer:
     id: str
     tokens: tuple[int, ...]
     timing: Timing
+    checkpoint: str = ""
+    """SHA-256 of the checkpoint that gave it; empty where the endpoint does not say."""
 
     @property
     def sha256(self) -> str:
@@ -80,6 +82,8 @@ class Target:
     model: str
     token: str
     max_tokens: int
+    checkpoint: str = ""
+    """SHA-256 of the checkpoint that is to answer: one that names another is refused. Empty for any."""
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """The request for one answer."""
@@ -116,7 +120,9 @@ async def receive(
     tokens: list[int] = []
     parts: list[float] = []
     usage: dict[str, int] = {}
+    checkpoints: set[str] = set()
     async for document in documents(lines):
+        checkpoints.add(str(document.get("system_fingerprint") or ""))
         if document.get("choices"):
             parts.append(now() - sent_at)
             choice = document["choices"][0]
@@ -125,9 +131,11 @@ async def receive(
         usage = document.get("usage") or usage
     if not parts:
         raise LostError("the stream has no part")
+    if len(checkpoints) > 1:
+        raise LostError("the parts of the stream are of several checkpoints")
     count = usage.get("completion_tokens", len(tokens))
     timing = Timing(prompt.id, sent_at, tuple(parts), usage.get("prompt_tokens", len(prompt.tokens)), count)
-    return Answer(prompt.id, tuple(tokens), timing)
+    return Answer(prompt.id, tuple(tokens), timing, *checkpoints)
 
 
 Ask = Callable[[Prompt, float], Awaitable[Answer]]
@@ -146,7 +154,11 @@ def asking(session: aiohttp.ClientSession, target: Target, now: Callable[[], flo
                     raise RefusedError(f"{url}: HTTP {response.status}: {(await response.text())[:300]}")
                 if response.status != 200:
                     raise LostError(f"HTTP {response.status}")
-                return await receive(aiter(response.content), prompt, sent_at, now)
+                answer = await receive(aiter(response.content), prompt, sent_at, now)
+                if target.checkpoint and answer.checkpoint not in ("", target.checkpoint):
+                    other, wanted = answer.checkpoint[:16], target.checkpoint[:16]
+                    raise RefusedError(f"{url} answers with the checkpoint {other}, not {wanted}")
+                return answer
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
             raise LostError(repr(error)) from error
 
@@ -194,7 +206,7 @@ async def answer_all(
                     timing = answer.timing
                     timed = Timing(timing.id, timing.sent_at, timing.parts, timing.input_tokens,
                                    timing.output_tokens, attempt)  # fmt: skip
-                    await on_answer(Answer(answer.id, answer.tokens, timed))
+                    await on_answer(replace(answer, timing=timed))
                     break
 
     workers = [asyncio.ensure_future(work()) for _ in range(in_flight)]

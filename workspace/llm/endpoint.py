@@ -1,6 +1,8 @@
 """An OpenAI-style endpoint over an engine, without a server: it is asked by whoever serves HTTP.
 
 GET /v1/models          POST /v1/completions          GET /health (the only one without a token)
+
+Every answer names the SHA-256 of the checkpoint that gave it, as OpenAI's `system_fingerprint`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine import Engine, Request, Token
-from protocol import DONE, ApiError, Text, Wanted, completion, event, models, read, usage_part
+from protocol import DONE, ApiError, Source, Text, Wanted, completion, event, models, read, usage_part
 
 TOKEN_VARIABLE = "RAYLAB_LLM_TOKEN"
 RAY_TOKEN_VARIABLE = "RAY_AUTH_TOKEN_PATH"
@@ -52,6 +54,9 @@ def bearer_token() -> str:
 class Runner(Protocol):
     """What has requests answered."""
 
+    failure: str
+    """Reason why it answers no more; empty while it does."""
+
     def check(self, request: Request) -> None: ...
     def submit(self, request: Request, on_token: OnToken) -> None: ...
     def cancel(self, request: str) -> None: ...
@@ -64,9 +69,8 @@ class Loop:
         self._engine = engine
         self._todo: list[Callable[[], None]] = []
         self._listeners: dict[str, OnToken] = {}
-        self._wake = threading.Condition()
+        self._wake = threading.Condition(threading.RLock())
         self.failure = ""
-        """Reason why the engine does not work any more."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -75,22 +79,26 @@ class Loop:
         self._engine.check(request)
 
     def submit(self, request: Request, on_token: OnToken) -> None:
-        """Have a request answered. `on_token` is called in the engine's thread."""
+        """Have a request answered. `on_token` is called in the engine's thread.
+
+        Raises RuntimeError when the engine has failed; when it fails later, `on_token` is given None.
+        """
 
         def begin() -> None:
-            self._listeners[request.id] = on_token
-            self._engine.add(request)
+            if request.id in self._listeners:  # else it was cancelled before it began
+                self._engine.add(request)
 
-        self._do(begin)
+        with self._wake:
+            self._do(begin)
+            self._listeners[request.id] = on_token
 
     def cancel(self, request: str) -> None:
         """Forget a request; no-op for one that has ended."""
 
-        def forget() -> None:
+        with self._wake:
             self._listeners.pop(request, None)
-            self._engine.cancel(request)
-
-        self._do(forget)
+            if not self.failure:
+                self._do(lambda: self._engine.cancel(request))
 
     def _do(self, action: Callable[[], None]) -> None:
         with self._wake:
@@ -109,15 +117,16 @@ class Loop:
                 for action in todo:
                     action()
                 for token in self._engine.step():
-                    listener = self._listeners.get(token.request)
-                    if token.finish:
-                        self._listeners.pop(token.request, None)
+                    with self._wake:
+                        take = self._listeners.pop if token.finish else self._listeners.get
+                        listener = take(token.request, None)
                     if listener:
                         listener(token)
         except Exception as error:
             with self._wake:
                 self.failure = f"the engine has failed: {error!r}"
-            for listener in self._listeners.values():
+                waiting, self._listeners = tuple(self._listeners.values()), {}
+            for listener in waiting:
                 listener(None)
             raise
 
@@ -174,9 +183,12 @@ class Endpoint:
         model: str,
         context: int,
         token: str,
+        checkpoint: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._runner, self._model, self._context, self._token = runner, model, context, token
+        """`checkpoint` is the SHA-256 of the one that the runner has loaded."""
+        self._runner, self._context, self._token = runner, context, token
+        self._source = Source(model, checkpoint)
         self._clock = clock
         self._created = int(time.time())
 
@@ -184,15 +196,15 @@ class Endpoint:
         """The reply to one request; `headers` have names in small letters. It raises nothing of its own."""
         try:
             if path == "/health":
-                return Reply(200, {"status": "ok"})
+                return self._health()
             self._authenticate(headers.get("authorization", ""))
             if (method, path) == ("GET", "/v1/models"):
-                return Reply(200, models(self._model, self._created, self._context))
+                return Reply(200, models(self._source.model, self._created, self._context))
             if path != "/v1/completions":
                 raise ApiError(404, f"there is no {path}", code="not_found")
             if method != "POST":
                 raise ApiError(405, f"{path} takes POST", code="method_not_allowed")
-            wanted = read(body, self._model, f"cmpl-{uuid.uuid4().hex}")
+            wanted = read(body, self._source.model, f"cmpl-{uuid.uuid4().hex}")
             try:
                 self._runner.check(wanted.request)
             except ValueError as error:
@@ -202,6 +214,11 @@ class Endpoint:
             return Reply(200, await self._whole(wanted))
         except ApiError as error:
             return Reply(error.status, error.document)
+
+    def _health(self) -> Reply:
+        """The state of the engine: 503 once it has failed, as vLLM has it."""
+        failure = self._runner.failure
+        return Reply(503, {"status": failure}) if failure else Reply(200, {"status": "ok"})
 
     def _authenticate(self, given: str) -> None:
         """Raise ApiError for a missing or wrong token."""
@@ -215,7 +232,10 @@ class Endpoint:
         A request whose client has gone away is cancelled.
         """
         parts = Parts(self._clock)
-        self._runner.submit(wanted.request, parts.put)
+        try:
+            self._runner.submit(wanted.request, parts.put)
+        except RuntimeError as error:
+            raise ApiError(503, str(error), "server_error") from None
         ended = False
         try:
             while not ended:
@@ -238,16 +258,16 @@ class Endpoint:
                 count += len(tokens)
                 new, finish = [token.token for token in tokens], tokens[-1].finish
                 said = text.add(new, finish is not None)
-                yield event(completion(wanted, self._model, self._created, said, new, finish, False))
+                yield event(completion(wanted, self._source, self._created, said, new, finish, False))
         except ApiError as error:
             yield event(error.document)
             return
         if wanted.include_usage:
-            yield event(usage_part(wanted, self._model, self._created, count))
+            yield event(usage_part(wanted, self._source, self._created, count))
         yield DONE
 
     async def _whole(self, wanted: Wanted) -> Mapping[str, Any]:
         found = [token async for tokens in self._tokens(wanted) for token in tokens]
         tokens = [token.token for token in found]
         said = Text().add(tokens, True)
-        return completion(wanted, self._model, self._created, said, tokens, found[-1].finish, True)
+        return completion(wanted, self._source, self._created, said, tokens, found[-1].finish, True)

@@ -1,6 +1,6 @@
 """Measure an OpenAI-style endpoint: ours, vLLM, or any other one that takes lists of tokens.
 
-    python measure.py --url http://127.0.0.1:8000 --picture latencies.png
+    python measure.py --url http://127.0.0.1:8000/llm-JOB-NUMBER --picture latencies.png
 
 It sends random prompts, so many in flight, and prints TTFT, TPOT, ITL, E2E, throughput and goodput (timing.py
 has their definitions). The token of the endpoint is read from RAYLAB_LLM_TOKEN, or made of the lab's token of

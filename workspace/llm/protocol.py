@@ -27,6 +27,16 @@ class ApiError(Exception):
 
 
 @dataclass(frozen=True)
+class Source:
+    """The origin of an answer."""
+
+    model: str
+    """The name that requests give."""
+    checkpoint: str
+    """SHA-256."""
+
+
+@dataclass(frozen=True)
 class Wanted:
     """A request for a completion."""
 
@@ -107,21 +117,25 @@ class Text:
         return self._decoder.decode(bytes(token for token in tokens if token != END), last)
 
 
-def completion(wanted: Wanted, model: str, created: int, text: str, tokens: Sequence[int], finish: str | None,
-               usage: bool) -> dict[str, Any]:  # fmt: skip
+def completion(wanted: Wanted, source: Source, created: int, text: str, tokens: Sequence[int],
+               finish: str | None, usage: bool) -> dict[str, Any]:  # fmt: skip
     """A completion, or a part of one that is streamed. With `usage`, `tokens` are all of the answer's."""
     choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
     if wanted.token_ids:
         choice["token_ids"] = list(tokens)
-    found = {"id": wanted.request.id, "object": "text_completion", "created": created, "model": model,
-             "choices": [choice]}  # fmt: skip
-    return {**found, "usage": counted(wanted, len(tokens))} if usage else found
+    document = {**_head(wanted, source, created), "choices": [choice]}
+    return {**document, "usage": counted(wanted, len(tokens))} if usage else document
 
 
-def usage_part(wanted: Wanted, model: str, created: int, count: int) -> dict[str, Any]:
+def usage_part(wanted: Wanted, source: Source, created: int, count: int) -> dict[str, Any]:
     """The last part of a stream with `include_usage`: it has no choices."""
-    return {"id": wanted.request.id, "object": "text_completion", "created": created, "model": model,
-            "choices": [], "usage": counted(wanted, count)}  # fmt: skip
+    return {**_head(wanted, source, created), "choices": [], "usage": counted(wanted, count)}
+
+
+def _head(wanted: Wanted, source: Source, created: int) -> dict[str, Any]:
+    """The fields that every part of an answer begins with."""
+    return {"id": wanted.request.id, "object": "text_completion", "created": created, "model": source.model,
+            "system_fingerprint": source.checkpoint}  # fmt: skip
 
 
 def counted(wanted: Wanted, count: int) -> dict[str, int]:

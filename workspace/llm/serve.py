@@ -1,7 +1,8 @@
 """Serve a trained model: an OpenAI-style endpoint on Ray Serve, with an engine on every replica.
 
-The endpoint is on the head, on loopback, or on `--host` (in containers the lab's own network). It asks for a
-bearer token (endpoint.py). Replicas are on nodes of their own where there are enough.
+The endpoint is on the head, on loopback, or on `--host` (in containers the lab's own network), below a route
+of its job's (application.py). It asks for a bearer token (endpoint.py). Replicas are on nodes of their own
+where there are enough.
 
     ray job submit --working-dir . -- python serve.py --from my-run
 """
@@ -16,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import application
+
 if TYPE_CHECKING:
     from engine import Engine
-
-APP = "llm"
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class EngineSettings:
         """The settings that a command line gives (`settings`)."""
         return cls(checkpoint, args.slots, args.context, args.threads, args.dtype, args.kernel, args.gpus > 0)
 
-    def engine(self) -> Engine:
-        """An engine with the checkpoint's model."""
+    def load(self) -> tuple[Engine, str]:
+        """An engine with the checkpoint's model, and the SHA-256 of what was loaded."""
         import torch
+        from checkpoint import sha256_of
         from engine import Engine
         from model import load_model
         from ray.train import Checkpoint
@@ -55,8 +57,8 @@ class EngineSettings:
         device = "cuda" if real else "cpu"
         dtype = {"cuda": "bfloat16", "cpu": "float32"}[device] if self.dtype == "auto" else self.dtype
         with Checkpoint(self.checkpoint).as_directory() as folder:
-            model = load_model(Path(folder), context=self.context)
-        return Engine(model.to(device, getattr(torch, dtype)), self.slots, kernel=self.kernel)
+            model, sha256 = load_model(Path(folder), context=self.context), sha256_of(Path(folder))
+        return Engine(model.to(device, getattr(torch, dtype)), self.slots, kernel=self.kernel), sha256
 
 
 class Replica:
@@ -65,8 +67,9 @@ class Replica:
     def __init__(self, settings: EngineSettings, model: str, token: str) -> None:
         from endpoint import Endpoint, Loop
 
-        self._loop = Loop(settings.engine())
-        self._endpoint = Endpoint(self._loop, model, settings.context, token)
+        engine, sha256 = settings.load()
+        self._loop = Loop(engine)
+        self._endpoint = Endpoint(self._loop, model, settings.context, token, sha256)
 
     def check_health(self) -> None:
         """Raise an error once the engine has failed: Ray Serve then starts another replica."""
@@ -78,7 +81,8 @@ class Replica:
         from starlette.responses import Response, StreamingResponse
 
         headers = {name.lower(): value for name, value in request.headers.items()}
-        reply = await self._endpoint.handle(request.method, request.url.path, headers, await request.body())
+        path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+        reply = await self._endpoint.handle(request.method, path, headers, await request.body())
         if reply.stream is not None:
             return StreamingResponse(_closed(reply.stream), media_type="text/event-stream")
         return Response(reply.body, reply.status, media_type="application/json")
@@ -94,11 +98,10 @@ async def _closed(stream: Any) -> AsyncIterator[bytes]:
 
 
 def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
-    """Start the endpoint with its replicas and wait until they are ready; returns its URL."""
+    """Start this job's endpoint with its replicas and wait until they are ready; returns its URL."""
     from ray import serve
     from ray._private.worker import global_worker
 
-    serve.start(proxy_location="HeadOnly", http_options={"host": args.host, "port": args.port})
     deployment = serve.deployment(
         Replica,
         name="engine",
@@ -114,12 +117,31 @@ def start(checkpoint: str, args: argparse.Namespace, token: str) -> str:
             "runtime_env": environment(args.threads),
         },
     )
-    serve.run(
-        deployment.bind(EngineSettings.from_args(checkpoint, args), args.model, token),
-        name=APP, route_prefix="/",
-    )  # fmt: skip
+    target = deployment.bind(EngineSettings.from_args(checkpoint, args), args.model, token)
+    url = application.start(target, own_name(), application.Address(args.host, args.port))
     global_worker._filter_logs_by_job = True  # Serve prints the lines of every job; replicas are of this one
-    return f"http://{args.host}:{args.port}"
+    return url
+
+
+def stop() -> None:
+    """End this job's endpoint and its replicas."""
+    application.stop(own_name())
+
+
+def own_name() -> str:
+    """The name of this job's application."""
+    import ray
+
+    return application.name_of(submission_id(), ray.get_runtime_context().get_job_id())
+
+
+def submission_id() -> str:
+    """The id under which this job was submitted; one of its own for a program that was not."""
+    import ray
+    from ray._private.worker import global_worker
+
+    submitted = global_worker.core_worker.get_job_config().metadata.get("job_submission_id")
+    return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
 
 
 def environment(threads: int) -> dict[str, Any]:
@@ -129,13 +151,6 @@ def environment(threads: int) -> dict[str, Any]:
     takes up to seventy times as long. Threads that never spin take twice as long on idle cores.
     """
     return {"env_vars": {"GOMP_SPINCOUNT": "500"}} if threads > 1 else {}
-
-
-def stop() -> None:
-    """End the endpoint and its replicas."""
-    from ray import serve
-
-    serve.shutdown()
 
 
 def settled(kernel: str) -> str:
@@ -162,7 +177,7 @@ def settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     parser.add_argument("--kernel", choices=("auto", "c", "torch"), default="auto", help="what decodes")
     parser.add_argument("--host", default="127.0.0.1", help="address of the endpoint on the head")
-    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--port", type=int, default=8000, help="another one if it is taken")
     return parser
 
 

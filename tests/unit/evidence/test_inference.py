@@ -17,14 +17,14 @@ def evidence() -> dict[str, Any]:
     """Four prompts; the node of one was lost, and it was sent again."""
     answers = [
         {"id": f"p{n}", "sha256": f"sha{n}", "output_tokens": 8, "session": "s", "sent_at": 100.0 + n,
-         "ttft": 0.1 * (n + 1), "e2e": 1.0, "attempts": 2 if n == 2 else 1}
+         "ttft": 0.1 * (n + 1), "e2e": 1.0, "attempts": 2 if n == 2 else 1, "checkpoint_sha256": "abc"}
         for n in range(4)
     ]  # fmt: skip
     return {
         "schema": "inference-evidence/1",
         "job": "raysubmit_1",
         "batch": "one",
-        "plan": {"output_tokens": 8},
+        "plan": {"output_tokens": 8, "checkpoint_sha256": "abc"},
         "prompts": ["p0", "p1", "p2", "p3"],
         "answers": answers,
         "failures": [{"id": "p2", "attempt": 1, "at": 101.0, "reason": "gone"}],
@@ -37,7 +37,7 @@ def evidence() -> dict[str, Any]:
 def test_a_batch_that_lost_a_node_and_no_prompt_has_recovered() -> None:
     receipt = inference.judge(evidence())
     assert receipt["verdict"] == "recovered"
-    assert [c["passed"] for c in receipt["checks"]] == [True] * 4
+    assert [c["passed"] for c in receipt["checks"]] == [True] * 5
     assert receipt["ttft_ms"]["sent again"] == {"count": 1, "p50": 300.0, "p99": 300.0, "max": 300.0}
     assert receipt["ttft_ms"]["all"]["count"] == 4
     assert receipt["lost_attempts"] == 1
@@ -70,6 +70,20 @@ def other(told: Any) -> None:
     told["answers"][2]["sha256"] = "another"
 
 
+def of_another_model(told: Any) -> None:
+    told["answers"][1]["checkpoint_sha256"] = "def"
+
+
+def without_a_name(told: Any) -> None:
+    told["answers"][1]["checkpoint_sha256"] = ""
+
+
+def of_an_older_recipe(told: Any) -> None:
+    del told["plan"]["checkpoint_sha256"]
+    for answer in told["answers"]:
+        del answer["checkpoint_sha256"]
+
+
 def unchecked(told: Any) -> None:
     told["reference"] = {}
 
@@ -90,6 +104,9 @@ def nothing_lost_with_it(told: Any) -> None:
         (foreign, "failed", "every prompt answered once", "1 prompt unknown (q)"),
         (short, "failed", "answers are whole", "1 of other length than 8"),
         (other, "failed", "same answers", "1 of 2 differ: p2"),
+        (of_another_model, "failed", "answers are the checkpoint's", "1 answer of another one: p1"),
+        (without_a_name, "not-verified", "answers are the checkpoint's", "did not name the checkpoint"),
+        (of_an_older_recipe, "not-verified", "answers are the checkpoint's", "did not name the checkpoint"),
         (unchecked, "not-verified", "same answers", "no answer was computed once more"),
         (only_others_checked, "not-verified", "same answers", "0 of them sent again, of 1"),
         (

@@ -55,10 +55,13 @@ class World:
     def rows(self, what: str, read: Any) -> list[str]:
         assert what == "actors"
         rows: list[dict[str, Any]] = [
-            {"class_name": "ServeReplica:llm:engine", "state": "ALIVE", "node_id": f"id-of-{name}"}
+            {"class_name": "ServeReplica:llm-j-01000000:engine", "state": "ALIVE", "node_id": f"id-of-{name}"}
             for name in self.replicas
         ]
-        rows += [{"class_name": "ServeReplica:llm:engine", "state": "DEAD", "node_id": "id-of-ray-worker-1"}]
+        rows += [
+            {"class_name": f"ServeReplica:llm-{name}:engine", "state": state, "node_id": "id-of-ray-worker-1"}
+            for name, state in (("j-01000000", "DEAD"), ("jj-02000000", "ALIVE"))
+        ]
         rows += [{"class_name": "ServeController", "state": "ALIVE", "node_id": "id-of-ray-head"}]
         return [read(row) for row in rows]
 

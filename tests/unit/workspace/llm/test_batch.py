@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyarrow import fs
+
+SHA256 = "ab" * 32
+"""Of a checkpoint."""
 
 
 class Server:
@@ -119,7 +123,7 @@ def test_an_answer_goes_into_s3_by_one_request_whatever_else_its_uri_asks_for(
 
 
 def answer(llm: Any, name: str) -> Any:
-    return llm.client.Answer(name, (1, 2), llm.timing.Timing(name, 5.0, (0.1, 0.2), 3, 2, 2))
+    return llm.client.Answer(name, (1, 2), llm.timing.Timing(name, 5.0, (0.1, 0.2), 3, 2, 2), SHA256)
 
 
 def test_kept_answers_are_found_again_and_one_that_was_given_twice_is_seen(llm: Any, kept: Any) -> None:
@@ -139,12 +143,26 @@ def test_a_batch_goes_on_only_with_the_settings_it_began_with(kept: Any) -> None
         kept.begin({"seed": 2, "prompts": 3})
 
 
-def test_what_was_sent_again_is_checked_first_and_what_has_no_answer_is_not(llm: Any) -> None:
+def test_what_is_checked_is_drawn_over_the_whole_batch_and_half_of_it_was_sent_again(llm: Any) -> None:
+    prompts = llm.client.random_prompts(400, 5)
+    again = {p.id for p in prompts[100:150]}
+    kept = [{"id": p.id, "attempts": 2 if p.id in again else 1} for p in prompts[1:]]
+    seen: set[str] = set()
+    for seed in range(40):
+        ids = [p.id for p in llm.batch.chosen(prompts, kept, 16, random.Random(seed))]
+        assert len(set(ids)) == 16
+        assert len(again & set(ids)) >= 8
+        seen |= set(ids) - again
+    thirds = [{p.id for p in prompts[first : first + 133]} & seen for first in (1, 134, 267)]
+    assert min(len(third) for third in thirds) > 40
+    assert prompts[0].id not in seen, "it has no answer"
+
+
+def test_no_more_is_checked_than_there_is(llm: Any) -> None:
     prompts = llm.client.random_prompts(9, 5)
-    kept = [{"id": p.id, "attempts": 2 if n in (4, 7) else 1} for n, p in enumerate(prompts) if n != 0]
-    expected = [prompts[n].id for n in (4, 7, 1)]
-    assert [p.id for p in llm.batch.chosen(prompts, kept, 3)] == expected
-    assert len(llm.batch.chosen(prompts, kept, 99)) == 8
+    kept = [{"id": p.id, "attempts": 2} for p in prompts[1:]]
+    for count, expected in ((99, 8), (3, 3), (0, 0)):
+        assert len(llm.batch.chosen(prompts, kept, count, random.Random(1))) == expected
 
 
 def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> None:
@@ -158,7 +176,7 @@ def test_the_evidence_is_of_the_form_that_labctl_reads(llm: Any, kept: Any) -> N
     session.fail(llm.client.Failure(prompts[0].id, 1, 6.0, "the node is gone"))
     made = llm.batch.evidence(
         kept.all(), prompts, session, {"n1": 7.0}, {prompts[0].id: answer(llm, "a").sha256}, 2.0,
-        {"output_tokens": 2}, {},
+        {"output_tokens": 2, "checkpoint_sha256": SHA256}, {},
     )  # fmt: skip
     made = {**made, "job": "j", "batch": "b"}
     assert list(misfits(made, inference.EVIDENCE, "it")) == []
@@ -199,6 +217,7 @@ def test_ray_data_computes_what_the_endpoint_would(llm: Any, settings: Any) -> N
     found = actor({"id": [p.id for p in prompts], "tokens": [list(p.tokens) for p in prompts]})
     assert found["id"] == [p.id for p in prompts]
     expected = llm.batch.reference(settings, prompts, 4)
+    assert set(found["checkpoint"]) == {llm.checkpoint.sha256_of(Path(settings.checkpoint))}
     assert {n: llm.client.digest(t) for n, t in zip(found["id"], found["answer"], strict=True)} == expected
 
 
@@ -236,7 +255,7 @@ def test_an_engine_takes_a_gpu_that_it_has_a_share_of_and_the_format_that_was_as
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(llm.model.Decoder, "to", place)
     args.dtype, args.gpus = asked, share
-    engine = llm.serve.EngineSettings.from_args(settings.checkpoint, args).engine()
+    engine, _ = llm.serve.EngineSettings.from_args(settings.checkpoint, args).load()
     assert placed == [(device, getattr(torch, dtype))]
     assert (engine.places, engine.running) == (32, 0)
 
@@ -295,7 +314,7 @@ def test_answers_are_computed_once_more_in_the_job_where_replicas_have_no_gpus(
     llm: Any, settings: Any, args: SimpleNamespace, ray_tasks: Any
 ) -> None:
     prompts = llm.client.random_prompts(2, 6)
-    found = llm.batch.once_more(settings.checkpoint, prompts, args)
+    found = llm.batch.once_more(settings.checkpoint, "", prompts, args)
     assert found == llm.batch.reference(settings, prompts, 4)
     assert ray_tasks.asked == []
 
@@ -305,9 +324,9 @@ def test_answers_are_computed_once_more_on_gpus_where_replicas_have_them(
 ) -> None:
     args.gpus = 0.5
     prompts = llm.client.random_prompts(2, 6)
-    found = llm.batch.once_more(settings.checkpoint, prompts, args)
+    found = llm.batch.once_more(settings.checkpoint, "", prompts, args)
     assert found == llm.batch.reference(settings, prompts, 4)
-    assert llm.batch.once_more(settings.checkpoint, [], args) == {}
+    assert llm.batch.once_more(settings.checkpoint, "", [], args) == {}
     assert ray_tasks.asked == [{"num_cpus": 0, "num_gpus": 0.5, "timeout": llm.batch.CHECK_SECONDS}]
 
 
@@ -322,7 +341,7 @@ def test_a_check_that_fails_leaves_the_evidence_of_the_batch(
     import ray
 
     args.gpus, ray_tasks.fails = 1, getattr(ray.exceptions, error)("the node has no memory")
-    assert llm.batch.once_more("s3://x", llm.client.random_prompts(2, 6), args) == {}
+    assert llm.batch.once_more("s3://x", SHA256, llm.client.random_prompts(2, 6), args) == {}
     assert said in capsys.readouterr().out
 
 
@@ -341,22 +360,22 @@ def test_a_foreign_endpoint_is_asked_once_more(
     monkeypatch.setattr(llm.client, "asking", asking)
     monkeypatch.setattr(llm.client, "FIRST_PAUSE", 0.0)
     args.url = "http://127.0.0.1:9/"
-    found = llm.batch.once_more("s3://x", prompts, args)
+    found = llm.batch.once_more("s3://x", SHA256, prompts, args)
     assert found == {p.id: llm.client.digest((p.tokens[0], 7)) for p in prompts}
-    assert targets == [llm.client.Target("http://127.0.0.1:9", "m", "secret", 4)]
+    assert targets == [llm.client.Target("http://127.0.0.1:9", "m", "secret", 4, SHA256)]
     assert f"{prompts[0].id}: attempt 1 lost: the node is gone" in capsys.readouterr().out
 
 
 def test_answers_that_an_endpoint_did_not_give_again_are_counted(
     llm: Any, args: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    async def ask_all(url: str, prompts: Any, args: Any, take: Any, fail: Any) -> list[str]:
+    async def ask_all(url: str, prompts: Any, args: Any, wanted: str, take: Any, fail: Any) -> list[str]:
         await take(answer(llm, prompts[0].id))
         return [p.id for p in prompts[1:]]
 
     monkeypatch.setattr(llm.batch, "ask_all", ask_all)
     args.url, prompts = "http://127.0.0.1:9", llm.client.random_prompts(3, 6)
-    assert list(llm.batch.once_more("s3://x", prompts, args)) == [prompts[0].id]
+    assert list(llm.batch.once_more("s3://x", SHA256, prompts, args)) == [prompts[0].id]
     assert "2 of 3 answers could not be computed once more" in capsys.readouterr().out
 
 
@@ -369,7 +388,7 @@ def test_an_endpoint_that_refuses_the_check_is_named(
     monkeypatch.setenv(llm.endpoint.TOKEN_VARIABLE, "secret")
     monkeypatch.setattr(llm.client, "asking", lambda *_: refused)
     args.url = "http://127.0.0.1:9"
-    assert llm.batch.once_more("s3://x", llm.client.random_prompts(2, 6), args) == {}
+    assert llm.batch.once_more("s3://x", SHA256, llm.client.random_prompts(2, 6), args) == {}
     assert "not computed once more: http://127.0.0.1:9: HTTP 401" in capsys.readouterr().out
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+import queue
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 import torch
+
+SHA256 = "ab" * 32
+"""Of the checkpoint that answers."""
 
 SECRET = {"authorization": "Bearer secret"}
 
@@ -19,6 +23,7 @@ class Stepped:
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
+        self.failure = ""
         self.cancelled: list[str] = []
         self.broken_after: int | None = None
 
@@ -64,7 +69,7 @@ def runner(llm: Any, decoder: Any) -> Stepped:
 def endpoint(llm: Any, runner: Stepped) -> Any:
     """Of a slow engine: every byte comes a second after the one before."""
     seconds = itertools.count()
-    return llm.endpoint.Endpoint(runner, "llm", 64, "secret", clock=lambda: float(next(seconds)))
+    return llm.endpoint.Endpoint(runner, "llm", 64, "secret", SHA256, clock=lambda: float(next(seconds)))
 
 
 def ask(
@@ -94,6 +99,7 @@ def test_a_completion_has_openais_form(llm: Any, decoder: Any, endpoint: Any) ->
     tokens = expected(llm, decoder, "abc", 4)
     assert status == 200
     assert (found["object"], found["model"]) == ("text_completion", "llm")
+    assert found["system_fingerprint"] == SHA256
     choice = found["choices"][0]
     assert (choice["finish_reason"], choice["token_ids"]) == ("length", tokens)
     assert choice["text"] == bytes(t for t in tokens if t).decode(errors="replace")
@@ -123,7 +129,7 @@ def test_a_fast_engine_gives_parts_a_while_apart_but_the_first_and_the_last_at_o
     llm: Any, decoder: Any, runner: Stepped, seconds: float, sizes: list[int]
 ) -> None:
     ticks = itertools.count()
-    endpoint = llm.endpoint.Endpoint(runner, "llm", 64, "secret", clock=lambda: seconds * next(ticks))
+    endpoint = llm.endpoint.Endpoint(runner, "llm", 64, "secret", SHA256, clock=lambda: seconds * next(ticks))
     body = {"prompt": "abc", "max_tokens": 9, "temperature": 0, "ignore_eos": True, "stream": True,
             "return_token_ids": True}  # fmt: skip
     _, parts = ask(endpoint, body)
@@ -237,6 +243,104 @@ def test_the_client_reads_what_the_endpoint_streams(llm: Any, decoder: Any, endp
     assert list(answer.tokens) == expected(llm, decoder, "abc", 5)
     assert answer.timing.parts == (10.0, 11.0, 12.0, 13.0, 14.0)
     assert (answer.timing.input_tokens, answer.timing.output_tokens) == (3, 5)
+    assert answer.checkpoint == SHA256
+
+
+def test_a_stream_whose_parts_are_of_two_checkpoints_is_no_answer(llm: Any, endpoint: Any) -> None:
+    prompt = llm.client.Prompt("p", tuple(b"abc"))
+    _, parts = ask(endpoint, llm.client.Target("http://x", "llm", "secret", 5).body(prompt))
+    parts[2] = parts[2].replace(SHA256.encode(), b"another")
+    with pytest.raises(llm.client.LostError, match="several checkpoints"):
+        asyncio.run(llm.client.receive(lines(parts), prompt, 0.0, lambda: 1.0))
+
+
+class Http:
+    """A session of aiohttp whose endpoint streams these parts."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.status, self.content = 200, lines(parts)
+
+    def post(self, url: str, **_: Any) -> Http:
+        return self
+
+    async def __aenter__(self) -> Http:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named", "refused"),
+    [(SHA256, SHA256, False), ("", SHA256, False), (SHA256, "", False), ("other", SHA256, True)],
+)
+def test_an_answer_of_another_checkpoint_is_refused(
+    llm: Any, endpoint: Any, wanted: str, named: str, refused: bool
+) -> None:
+    target = llm.client.Target("http://x", "llm", "secret", 5, wanted)
+    prompt = llm.client.Prompt("p", tuple(b"abc"))
+    _, parts = ask(endpoint, target.body(prompt))
+    http = Http([part.replace(SHA256.encode(), named.encode()) for part in parts])
+    asked = llm.client.asking(http, target, lambda: 1.0)(prompt, 0.0)
+    if refused:
+        with pytest.raises(llm.client.RefusedError, match="answers with the checkpoint abab"):
+            asyncio.run(asked)
+    else:
+        assert asyncio.run(asked).checkpoint == named
+
+
+def test_a_dead_engine_is_told_by_health_and_nobody_waits_for_it(
+    llm: Any, endpoint: Any, runner: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask(endpoint, b"", "GET", "/health") == (200, {"status": "ok"})
+    runner.failure = "the engine has failed: out of memory"
+
+    def submit(request: Any, on_token: Any) -> None:
+        raise RuntimeError(runner.failure)
+
+    monkeypatch.setattr(runner, "submit", submit)
+    assert ask(endpoint, b"", "GET", "/health") == (503, {"status": runner.failure})
+    status, document = ask(endpoint, {"prompt": "abc"})
+    assert (status, document["error"]["message"]) == (503, runner.failure)
+
+
+class Broken:
+    """An engine that fails at its first step, while `before` is done to its loop."""
+
+    busy = True
+
+    def __init__(self) -> None:
+        self.added: list[str] = []
+        self.before: Callable[[], None] = lambda: None
+
+    def add(self, request: Any) -> None:
+        self.added.append(request.id)
+
+    def step(self) -> list[Any]:
+        if not self.added:
+            return []
+        self.before()
+        raise MemoryError("no room")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whoever_asks_while_the_engine_fails_is_told_and_later_ones_are_refused(llm: Any) -> None:
+    engine, notified = Broken(), queue.Queue[str]()
+    loop = llm.endpoint.Loop(engine)
+
+    def asked(name: str) -> None:
+        request = llm.engine.Request(name, (1,), 2)
+        loop.submit(request, lambda token: notified.put(name) if token is None else None)
+
+    engine.before = lambda: asked("late")
+    asked("early")
+    assert {notified.get(timeout=60), notified.get(timeout=60)} == {"early", "late"}
+    loop._thread.join(timeout=60)  # its error is reported when it ends
+    assert engine.added == ["early"]
+    assert "no room" in loop.failure
+    with pytest.raises(RuntimeError, match="no room"):
+        asked("after")
+    loop.cancel("early")
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3, 6])
