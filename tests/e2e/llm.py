@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from typing import Any
 
 import pytest
 
 from tests.e2e.harness import PATIENCE, Shell
 from tests.e2e.receipts import assert_recovered
+from tests.waiting import eventually
 
 STEPS = 200
 
@@ -21,6 +24,10 @@ class LanguageModelTests:
 
     @pytest.fixture
     def shell(self) -> Shell:
+        raise NotImplementedError
+
+    def on_head(self, shell: Any, *argv: str) -> str:
+        """Run a program where the head's loopback is; returns its output."""
         raise NotImplementedError
 
     def submit(self, shell: Shell, **settings: object) -> str:
@@ -65,6 +72,7 @@ class LanguageModelTests:
         assert sum(matrix.numel() for matrix in adapter.values()) == 2 * 4 * (2 * 64 + 64 + 32)
 
         self.batch_loses_a_node_and_no_prompt(shell, run.name)
+        self.jobs_of_two_models_run_beside_each_other(shell, pretrained.name, run.name)
 
     def batch_loses_a_node_and_no_prompt(self, shell: Shell, run: str) -> None:
         """The third part of the chain: it needs the model that the others have trained."""
@@ -79,13 +87,51 @@ class LanguageModelTests:
             "check": 48,
         }
         pairs = [word for name, value in {**sizes, "from": run}.items() for word in ("-p", f"{name}={value}")]
-        job = str(shell.labctl("submit", "llm-batch", "--detach", "--json", *pairs).document["submission_id"])
+        job = self.detached(shell, "llm-batch", *pairs)
         receipt = shell.labctl("job", "lose-node", job, "--json", timeout=4 * PATIENCE).document
         assert receipt["verdict"] == "recovered", receipt["checks"]
         assert receipt["ttft_ms"]["all"]["count"] == 2048
         assert receipt["ttft_ms"]["sent again"]["count"] >= 1
         assert receipt["figures"]["most_in_flight"] == 32
         shell.succeeds(job)
+
+    def detached(self, shell: Shell, recipe: str, *pairs: str) -> str:
+        return str(shell.labctl("submit", recipe, "--detach", "--json", *pairs).document["submission_id"])
+
+    def jobs_of_two_models_run_beside_each_other(self, shell: Shell, *runs: str) -> None:
+        """An endpoint of the first model, and a batch of each: none takes another's replicas or ends them."""
+
+        def settings(run: str, **more: object) -> list[str]:
+            given = {"from": run, "cpus": 0.1, "slots": 4, **more}
+            return [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
+
+        endpoint = self.detached(shell, "llm-serve", *settings(runs[0]))
+        url = eventually(lambda: self.url(shell, endpoint), PATIENCE, "the endpoint is served")
+        sizes = {"prompts": 200, "input-tokens": 16, "output-tokens": 32}
+        batches = [self.detached(shell, "llm-batch", *settings(run, **sizes)) for run in runs]
+        for batch in batches:
+            shell.succeeds(batch)
+        receipts = [shell.labctl("job", "receipt", batch, "--json").document for batch in batches]
+        assert [receipt["verdict"] for receipt in receipts] == ["as-expected"] * 2, receipts
+        assert len({receipt["plan"]["checkpoint_sha256"] for receipt in receipts}) == 2
+        assert self.health(shell, url) == {"status": "ok"}, "the batches left the endpoint alone"
+        shell.labctl("job", "stop", endpoint)
+        eventually(lambda: not self.health(shell, url), PATIENCE, "a stopped endpoint is gone")
+
+    def url(self, shell: Shell, job: str) -> str:
+        """The URL that an endpoint's job prints, once it does."""
+        assert not shell.lab.jobs.get(job).final, shell.lab.jobs.logs(job)[-3000:]
+        served = re.search(r"serving .*: (http://\S+)/v1/completions", shell.lab.jobs.logs(job))
+        return served[1] if served else ""
+
+    def health(self, shell: Shell, url: str) -> Any:
+        """The document of an endpoint's /health; None where nobody answers."""
+        program = (
+            "import sys, urllib.request\n"
+            "try: print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())\n"
+            "except OSError: print('null')"
+        )
+        return json.loads(self.on_head(shell, "python3", "-c", program, f"{url}/health"))
 
     def file(self, shell: Shell, run: Any, name: str) -> Any:
         """A file of a run's newest checkpoint, as torch reads it from the object store."""

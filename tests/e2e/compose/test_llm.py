@@ -10,6 +10,9 @@ from tests.e2e.llm import LanguageModelTests
 
 @pytest.mark.rare
 class TestLanguageModel(LanguageModelTests):
+    def on_head(self, shell: ContainerBench, *argv: str) -> str:
+        return shell.exec("ray-head", *argv)
+
     @pytest.fixture
     def shell(self, box: ContainerBench) -> ContainerBench:
         return box
