@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.compare import LostError
 from lab.host.files import HOME_VARIABLE, ROOT
+from lab.runtime.select import NAME_VARIABLE
 from lab.services import is_worker
 
 OURS, STOCK = "this checkout", "stock Ray"
@@ -106,8 +107,9 @@ class CliLab:
     def _call(
         self, words: Sequence[str], seen: list[tuple[float, str]] | None = None
     ) -> tuple[float, dict[str, Any]]:
-        command = [self.side.python, "labctl.py", "--name", self.name, "--runtime", "local", *words]
-        environment = {**clean(os.environ), HOME_VARIABLE: str(self.home), "LABCTL_NO_VENV": "1"}
+        command = [self.side.python, "labctl.py", "--runtime", "local", *words]
+        chosen = {HOME_VARIABLE: str(self.home), NAME_VARIABLE: self.name}
+        environment = {**clean(os.environ), **chosen, "LABCTL_NO_VENV": "1"}
         return call(command, self.side.root, environment, seen=seen)
 
 

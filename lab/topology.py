@@ -170,7 +170,7 @@ TAKEN_NAMES = {"data": "the data sets", "faults": "faults of one's own"}
 """Folders beside the labs' own -> what they hold."""
 
 
-def check_lab_name(name: str, said: str = "--name") -> None:
+def check_lab_name(name: str, said: str = "--lab") -> None:
     """Raises UsageError unless `name` can be a lab's name (it becomes part of paths and project names).
 
     `said` is where the name comes from.

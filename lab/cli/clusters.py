@@ -85,7 +85,7 @@ def cluster_options(command: F) -> F:
 
 
 def open_lab(app: App, place: Place) -> Lab:
-    """The lab that --name and --runtime choose, or the cluster that these options name. Raises UsageError."""
+    """The lab that --lab and --runtime choose, or the cluster that these options name. Raises UsageError."""
     if app.runtime != KUBERNETES:
         given = next((name for name, value in vars(place).items() if value), "")
         if given:

@@ -22,6 +22,8 @@ RUNTIMES = ("local", "compose", "auto")
 KUBERNETES = "kubernetes"
 """The runtime of clusters that labctl does not run: only a few commands take it."""
 AFTER_DASHES = "labctl.after-dashes"
+OLD_NAME = "--name"
+"""An option that was the lab's name, and after `submit` the job's; it is refused."""
 GPUS = (*(vendor.value for vendor in Vendor), "auto")
 
 
@@ -56,7 +58,7 @@ class App:
         return lab_name(self.lab)
 
     def open(self, *, announce: bool = False) -> Lab:
-        """The lab that --name and --runtime choose. `announce` says on stderr which runtime that is.
+        """The lab that --lab and --runtime choose. `announce` says on stderr which runtime that is.
 
         Raises what Lab() raises.
         """
@@ -152,29 +154,23 @@ class RuntimeName(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-def shared_options(
-    command: click.Command, *, root: bool = False, name: bool = True, clusters: bool = False
-) -> None:
+def shared_options(command: click.Command, *, root: bool = False, clusters: bool = False) -> None:
     """Give `command` the shared options. They may stand before or after it; the last given counts.
 
-    `root` adds the environment variables; `name=False` leaves --name out, where it means something else;
-    `clusters` lets it take --runtime kubernetes.
+    `root` adds the environment variables; `clusters` lets it take --runtime kubernetes.
     """
-    for option in _shared(root=root, name=name, runtimes=(*RUNTIMES, KUBERNETES) if clusters else RUNTIMES):
+    for option in _shared(root=root, runtimes=(*RUNTIMES, KUBERNETES) if clusters else RUNTIMES):
         option(command)
 
 
-def _shared(
-    *, root: bool, name: bool, runtimes: tuple[str, ...]
-) -> Iterator[Callable[[click.Command], click.Command]]:
+def _shared(*, root: bool, runtimes: tuple[str, ...]) -> Iterator[Callable[[click.Command], click.Command]]:
     def option(*flags: str, **attributes: Any) -> Callable[[click.Command], click.Command]:
         return click.option(*flags, cls=SharedOption, expose_value=False, callback=_store, **attributes)
 
-    if name:
-        yield option(
-            "--name", "lab", type=values.LabName(), metavar="LAB",
-            help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
-        )  # fmt: skip
+    yield option(
+        "--lab", type=values.LabName(), metavar="LAB",
+        help=f"Which lab. [default: $RAYLAB_NAME or {DEFAULT_LAB}]",
+    )  # fmt: skip
     yield option(
         "--runtime", type=RuntimeName(runtimes), envvar="RAYLAB_RUNTIME" if root else None,
         help="What runs the services: plain processes, or Docker Compose. [default: $RAYLAB_RUNTIME or auto]",

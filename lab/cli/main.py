@@ -37,7 +37,7 @@ from lab.cli.commands import (
     top,
 )
 from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
-from lab.cli.context import App, LabGroup, shared_options
+from lab.cli.context import OLD_NAME, App, LabGroup, shared_options
 from lab.errors import INTERRUPTED, LabError, OutputError, SetupError, UsageError
 from lab.host import command
 from lab.version import __version__
@@ -103,7 +103,7 @@ def _assemble() -> None:
             cli.add_command(outer)
             inner = outer.commands.values() if isinstance(outer, click.Group) else ()
             for each in (outer, *inner):
-                shared_options(each, name=each is not submit.submit, clusters=each in faults.CLUSTERS)
+                shared_options(each, clusters=each in faults.CLUSTERS)
 
 
 _assemble()
@@ -272,6 +272,11 @@ def _interrupted(error: BaseException, app: App) -> int:
 
 
 def _usage(error: click.ClickException) -> UsageError:
+    if isinstance(error, click.NoSuchOption) and error.option_name == OLD_NAME:
+        return UsageError(
+            f"{OLD_NAME}: the name of a lab, or of a job?",
+            "--lab is the lab's name; --job-name, of `submit`, the job's",
+        )
     text, _, meant = error.format_message().strip().partition("Did you mean")
     text = text.rstrip(" (.")
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else PROGRAM

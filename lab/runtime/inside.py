@@ -78,7 +78,7 @@ class InsideRuntime(Runtime):
         if lab != own:
             raise UnsupportedError(
                 f"lab {lab} cannot be reached from inside lab {own}",
-                f"on the host: labctl status --name {lab}",
+                f"on the host: labctl status --lab {lab}",
             )
         missing = [name for name in NEEDED if not environment.get(name)]
         if missing:
@@ -103,7 +103,7 @@ class InsideRuntime(Runtime):
         if asked != (current.workers, current.cpus_per_worker, current.gpu.vendor):
             raise RefusedError(
                 f"lab {self.lab} is up with other settings ({current.settings})",
-                f"keep them, or on the host: labctl down --name {self.lab}, then start it anew",
+                f"keep them, or on the host: labctl down --lab {self.lab}, then start it anew",
             )
         return status
 
@@ -146,7 +146,7 @@ class InsideRuntime(Runtime):
         except ClusterError as error:
             raise LabDownError(
                 f"lab {self.lab} does not answer: {error.message}",
-                f"on the host: labctl up --name {self.lab}",
+                f"on the host: labctl up --lab {self.lab}",
             ) from error
         workers = _newest(nodes)
         cpus = {int(node.resources.get("CPU", 0)) for name, node in workers.items() if is_worker(name)}
@@ -175,12 +175,12 @@ class InsideRuntime(Runtime):
     def advice(self, commands: Sequence[str], in_python: str) -> str:
         """See LabView.advice."""
         del in_python
-        return f"on the host: {'; '.join(f'labctl {each} --name {self.lab}' for each in commands)}"
+        return f"on the host: {'; '.join(f'labctl {each} --lab {self.lab}' for each in commands)}"
 
     def missing(self, feature: Feature) -> str:
         """See Runtime.missing."""
         del feature
-        return f"only the host can tell: labctl faults --name {self.lab} there"
+        return f"only the host can tell: labctl faults --lab {self.lab} there"
 
     # The host's business
 
@@ -202,8 +202,8 @@ class InsideRuntime(Runtime):
         del timeout
         raise UnsupportedError(
             f"cannot stop {service} from inside lab {self.lab}",
-            f"on the host: labctl restart {service} --name {self.lab}; to break it on purpose: "
-            f"labctl fault-inject {service} --fault stop --name {self.lab}",
+            f"on the host: labctl restart {service} --lab {self.lab}; to break it on purpose: "
+            f"labctl fault-inject {service} --fault stop --lab {self.lab}",
         )
 
     def set_training_key(self, enabled: bool) -> None:

@@ -143,7 +143,7 @@ def _compose(lab: str, folder: Path, engine: Engine | None) -> Runtime:
 def _elsewhere(lab: str, kind: str) -> RefusedError:
     return RefusedError(
         f"lab {lab} is up on the {kind} runtime",
-        f"leave --runtime out, or `labctl down --name {lab}` first, or choose another --name",
+        f"leave --runtime out, or `labctl down --lab {lab}` first, or choose another --lab",
     )
 
 

@@ -70,7 +70,7 @@ def find(
     if services:
         raise StateError(
             f"{problem or f'the state file {path} is missing'}, but lab {lab} runs: {', '.join(services)}",
-            f"`labctl down --name {lab}` stops them and keeps the stored objects; then `labctl up` again",
+            f"`labctl down --lab {lab}` stops them and keeps the stored objects; then `labctl up` again",
         )
     return None, (f"{problem}; nothing of the lab runs, `labctl up` starts it anew",) if problem else ()
 

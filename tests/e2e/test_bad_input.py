@@ -33,8 +33,8 @@ TABLE: dict[tuple[str, ...], tuple[int, str]] = {
     ("up", "--gpu", "simulated", "--workers", "3"): (REFUSED, "is up with other settings (2 workers"),
     ("--runtime", "compose", "up"): (REFUSED, "is up on the local runtime"),
     ("down", "--volumes"): (REFUSED, "deletes, for good"),
-    ("--name", "e2e-not-up", "fault-inject", "ray-worker-0"): (DOWN, "lab e2e-not-up is not up"),
-    ("--name", "e2e-not-up", "jobs"): (DOWN, "lab e2e-not-up is not up"),
+    ("--lab", "e2e-not-up", "fault-inject", "ray-worker-0"): (DOWN, "lab e2e-not-up is not up"),
+    ("--lab", "e2e-not-up", "jobs"): (DOWN, "lab e2e-not-up is not up"),
 }
 
 

@@ -30,7 +30,7 @@ class TestDemoNotebooks(InteractiveDemos):
         assert endpoints.dashboard in printed[4], "the page of details"
         services = [line.split()[0] for line in printed[2].splitlines()]
         assert services == [each.service for each in shell.lab.status().services]
-        assert f"labctl down --name {shell.name}" in printed[-1]
+        assert f"labctl down --lab {shell.name}" in printed[-1]
         assert shell.healthy()
 
     @pytest.mark.rare

@@ -31,7 +31,7 @@ def test_a_bare_up_repairs_and_a_lost_state_file_loses_nothing(make_bench: Calla
         ended = bench.labctl(*command, code=LOST)
         named = ended.err.partition(f"but lab {bench.name} runs: ")[2].splitlines()[0].split(", ")
         assert set(named) == set(before)
-        assert f"`labctl down --name {bench.name}`" in ended.err
+        assert f"`labctl down --lab {bench.name}`" in ended.err
     document = json.loads(bench.labctl("status", "--json", code=LOST).out)
     assert document["error"]["code"] == "StateError"
     assert running <= set(bench.processes())

@@ -441,7 +441,7 @@ def test_a_lab_of_a_runtime_has_the_runtimes_name() -> None:
 
 
 def test_an_empty_name_is_not_the_default_lab(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"--name '': not a lab name"):
+    with pytest.raises(UsageError, match=r"--lab '': not a lab name"):
         Lab(name="", runtime="local")
     monkeypatch.setenv("RAYLAB_NAME", " ")
     with pytest.raises(UsageError, match=r"RAYLAB_NAME ' ': not a lab name"):

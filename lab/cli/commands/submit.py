@@ -12,7 +12,7 @@ import click
 
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
-from lab.cli.context import AFTER_DASHES, App, DashCommand, pass_app
+from lab.cli.context import AFTER_DASHES, OLD_NAME, App, DashCommand, pass_app
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
@@ -40,6 +40,8 @@ class SubmitCommand(DashCommand):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+            if option == OLD_NAME:
+                raise
             known = {name.rstrip("=") for name in parameter_names(ctx, self.params[0], "")}
             for wrong in (option, *given):
                 name = wrong.lstrip("-").partition("=")[0]
@@ -51,10 +53,7 @@ class SubmitCommand(DashCommand):
             raise
 
 
-@click.command(cls=SubmitCommand, options_metavar="[OPTIONS]", epilog=(
-    "--name after `submit` is the job's name. To choose a lab, put --name LAB before `submit`, "
-    "or set RAYLAB_NAME."
-))  # fmt: skip
+@click.command(cls=SubmitCommand, options_metavar="[OPTIONS]")
 @click.argument(
     "recipe",
     type=values.Text(),
@@ -94,9 +93,7 @@ class SubmitCommand(DashCommand):
     "--working-dir", type=values.Place(), metavar="DIR",
     help="Folder that a command is sent with and runs in. [default: the current one]",
 )  # fmt: skip
-@click.option(
-    "--name", "--job-name", "job_name", type=values.JobName(), metavar="NAME", help="The job's name."
-)
+@click.option("--job-name", type=values.JobName(), metavar="NAME", help="The job's name.")
 @click.option(
     "--fail-if-infeasible", is_flag=True,
     help="Exit with 11, and submit nothing, when no node can hold it, instead of letting it wait.",

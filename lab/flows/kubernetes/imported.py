@@ -57,7 +57,7 @@ class Imported:
         spec = self.spec
         settings = [flag for flag, on in (("--gcs-ft", spec.gcs_ft), ("--stock-ray", spec.stock_ray)) if on]
         sizes = ("--workers", str(spec.workers), "--cpus-per-worker", str(spec.cpus_per_worker))
-        return ("labctl", "up", "--name", spec.name, *sizes, "--gpu", gpu, *settings)
+        return ("labctl", "up", "--lab", spec.name, *sizes, "--gpu", gpu, *settings)
 
     def steps(self, folder: Path | None) -> list[tuple[str, ...]]:
         """Commands after that one: the job, and its queues; they need the folder that was written."""
@@ -68,7 +68,7 @@ class Imported:
                 options += ["--working-dir", str(folder / JOB_FOLDER)]
             if folder is not None and self.job.runtime_env:
                 options += ["--runtime-env", str(folder / "runtime_env.json")]
-            found.append(("labctl", "--name", self.spec.name, "submit", *options, "--", *self.job.command))
+            found.append(("labctl", "--lab", self.spec.name, "submit", *options, "--", *self.job.command))
         if folder is not None and self.workload is not None:
             found.append(("labctl", "queue", "simulate", str(folder / "queues.yaml"), "--cycles", "1"))
         return found

@@ -33,7 +33,7 @@ def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]
         other = ", or that lab's RAYLAB_HOME" if owner else ""
         raise RefusedError(
             f"the volumes of the Compose project {project} {whose}",
-            f"choose another --name{other}, or delete what they hold: docker volume rm {' '.join(theirs)}",
+            f"choose another --lab{other}, or delete what they hold: docker volume rm {' '.join(theirs)}",
         )
     return tuple(found)
 
@@ -106,5 +106,5 @@ class Holdings:
             whose = "was started by `docker compose` without labctl's env file"
         raise RefusedError(
             f"the Compose project {self._project} exists already and {whose}",
-            f"choose another --name, or end it: docker compose --project-name {self._project} down",
+            f"choose another --lab, or end it: docker compose --project-name {self._project} down",
         )

@@ -120,7 +120,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         if os.environ.get(processes.MARK, "").startswith(f"{self._folder}:"):
             raise RefusedError(
                 f"this process runs in lab {self.lab} and would end with it",
-                f"in a shell of the machine: labctl down --name {self.lab}",
+                f"in a shell of the machine: labctl down --lab {self.lab}",
             )
         if volumes and (self._folder / statefile.COMPOSE_FILE).exists():
             raise RefusedError(
@@ -229,7 +229,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             if own == self._layout.mark(service):
                 raise RefusedError(
                     f"this process runs in {service} and would end with it",
-                    f"in a shell of the machine: labctl restart {services[0]} --name {self.lab}",
+                    f"in a shell of the machine: labctl restart {services[0]} --lab {self.lab}",
                 )
 
     def kill(self, service: str) -> None:

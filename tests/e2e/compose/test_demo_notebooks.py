@@ -41,5 +41,5 @@ class TestDemoNotebooks(InteractiveDemos):
         ]
         assert value(kernel, "[n.service for n in lab.details().nodes]") == [n.service for n in outside.nodes]
         refused = kernel.run("try:\n    lab.down()\nexcept LabError as error:\n    print(error.hint)")
-        assert refused == f"on the host: labctl down --name {shell.name}\n"
+        assert refused == f"on the host: labctl down --lab {shell.name}\n"
         assert shell.healthy()

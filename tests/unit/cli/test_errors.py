@@ -48,7 +48,7 @@ LONG = "x" * 130_000
 @pytest.mark.parametrize(
     "line",
     [
-        ["--name", "{}", "status"],
+        ["--lab", "{}", "status"],
         ["{}"],
         ["status", "--{}"],
         ["up", "--port", "{}"],
@@ -57,7 +57,7 @@ LONG = "x" * 130_000
         ["logs", "{}"],
         ["submit", "{}"],
         ["submit", "digits", "-p", "{}"],
-        ["submit", "--name", "{}", "digits"],
+        ["submit", "--job-name", "{}", "digits"],
         ["fault-inject", "--fault", "{}", "--after", "{}"],
         ["lesson", "run", "{}"],
         ["data", "rm", "{}"],

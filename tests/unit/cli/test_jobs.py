@@ -48,7 +48,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_submit_follows_the_log_to_the_end(labctl: Labctl) -> None:
-    result = labctl("submit", "digits", "-p", "epochs=3", "--num-cpus", "0.5", "--name", "first")
+    result = labctl("submit", "digits", "-p", "epochs=3", "--num-cpus", "0.5", "--job-name", "first")
     assert (result.exit_code, result.stdout) == (0, "epoch 1/3\nepoch 2/3\n")
     assert "submitted job job-1" in result.stderr
     (submission,) = labctl.jobs.submitted
@@ -137,8 +137,8 @@ def test_a_remote_working_directory_of_the_runtime_env_stays(labctl: Labctl, scr
     assert submission.runtime_env == {"working_dir": "gcs://code.zip"}
 
 
-def test_name_before_submit_is_the_lab_and_after_it_the_job(labctl: Labctl) -> None:
-    labctl.ok("--name", "other", "submit", "digits", "--name", "mine", "--detach")
+def test_a_job_has_a_name_and_its_lab_another(labctl: Labctl) -> None:
+    labctl.ok("submit", "digits", "--lab", "other", "--job-name", "mine", "--detach")
     assert labctl.opened == [("auto", "other")]
     assert labctl.jobs.submitted[0].metadata["job_name"] == "mine"
 
@@ -154,7 +154,7 @@ def test_name_before_submit_is_the_lab_and_after_it_the_job(labctl: Labctl) -> N
         (["digits", "--num-gpus", "-1"], 2, "--num-gpus -1"),
         (["digits", "--num-cpus", "nan"], 2, "--num-cpus nan"),
         (["digits", "--num-cpus", "1e99"], 2, "--num-cpus 1e99"),
-        (["digits", "--name", "a/b"], 2, "not a job name"),
+        (["digits", "--job-name", "a/b"], 2, "not a job name"),
         (["digits", "--working-dir", "."], 2, "--working-dir: only for a command"),
         (["digits", "--runtime-env", "x.json"], 2, "--runtime-env: only for a command"),
         (["digits", "--", "python", "train.py"], 2, "either a recipe or a command"),

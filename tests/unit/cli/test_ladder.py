@@ -47,7 +47,7 @@ def test_rungs_stand_side_by_side(labctl: Labctl, ladder: Any) -> None:
 
 
 def test_it_asks_for_what_was_typed(labctl: Labctl, ladder: Any) -> None:
-    labctl.ok("ladder", "--rungs", "stock,torchft", "--runs", "3", "--fault", "kill", "--name", "mine")
+    labctl.ok("ladder", "--rungs", "stock,torchft", "--runs", "3", "--fault", "kill", "--lab", "mine")
     assert ladder.call_args.args[1] == LadderRequest(("stock", "torchft"), "kill", 3)
     assert labctl.opened == [("auto", "mine-ladder")]
 

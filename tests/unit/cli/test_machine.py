@@ -45,7 +45,7 @@ def test_doctor_asks_an_s3_server_instead(labctl: Labctl) -> None:
     labs = labctl.stub("lab.flows.doctor.store.endpoints_of")
     url = "http://127.0.0.1:9000"
     labctl.ok("doctor", "--s3", url)
-    labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--name", "other")
+    labctl.ok("doctor", "--s3", url, "--bucket", "b", "--s3-credentials", "key.json", "--lab", "other")
     assert [each.args for each in ask.call_args_list] == [(url, "ray", None), (url, "b", Path("key.json"))]
     ask.call_args.kwargs["endpoints"]()
     labs.assert_called_once_with("other", "auto")

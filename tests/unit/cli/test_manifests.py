@@ -101,7 +101,7 @@ def test_bad_input_is_refused_and_nothing_is_written(
 
 
 def test_a_name_of_sixty_characters_is_refused(offline: Labctl, tmp_path: Path) -> None:
-    result = offline("--name", "n" * 60, "export", "kubernetes", "--output", str(tmp_path / "x"))
+    result = offline("--lab", "n" * 60, "export", "kubernetes", "--output", str(tmp_path / "x"))
     assert result.exit_code == 2
     assert "not a lab name" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -237,7 +237,7 @@ def test_an_exported_folder_is_imported_with_the_commands_to_start_it(
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:2] == [
         "RayJob raylab-digits: 2 workers, 8 CPUs each, GPU amd",
-        "  $ labctl up --name raylab --workers 2 --cpus-per-worker 8 --gpu simulated",
+        "  $ labctl up --lab raylab --workers 2 --cpus-per-worker 8 --gpu simulated",
     ]
     assert {path.name for path in kept.iterdir()} == {"lab.json", "queues.yaml", "job"}
 

@@ -82,7 +82,7 @@ def test_a_lab_without_a_controller_is_told_so(labctl: Labctl) -> None:
 
 
 def test_a_job_in_a_queue_is_followed_to_its_end(classroom: QueueWorld) -> None:
-    result = classroom.labctl("submit", "digits", "--queue", "ann/default", "--name", "first")
+    result = classroom.labctl("submit", "digits", "--queue", "ann/default", "--job-name", "first")
     assert (result.exit_code, result.stdout) == (0, "epoch 1/3\nepoch 2/3\n"), result.output
     assert "submitted job ann/job-" in result.stderr
     assert "succeeded" in result.stderr
@@ -208,7 +208,9 @@ def test_a_dry_run_submits_nothing(classroom: QueueWorld) -> None:
 
 def test_a_job_that_waits_says_why_and_then_runs(classroom: QueueWorld) -> None:
     labctl = classroom.labctl
-    first, second = (labctl.ok(*DETACHED, "ann/default", "--name", name).strip() for name in ("one", "two"))
+    first, second = (
+        labctl.ok(*DETACHED, "ann/default", "--job-name", name).strip() for name in ("one", "two")
+    )
     labctl.runtime.clock.after(5.0, lambda: classroom.jobs.end(first))
     result = labctl("submit", "digits", "--queue", "ben/default")
     assert result.exit_code == 0, result.output
@@ -220,14 +222,16 @@ def test_a_job_that_waits_says_why_and_then_runs(classroom: QueueWorld) -> None:
 
 def test_a_preempted_job_is_followed_into_its_next_attempt(teams: QueueWorld) -> None:
     labctl = teams.labctl
-    labctl.ok(*DETACHED, "blue", "--name", "own")
+    labctl.ok(*DETACHED, "blue", "--job-name", "own")
 
     def reclaim(_: str) -> None:
-        other = labctl.ok(*DETACHED, "red", "--name", "reclaimer").strip()
+        other = labctl.ok(*DETACHED, "red", "--job-name", "reclaimer").strip()
         labctl.runtime.clock.after(30.0, lambda: teams.jobs.end(other))
 
     teams.jobs.hooks.append(reclaim)
-    result = labctl("submit", "digits", "--queue", "blue", "--preemption-grace", "0s", "--name", "borrower")
+    result = labctl(
+        "submit", "digits", "--queue", "blue", "--preemption-grace", "0s", "--job-name", "borrower"
+    )
     assert result.exit_code == 0, result.output
     assert "was stopped: InCohortReclamation: Preempted to accommodate a workload" in result.stderr
     assert "attempt 2 of job alice/job-" in result.stderr
@@ -268,8 +272,8 @@ def waiting(world: QueueWorld) -> str:
     """The id of a job that waits."""
     labctl = world.labctl
     for name in ("one", "two"):
-        labctl.ok(*DETACHED, "ann/default", "--name", name)
-    return labctl.ok(*DETACHED, "ben/default", "--name", "third").strip()
+        labctl.ok(*DETACHED, "ann/default", "--job-name", name)
+    return labctl.ok(*DETACHED, "ben/default", "--job-name", "third").strip()
 
 
 def test_a_job_that_waits_is_known_to_jobs_and_job_show(classroom: QueueWorld) -> None:

@@ -64,7 +64,7 @@ def test_no_command_shows_the_help(labctl: Labctl) -> None:
     assert labctl.ok() == labctl.ok("--help")
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED - {"submit"}))
+@pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_every_command_takes_the_shared_options(name: str) -> None:
     shared = {param.name for param in ALL[name].params if isinstance(param, SharedOption)}
     assert shared == {"lab", "runtime", "json", "verbose", "quiet"}
@@ -74,12 +74,13 @@ def test_every_command_takes_the_shared_options(name: str) -> None:
     ("arguments", "opened"),
     [
         (["status"], ("auto", DEFAULT_LAB)),
-        (["--name", "other", "status"], ("auto", "other")),
-        (["status", "--name", "other"], ("auto", "other")),
-        (["--name", "first", "status", "--name", "last"], ("auto", "last")),
+        (["--lab", "other", "status"], ("auto", "other")),
+        (["status", "--lab", "other"], ("auto", "other")),
+        (["--lab", "first", "status", "--lab", "last"], ("auto", "last")),
         (["--runtime", "local", "status"], ("local", DEFAULT_LAB)),
         (["status", "--runtime", "local"], ("local", DEFAULT_LAB)),
-        (["job", "--name", "other", "show", "job-1"], ("auto", "other")),
+        (["job", "--lab", "other", "show", "job-1"], ("auto", "other")),
+        (["submit", "digits", "--lab", "other", "--detach"], ("auto", "other")),
     ],
 )
 def test_shared_options_stand_before_or_after_the_command(
@@ -100,14 +101,41 @@ def test_labctl_opens_the_lab_that_a_program_opens(raylab_home: Path) -> None:
 def test_the_environment_is_the_default(labctl: Labctl) -> None:
     labctl.env = {"RAYLAB_NAME": "from-env", "RAYLAB_RUNTIME": "local"}
     labctl.ok("status")
-    labctl.ok("status", "--name", "flag", "--runtime", "auto")
+    labctl.ok("status", "--lab", "flag", "--runtime", "auto")
     assert labctl.opened == [("local", "from-env"), ("auto", "flag")]
 
 
 def test_a_name_that_no_lab_can_have_is_refused_before_anything_is_opened(labctl: Labctl) -> None:
-    assert labctl("--name", "No/Such", "status").exit_code == 2
-    assert labctl("doctor", "--name", "No/Such").exit_code == 2
+    assert labctl("--lab", "No/Such", "status").exit_code == 2
+    assert labctl("doctor", "--lab", "No/Such").exit_code == 2
     assert labctl.opened == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["--name", "other", "status"],
+        ["status", "--name", "other"],
+        ["job", "show", "--name=other", "job-1"],
+        ["submit", "digits", "--name", "first"],
+        ["submit", "llm-batch", "--name", "answers"],
+        ["submit", "digits", "--detach", "--name"],
+    ],
+    ids=" ".join,
+)
+def test_the_name_of_both_is_refused_with_the_name_of_each(labctl: Labctl, line: list[str]) -> None:
+    result = labctl(*line)
+    assert (result.exit_code, result.stdout, labctl.opened) == (2, "", [])
+    assert result.stderr == (
+        "error: --name: the name of a lab, or of a job?\n"
+        "  -> --lab is the lab's name; --job-name, of `submit`, the job's\n"
+    )
+
+
+def test_a_command_of_a_job_keeps_its_name(labctl: Labctl, tmp_path: Path) -> None:
+    line = ("submit", "--detach", "--working-dir", str(tmp_path), "--", "echo", "--name", "x")
+    labctl.ok(*line)
+    assert labctl.jobs.submitted[0].command == ("echo", "--name", "x")
 
 
 BLANK = ["", " ", "\t\n"]
@@ -116,10 +144,10 @@ BLANK = ["", " ", "\t\n"]
 @pytest.mark.parametrize("blank", BLANK)
 @pytest.mark.parametrize("before", [True, False])
 def test_an_empty_name_is_not_the_default_lab(labctl: Labctl, blank: str, before: bool) -> None:
-    down, name = ["down", "--volumes", "--yes"], ["--name", blank]
+    down, name = ["down", "--volumes", "--yes"], ["--lab", blank]
     result = labctl(*name, *down) if before else labctl(*down, *name)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: --name {blank!r}: not a lab name\n")
+    assert result.stderr.startswith(f"error: --lab {blank!r}: not a lab name\n")
     assert labctl.opened == []
 
 
@@ -131,7 +159,7 @@ def test_an_empty_name_in_the_environment_is_not_the_default_lab(labctl: Labctl,
         assert result.exit_code == 2
         assert result.stderr.startswith(f"error: RAYLAB_NAME {blank!r}: not a lab name\n")
     assert labctl.opened == []
-    labctl.ok("status", "--name", "mine")
+    labctl.ok("status", "--lab", "mine")
     labctl.ok("recipes")
 
 

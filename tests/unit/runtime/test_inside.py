@@ -154,7 +154,7 @@ def test_a_head_that_does_not_answer_is_a_lab_that_is_down(environment: dict[str
         runtime.spec()
     with pytest.raises(UnsupportedError) as caught:
         runtime.up(LabSpec("mine"))
-    assert caught.value.hint == "on the host: labctl up --name mine"
+    assert caught.value.hint == "on the host: labctl up --lab mine"
 
 
 def test_a_store_that_does_not_answer_is_told(environment: dict[str, str]) -> None:
@@ -236,14 +236,14 @@ def test_what_only_the_host_can_do_is_refused_with_the_command_for_it(
     with pytest.raises(UnsupportedError, match="from inside lab mine") as caught:
         act(inside(environment))
     assert "on the host: " in caught.value.hint
-    assert f"labctl {command} --name mine" in caught.value.hint
+    assert f"labctl {command} --lab mine" in caught.value.hint
 
 
 @pytest.mark.parametrize(
     ("nodes", "why", "command"),
     [
-        (NODES, "minio is exited (http://minio:9000 does not answer)", "labctl restart minio --name mine"),
-        (ClusterError("no head"), "ray-head is exited (no head)", "labctl up --name mine"),
+        (NODES, "minio is exited (http://minio:9000 does not answer)", "labctl restart minio --lab mine"),
+        (ClusterError("no head"), "ray-head is exited (no head)", "labctl up --lab mine"),
     ],
 )
 def test_a_wait_in_vain_names_the_services_and_the_command_for_the_host(

@@ -45,7 +45,7 @@ def test_after_the_deadline_the_error_says_what_is_missing_and_what_it_wrote_las
     assert first.startswith("lab raylab is not ready after 30 s: ray-worker-1 is exited")
     assert lines[0] == "ray-worker-1: Its last lines:"
     assert lines[-1] == "  out of memory"
-    assert "`labctl restart ray-worker-1 --name raylab`" in caught.value.hint
+    assert "`labctl restart ray-worker-1 --lab raylab`" in caught.value.hint
     assert runtime.clock() - began == pytest.approx(30)
 
 
@@ -54,4 +54,4 @@ def test_a_lab_that_nobody_starts_is_said_to_be_down() -> None:
 
     with pytest.raises(WaitTimeoutError, match="lab raylab is not ready after 3 s: it is not up") as caught:
         wait_ready(runtime, 3, clock=runtime.clock)
-    assert "labctl up --name raylab" in caught.value.hint
+    assert "labctl up --lab raylab" in caught.value.hint

@@ -129,7 +129,7 @@ def test_a_lab_that_is_up_as_processes_stays_there(folder: Path, docker: FakeDoc
     assert chosen("auto", folder, docker).why == "auto: the lab is up as plain processes"
     with pytest.raises(RefusedError, match=r"lab other is up on the local runtime") as caught:
         chosen("compose", folder, docker)
-    assert "--name" in caught.value.hint
+    assert "--lab" in caught.value.hint
 
 
 def test_a_lab_that_is_up_in_containers_stays_there(folder: Path, docker: FakeDocker) -> None:

@@ -80,7 +80,7 @@ def test_a_cluster_of_others_trains_with_stock_ray() -> None:
     found = back(cluster())
     assert found.spec == LabSpec("lab", GpuPlan(Vendor.NONE), workers=2, cpus_per_worker=8, stock_ray=True)
     assert found.up("none") == (
-        *("labctl", "up", "--name", "lab", "--workers", "2", "--cpus-per-worker", "8"),
+        *("labctl", "up", "--lab", "lab", "--workers", "2", "--cpus-per-worker", "8"),
         *("--gpu", "none", "--stock-ray"),
     )
 
@@ -151,7 +151,7 @@ def test_a_config_map_of_others_is_the_jobs_code(tmp_path: Path) -> None:
     assert found.job.command == ("python", "sample.py")
     assert found.job.files == {"sample.py": b"pass\n"}
     assert found.steps(tmp_path)[0] == (
-        *("labctl", "--name", "lab", "submit", "--working-dir", str(tmp_path / "job")),
+        *("labctl", "--lab", "lab", "submit", "--working-dir", str(tmp_path / "job")),
         *("--", "python", "sample.py"),
     )
 

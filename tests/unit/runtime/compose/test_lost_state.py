@@ -63,7 +63,7 @@ def test_what_runs_is_named_left_alone_and_ended_by_down(
             call()
         assert caught.value.message.startswith(f"the state file {path} {said}")
         assert caught.value.message.endswith(f"but lab lab runs: {', '.join(sorted(alive))}")
-        assert caught.value.hint.startswith("`labctl down --name lab` stops them and keeps")
+        assert caught.value.hint.startswith("`labctl down --lab lab` stops them and keeps")
     assert (docker.containers, docker.journal) == (before, [])
 
     assert set(docker.runtime(folder).down()) == alive

@@ -164,7 +164,7 @@ def test_a_notebook_of_the_lab_cannot_take_down_what_it_runs_in(
 
     with pytest.raises(RefusedError, match="would end with it") as caught:
         machine.runtime(tmp_path).down()
-    assert "labctl down --name raylab" in caught.value.hint
+    assert "labctl down --lab raylab" in caught.value.hint
     assert not machine.services("end")
     monkeypatch.setenv(processes.MARK, f"{lab}-2:{JUPYTER}")
     assert machine.runtime(tmp_path).down(), "a lab whose name begins alike is another one"

@@ -59,7 +59,7 @@ def test_what_runs_is_named_left_alone_and_ended_by_down(
             call()
         assert caught.value.message.startswith(f"the state file {path} {said}")
         assert caught.value.message.endswith(f"but lab raylab runs: {', '.join(sorted(alive))}")
-        assert caught.value.hint.startswith("`labctl down --name raylab` stops them and keeps")
+        assert caught.value.hint.startswith("`labctl down --lab raylab` stops them and keeps")
     assert (machine.running, machine.journal) == (before, [])
 
     assert set(machine.runtime(tmp_path).down()) == alive

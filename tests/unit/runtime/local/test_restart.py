@@ -101,7 +101,7 @@ def test_a_notebook_cannot_end_the_service_it_runs_in(
 
     with pytest.raises(RefusedError, match="this process runs in jupyter and would end with it") as caught:
         act(lab)
-    assert caught.value.hint == "in a shell of the machine: labctl restart jupyter --name raylab"
+    assert caught.value.hint == "in a shell of the machine: labctl restart jupyter --lab raylab"
     assert machine.journal == []
     lab.restart(W0)
     assert machine.journal == [("end", W0), ("spawn", W0)]
