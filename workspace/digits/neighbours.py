@@ -42,10 +42,15 @@ class Keeper:
         """Return the step after which the state was copied; -1 while there is none."""
         return self._step
 
-    def state(self) -> tuple[bytes, str]:
-        """Return the state, and the name of this node."""
+    def state(self, run: str) -> tuple[bytes, str]:
+        """Return the state for a training of this run, and the name of this node. A lab's ledger has it, too."""
         node = ray.get_runtime_context().get_node_id()
-        return self._state, os.environ.get("RAYLAB_SERVICE_NAME") or node[:8]
+        here = os.environ.get("RAYLAB_SERVICE_NAME") or node[:8]
+        with contextlib.suppress(ImportError):  # no lab, no ledger
+            from raylab_ledger.memory import record_given
+
+            record_given(run, self._step, self._state, here)
+        return self._state, here
 
 
 class Neighbours:
@@ -67,8 +72,11 @@ class Neighbours:
         self._keepers[rank] = node, made
         return made
 
-    def newest(self, than: int) -> tuple[bytes, str] | None:
-        """Return the newest state that is newer than that of this step, and the node that keeps it."""
+    def newest(self, than: int, run: str) -> tuple[bytes, str] | None:
+        """Return the newest state that is newer than that of this step, and the node that keeps it.
+
+        `run` is the name of the run that goes on from it.
+        """
         asked = {keeper.step.remote(): keeper for _, keeper in self._keepers.values()}
         answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE) if asked else ([], [])
         known = []
@@ -77,7 +85,7 @@ class Neighbours:
                 known.append((ray.get(answer), len(known), asked[answer]))
         for step, _, keeper in sorted(known, reverse=True):
             with contextlib.suppress(RayError):
-                return ray.get(keeper.state.remote(), timeout=PATIENCE) if step > than else None
+                return ray.get(keeper.state.remote(run), timeout=PATIENCE) if step > than else None
         return None
 
 

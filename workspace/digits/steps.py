@@ -119,7 +119,8 @@ class FromMemory(Training):
         neighbours = ray.get_actor(config["neighbours"])
         newer = None
         if self.rank == 0:
-            newer = ray.get(neighbours.newest.remote(self.step), timeout=WAIT_SECONDS)
+            run = ray.train.get_context().get_experiment_name()
+            newer = ray.get(neighbours.newest.remote(self.step, run), timeout=WAIT_SECONDS)
         found = [newer]
         torch.distributed.broadcast_object_list(found, src=0)  # so all go on from the same step
         self.resumed: dict[str, Any] = {}

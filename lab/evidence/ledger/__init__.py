@@ -6,7 +6,7 @@ ledger is the union of many small objects, in no order. `parse_events` turns the
 """
 
 from lab.evidence.ledger.epochs import epochs_of
-from lab.evidence.ledger.events import Event, Number, number, parse_events
+from lab.evidence.ledger.events import Event, Number, in_order, number, parse_events
 from lab.evidence.ledger.history import EPOCH_KEYS, STEP_KEYS, History
 from lab.evidence.ledger.model import (
     CommittedCheckpoint,
@@ -16,6 +16,7 @@ from lab.evidence.ledger.model import (
     Report,
     Run,
     RunAttempt,
+    Weights,
     manifest_sha256,
 )
 from lab.evidence.ledger.steps import Gap, Healing, Steps, Stretch, steps_of
@@ -37,7 +38,9 @@ __all__ = [
     "RunAttempt",
     "Steps",
     "Stretch",
+    "Weights",
     "epochs_of",
+    "in_order",
     "manifest_sha256",
     "number",
     "parse_events",

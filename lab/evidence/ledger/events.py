@@ -30,6 +30,12 @@ class Event:
     node_id: str
     fields: Mapping[str, Any]
     """Everything else the line holds."""
+    stream: str = ""
+    """Name of the process that wrote it, such as `rank0-4711-1f2e3d4c`; empty: events are not counted."""
+    number: int = 0
+    """Its number in that stream, from 1."""
+    run_id: str = ""
+    """Ray Train's id of the controller's run: a name may be that of several, one after the other."""
 
 
 def parse_events(lines: Iterable[str | bytes]) -> tuple[Event, ...]:
@@ -42,7 +48,12 @@ def parse_events(lines: Iterable[str | bytes]) -> tuple[Event, ...]:
         raw = (line.encode(errors="surrogateescape") if isinstance(line, str) else line).strip()
         if raw and raw not in events:
             events[raw] = _event(raw)
-    return tuple(sorted(filter(None, events.values()), key=lambda e: e.at))
+    return in_order(filter(None, events.values()))
+
+
+def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return events by time; those of one process in the order in which it wrote them."""
+    return tuple(sorted(events, key=lambda e: (e.at, e.stream, e.number)))
 
 
 def _event(raw: bytes) -> Event | None:
@@ -55,13 +66,13 @@ def _event(raw: bytes) -> Event | None:
     name, at = entry.pop("event", None), number(entry.pop("at", None))
     job, run, node = entry.pop("job", ""), entry.pop("run", ""), entry.pop("node_id", "")
     attempt, rank = entry.pop("attempt", 0), entry.pop("rank", None)
-    texts = all(isinstance(text, str) for text in (name, job, run, node))
-    numbers = all(
-        isinstance(n, int) and not isinstance(n, bool) for n in (attempt, rank if rank is not None else 0)
-    )
+    stream, count, run_id = entry.pop("stream", ""), entry.pop("n", 0), entry.pop("run_id", "")
+    texts = all(isinstance(text, str) for text in (name, job, run, node, stream, run_id))
+    counts = (attempt, 0 if rank is None else rank, count)
+    numbers = all(isinstance(n, int) and not isinstance(n, bool) for n in counts)
     if not (texts and numbers and name) or at is None:
         return None
-    return Event(name, float(at), job, run, attempt, rank, node, entry)
+    return Event(name, float(at), job, run, attempt, rank, node, entry, stream, count, run_id)
 
 
 def number(value: object) -> Number | None:

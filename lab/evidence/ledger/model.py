@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Report:
-    """A `ray.train.report` of rank 0 that returned. `progress` is None when it carries no progress value."""
+    """A `ray.train.report` of a rank that returned. `progress` is None when it carries no progress value."""
 
     at: float
     progress: Number | None
@@ -76,6 +76,18 @@ class Load:
     rank: int
     uri: str
     files: Files | None
+    tensors: frozenset[str] | None = None
+    """Fingerprints of the tensors in these files; None when they are not known."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The parameters that a rank had right before its first step, by their fingerprints."""
+
+    at: float
+    tensors: frozenset[str]
+    why: str = ""
+    """Reason for which they were not looked at; empty where they were."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +105,15 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Remembered:
-    """A state that an attempt was given from memory, by its own reports, and not from a checkpoint."""
+    """A state that an attempt was given from the memory of a node, by the record of who kept it there."""
 
-    step: Number
+    at: float
+    step: int
     """The step after which it was copied."""
     source: str
-    """As the script says it, such as `memory of ray-worker-1`."""
+    """The node that kept it."""
+    tensors: frozenset[str]
+    """Fingerprints of the tensors in it."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +129,25 @@ class RunAttempt:
     failure_detected_at: float | None
     ended_at: float | None
     reports: tuple[Report, ...]
-    """Reports of rank 0, in order."""
-    reported_at: Mapping[int, float]
-    """Rank -> time of its first report."""
+    """Reports of rank 0, in order; of any rank where a lost one is replaced alone."""
     requests: tuple[Request, ...]
     loads: tuple[Load, ...]
     """Loads of every rank, in order, of any checkpoint."""
     furthest: Number | None
     """The highest progress that was reported, saved or committed before the attempt was over."""
-    last_reports: Mapping[int, Report] = field(default_factory=dict)
-    """Rank -> its newest report."""
+    by_rank: Mapping[int, tuple[Report, ...]] = field(default_factory=dict)
+    """Rank -> its reports, in order."""
+    weights: Mapping[int, Weights] = field(default_factory=dict)
+    """Rank -> its parameters right before its first step; none of a training without an optimizer of PyTorch
+    and without XGBoost."""
+    writers: frozenset[int] = frozenset()
+    """Ranks of which anything is in the ledger."""
+    taken_up: int | None = None
+    """Number of reports, each of all ranks, that Ray Train took up; None where its controller did not say."""
+    heard_at: float | None = None
+    """Time of the last event of rank 0."""
+    controller: int = 0
+    """Number of the controller that it is of: a driver that is started again starts another one."""
     pids: Mapping[int, int] = field(default_factory=dict)
     """Rank -> id of its process on its node."""
     launched_at: Mapping[int, float] = field(default_factory=dict)
@@ -148,6 +172,10 @@ class RunAttempt:
         """Return the nodes of the ranks as they were then: rank -> node id."""
         lost = reversed([r for r in self.replacements if r.given_up_at >= at])
         return {**self.nodes, **{r.rank: r.node_id for r in lost}}
+
+    def first_of(self, rank: int) -> Report | None:
+        """Return the first report of a rank with a progress value."""
+        return next((r for r in self.by_rank.get(rank, ()) if r.progress is not None), None)
 
     @property
     def first(self) -> Report | None:
@@ -203,6 +231,8 @@ class Run:
     """Checkpoints in the order of their commits."""
     patches: tuple[str, ...] | None = None
     """The lab's patches of Ray in it; None in ledgers that do not record them."""
+    missing: tuple[str, ...] = ()
+    """A sentence for each process whose events are known to be incomplete."""
 
     @property
     def last(self) -> Report | None:

@@ -1,25 +1,15 @@
-"""One run under one fault: the attempt it hit, the one that took over, and the checkpoint to resume from."""
+"""One run under one fault: the attempt it hit, those that followed, and the checkpoint to resume from."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from itertools import pairwise
 from math import inf
 
-from lab.evidence.ledger import (
-    STEP_KEYS,
-    CommittedCheckpoint,
-    Load,
-    Number,
-    Run,
-    RunAttempt,
-    steps_of,
-)
+from lab.evidence.ledger import CommittedCheckpoint, Load, Run, RunAttempt, steps_of
 from lab.evidence.receipt.expected import HITS_A_NODE, LOSES_A_RANK, Expected
-from lab.evidence.receipt.model import Evidence, FaultRecord, LostWork, NodeRecord, Source
+from lab.evidence.receipt.model import Evidence, FaultRecord, NodeRecord, Source
 from lab.evidence.receipt.survival import Survival
 
 
@@ -61,7 +51,7 @@ class Case:
     @cached_property
     def _remembered(self) -> bool:
         """True where the attempt that took over was given its state by a neighbour's memory."""
-        current = self._current
+        current = self.current
         after = (a for a in self.attempts if current and a.number > current.number and a.first)
         new = next((a for a in after if self._began(a) < self.until), None)
         return new is not None and new.remembered is not None
@@ -69,7 +59,7 @@ class Case:
     @cached_property
     def _survivors_left(self) -> bool:
         """True where ranks that the fault did not hit can go on without those that it did."""
-        fault, attempt = self.evidence.fault, self._current
+        fault, attempt = self.evidence.fault, self.current
         groups = self.run is not None and self.run.plan is not None and self.run.plan.replica_groups
         if not groups or attempt is None or fault.expected not in LOSES_A_RANK or not fault.node_id:
             return False
@@ -101,9 +91,27 @@ class Case:
 
     @cached_property
     def overtaken(self) -> bool:
-        """True if another fault came after training had gone on from this one."""
-        reports = (r.at for a in self.attempts for r in a.reports)
-        return self.until < inf and any(self.fault.at < at < self.until for at in reports)
+        """True if another fault came after training had gone on from this one: in the attempt that took over,
+        or, where none did, in the one that was hit once the fault was over."""
+        if self.until == inf or self.current is None:
+            return False
+        over = self.evidence.fault.reverted_at
+        reports = [r.at for a in self.after for r in a.reports]
+        if not self.after and not self.fault.expected.resumes and over is not None:
+            reports = [r.at for r in self.current.reports if r.at > over]
+        return any(at < self.until for at in reports)
+
+    @property
+    def failed_as_it_may(self) -> bool:
+        """True if the job failed after a fault after which it may, and not because of a later one."""
+        fails = self.evidence.job_status == "FAILED" and not self.overtaken
+        return fails and not self.fault.expected.resumes and self.fault.expected is not Expected.SURVIVED
+
+    @property
+    def driver_restarted(self) -> bool:
+        """True if the attempt that was hit ended with its controller, and another one went on."""
+        hit = self.hit
+        return hit is not None and bool(self.after) and self.after[0].controller != hit.controller
 
     def _mine(self, at: float | None) -> float | None:
         return at if at is not None and at < self.until else None
@@ -111,10 +119,6 @@ class Case:
     @cached_property
     def current(self) -> RunAttempt | None:
         """The attempt that had last started when the fault came."""
-        return self._current
-
-    @cached_property
-    def _current(self) -> RunAttempt | None:
         at = self.evidence.fault.at
         started = [a for a in self.attempts if a.started_at is not None and a.started_at <= at]
         return started[-1] if started else None
@@ -126,12 +130,12 @@ class Case:
         anywhere = self.fault.expected not in HITS_A_NODE
         nodes = current.nodes_at(self.fault.at) if current is not None else {}
         on_node = current is not None and (anywhere or self.fault.node_id in nodes.values())
-        if current is None or not on_node or self._over_at(current) < self.fault.at:
+        if current is None or not on_node or self.over_at(current) < self.fault.at:
             return None
         failed, ended = self._mine(current.failure_detected_at), self._mine(current.ended_at)
         return replace(current, failure_detected_at=failed, ended_at=ended)
 
-    def _over_at(self, attempt: RunAttempt) -> float:
+    def over_at(self, attempt: RunAttempt) -> float:
         """Return the time by which the attempt was over, by any sign of it."""
         after = [a for a in self.attempts if a.number > attempt.number]
         signs = [attempt.failure_detected_at, attempt.ended_at, self.run.finished_at if self.run else None]
@@ -142,8 +146,8 @@ class Case:
     def after(self) -> tuple[RunAttempt, ...]:
         """Every attempt after the one that was hit, but for those after the next fault."""
         hit = self.hit
-        found = (a for a in self.attempts if hit and a.number > hit.number)
-        return tuple(a for a in found if self.until == inf or self._began(a) < self.until)
+        later = (a for a in self.attempts if hit and a.number > hit.number)
+        return tuple(a for a in later if self.until == inf or self._began(a) < self.until)
 
     @staticmethod
     def _began(attempt: RunAttempt) -> float:
@@ -154,6 +158,16 @@ class Case:
     def new(self) -> RunAttempt | None:
         """The attempt that took over: the first that reported progress; while there is none, the latest."""
         return next((a for a in self.after if a.first), self.after[-1] if self.after else None)
+
+    @cached_property
+    def resumed(self) -> tuple[RunAttempt, ...]:
+        """Those after the one that was hit that trained: each of them had to resume; `new` in any case."""
+        return tuple(a for a in self.after if a is self.new or self.trained(a))
+
+    def trained(self, attempt: RunAttempt) -> bool:
+        """True if there is any sign that an attempt trained."""
+        saved = self.run is not None and any(c.attempt == attempt.number for c in self.run.checkpoints)
+        return bool(attempt.by_rank or attempt.taken_up or attempt.weights or saved)
 
     @cached_property
     def before_fault(self) -> tuple[CommittedCheckpoint, ...]:
@@ -171,18 +185,21 @@ class Case:
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.
 
-        Putting it back heals it, but not once it was refused: then Ray Train has dropped it for good.
+        Putting it back heals it, but not once it was refused: then Ray Train has dropped it for good. One
+        that was committed later under the same name is another one.
         """
         return any(
             checkpoint.uri in fault.damaged
-            and fault.at <= at
+            and checkpoint.at <= fault.at <= at
             and (at <= (fault.reverted_at or inf) or self._refused(checkpoint, at))
             for fault in (self.fault, *self.evidence.others)
         )
 
     def _refused(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         return any(
-            e.event == "checkpoint_refused" and e.fields.get("uri") == checkpoint.uri and e.at <= at
+            e.event == "checkpoint_refused"
+            and e.fields.get("uri") == checkpoint.uri
+            and checkpoint.at <= e.at <= at
             for e in self.evidence.events
         )
 
@@ -194,6 +211,11 @@ class Case:
         """
         return frozenset(uri for fault in (self.fault, *self.evidence.others) for uri in fault.damaged)
 
+    def is_last_of_its_name(self, checkpoint: CommittedCheckpoint) -> bool:
+        """True unless another checkpoint was committed under the same name later: the store has that one."""
+        made = self.run.checkpoints if self.run else ()
+        return not any(c.uri == checkpoint.uri and c.at > checkpoint.at for c in made)
+
     @cached_property
     def right(self) -> CommittedCheckpoint | None:
         """The checkpoint that the new attempt had to resume from."""
@@ -203,112 +225,38 @@ class Case:
         """Return each rank's last load of a checkpoint of this run before its first report in the attempt."""
         uris = {c.uri for c in self.run.checkpoints} if self.run else set()
         uris |= {r.uri for r in attempt.requests if r.uri}
-        by_rank = {
-            load.rank: load
-            for load in attempt.loads
-            if load.uri in uris and load.at <= attempt.reported_at.get(load.rank, inf)
-        }
+        by_rank = {}
+        for load in attempt.loads:
+            reports = attempt.by_rank.get(load.rank)
+            if load.uri in uris and (not reports or load.at <= reports[0].at):
+                by_rank[load.rank] = load
         return tuple(by_rank[rank] for rank in sorted(by_rank))
 
     @cached_property
-    def restarted(self) -> RunAttempt | None:
-        """The attempt that began again where the run had begun, although there was a checkpoint."""
+    def restarted(self) -> tuple[RunAttempt, int] | None:
+        """The first attempt, and rank of it, that began again where the run had begun, although there was a
+        checkpoint."""
         origin = next((a.first.progress for a in self.attempts if a.first), None)
         if self.run is None or origin is None or not self.before_fault:
             return None
         slack = 0 if self.run.progress_repeats else self.run.stride
         for attempt in self.after:
-            first, base = attempt.first, self.newest_for(attempt)
-            if first is None or first.progress is None or base is None or base.progress is None:
+            base = self.newest_for(attempt)
+            if base is None or base.progress is None:
                 continue
-            if first.progress <= origin and first.progress < base.progress + slack:
-                return attempt
+            for rank in sorted(attempt.by_rank):
+                first = attempt.first_of(rank)
+                if first is None or first.progress is None:
+                    continue
+                if first.progress <= origin and first.progress < base.progress + slack:
+                    return attempt, rank
         return None
-
-    @property
-    def in_steps(self) -> bool:
-        """True if the run counts steps, of which a report may stand for many."""
-        return self.run is not None and self.run.progress_key in STEP_KEYS
-
-    @cached_property
-    def _counted(self) -> bool:
-        """True if the optimizer's steps in the ledger are those that the script reports."""
-        pairs = [
-            (b.progress - a.progress, b.optimizer_steps - a.optimizer_steps)
-            for attempt in self.attempts
-            for a, b in pairwise(r for r in attempt.reports if r.progress is not None)
-            if a.progress is not None and b.progress is not None
-            and a.optimizer_steps is not None and b.optimizer_steps is not None
-        ]  # fmt: skip
-        return self.in_steps and bool(pairs) and all(told == done for told, done in pairs)
-
-    def began(self, attempt: RunAttempt) -> Number | None:
-        """Return the step that an attempt began with; None where its optimizer's steps were not counted."""
-        first = attempt.first
-        if not self._counted or first is None or first.progress is None or first.optimizer_steps is None:
-            return None
-        return first.progress - first.optimizer_steps + 1
-
-    @cached_property
-    def lost(self) -> Number | None:
-        """Work that the new attempt did again, in reports."""
-        if self.survival is not None and not self.after:
-            return None if self.survival.repeated else 0
-        first = self.new.first if self.new else None
-        if (
-            self.run is None
-            or self.hit is None
-            or self.new is None
-            or first is None
-            or first.progress is None
-        ):
-            return None
-        reached = [self.hit.furthest, self.right.progress if self.right else None]
-        last = max((p for p in reached if p is not None), default=None)
-        began = self.began(self.new)
-        done = first.progress - self.run.stride if began is None else began - 1
-        return None if last is None else self.in_reports(max(0, last - done))
-
-    @property
-    def lost_work(self) -> LostWork | None:
-        """The same in the unit of the run: steps, or epochs where each is reported."""
-        if self.run is None or self.lost is None:
-            return None
-        if self.in_steps:
-            stride = self.run.stride
-            lost, interval = (_whole(n * stride) for n in (self.lost, self.interval))
-            return LostWork(lost, interval, self.word, max(0, _whole(stride) - 1))
-        return LostWork(self.lost, self.interval, self.word if self.run.stride == 1 else "report")
-
-    @cached_property
-    def interval(self) -> Number:
-        """The usual distance between checkpoints, in reports; of a single one, its way from the start.
-
-        Where a checkpoint was damaged, also the one to the checkpoint before it.
-        """
-        return self._interval * (2 if self.fault.damaged else 1)
-
-    @cached_property
-    def _interval(self) -> Number:
-        if self.run is None:
-            return 1
-        progress = [c.progress for c in self.run.checkpoints if c.progress is not None]
-        origin = next((a.first.progress for a in self.attempts if a.first), None)
-        gaps = Counter(b - a for a, b in pairwise(progress) if b > a)
-        if gaps:
-            return self.in_reports(min(gaps, key=lambda gap: (-gaps[gap], gap)))
-        if progress and origin is not None:
-            return max(1, self.in_reports(progress[0] - origin + self.run.stride))
-        return 1
-
-    def in_reports(self, progress: Number) -> Number:
-        return _whole(progress / self.run.stride if self.run else progress)
 
     def node(self, node_id: str) -> NodeRecord | None:
         """Return the node as it was before the next fault."""
-        found = next((n for n in self.evidence.nodes if n.node_id == node_id), None)
-        later = found is not None and found.ended_at is not None and found.ended_at >= self.until
-        return replace(found, alive=True, ended_at=None, reason="") if found and later else found
+        node = next((n for n in self.evidence.nodes if n.node_id == node_id), None)
+        later = node is not None and node.ended_at is not None and node.ended_at >= self.until
+        return replace(node, alive=True, ended_at=None, reason="") if node and later else node
 
     def unasked(self, source: Source) -> str:
         """Return why this source could not be asked; empty where it could."""
@@ -336,7 +284,7 @@ class Case:
         known = checkpoint.progress is not None
         return f"{self.word} {checkpoint.progress}" if known else f"an unknown {self.word}"
 
-    def told(self, checkpoint: CommittedCheckpoint) -> str:
+    def label(self, checkpoint: CommittedCheckpoint) -> str:
         """Return a checkpoint for a person, such as `checkpoint_3 (epoch 3)`."""
         return f"{name(checkpoint.uri)} ({self.place(checkpoint)})"
 
@@ -344,10 +292,6 @@ class Case:
         """Return the services that an attempt ran on."""
         ran = (self.service(attempt.nodes[rank]) for rank in sorted(attempt.nodes))
         return " and ".join(dict.fromkeys(ran))
-
-
-def _whole(value: float) -> Number:
-    return int(rounded) if (rounded := round(value, 3)) == int(rounded) else rounded
 
 
 def name(uri: str) -> str:

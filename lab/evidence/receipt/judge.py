@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from lab.evidence.ledger import Files, History, RunAttempt, manifest_sha256
+from lab.evidence.receipt import work
 from lab.evidence.receipt.breakdown import breakdown
 from lab.evidence.receipt.case import Case
+from lab.evidence.receipt.gaps import gaps
 from lab.evidence.receipt.model import (
     NOT_REVERTED,
     Attempt,
@@ -15,7 +17,7 @@ from lab.evidence.receipt.model import (
     Timeline,
     Verdict,
 )
-from lab.evidence.receipt.questions import RESUMED, SURVIVED, WENT_ON, WHOLE, run_checks
+from lab.evidence.receipt.questions import RESUMED, SURVIVED, WEIGHTS, WENT_ON, WHOLE, run_checks
 from lab.evidence.receipt.questions.resume import likely_reason
 from lab.topology import JOB_FINAL
 
@@ -38,10 +40,11 @@ def judge(evidence: Evidence) -> Receipt:
 
 
 def _receipt(case: Case) -> Receipt:
-    checks = run_checks(case)
-    verdict, reason = _verdict(case, checks)
-    if skipped := [check.name for check in checks if check.skipped]:
-        reason += f"; not asked: {', '.join(skipped)}"
+    checks, missing = run_checks(case), gaps(case)
+    verdict, reason = _verdict(case, checks, missing)
+    for check in checks:
+        if check.skipped:
+            reason += f"; {check.detail}" if check.name == WEIGHTS else f"; not asked: {check.name}"
     return Receipt(
         verdict=verdict,
         reason=reason,
@@ -49,15 +52,15 @@ def _receipt(case: Case) -> Receipt:
         timeline=_timeline(case),
         checkpoint=_proof(case),
         attempts=tuple(_attempt(case, a) for a in case.attempts),
-        lost_epochs=case.lost,
-        lost_work=case.lost_work,
+        lost_epochs=work.lost(case),
+        lost_work=work.lost_work(case),
         submission_id=case.evidence.submission_id,
         job_status=case.evidence.job_status,
         checks=checks,
         run=case.run.name if case.run else None,
         epoch_key=case.run.progress_key if case.run else None,
         patches=case.run.patches if case.run else None,
-        problems=case.evidence.problems,
+        problems=(*case.evidence.problems, *missing),
         resubmitted_as=case.evidence.resubmitted_as,
         preemption=case.evidence.preemption,
         not_asked=case.evidence.not_asked,
@@ -70,47 +73,60 @@ def _receipt(case: Case) -> Receipt:
     )
 
 
-def _verdict(case: Case, answers: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
-    checks = tuple(check for check in answers if not (check.skipped and check.name == WHOLE))
-    again = case.restarted
-    base = case.newest_for(again) if again else None
-    if again and again.first and base:
-        reason = (
-            f"attempt {again.number} began again with {case.word} {again.first.progress} although there was a"
-        )
-        reason += f" checkpoint of {case.word} {base.progress}; likely, {likely_reason(case, again)}"
-        return Verdict.RESTARTED, reason
+MAY_BE_SKIPPED = (WHOLE, WEIGHTS)
+"""Questions that take no verdict from the training where they could not be asked; the receipt says so."""
+
+
+def _verdict(case: Case, answers: tuple[CheckResult, ...], missing: tuple[str, ...]) -> tuple[Verdict, str]:
+    checks = tuple(check for check in answers if not (check.skipped and check.name in MAY_BE_SKIPPED))
+    if not case.failed_as_it_may and (restarted := _restarted(case)):
+        return Verdict.RESTARTED, restarted
     job, fault = checks[0], checks[1]
     if case.evidence.job_status in JOB_FINAL and case.evidence.job_status != "SUCCEEDED" and not job.passed:
         return Verdict.FAILED, job.detail
     unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
     wrong = next((c for c in checks if not c.passed and c.known), None)
-    gaps = [p for p in case.evidence.problems if not p.startswith(NOT_REVERTED)]
+    unread = [*(p for p in case.evidence.problems if not p.startswith(NOT_REVERTED)), *missing]
     over, resumed = case.evidence.job_status in JOB_FINAL, case.new is not None
-    if wrong and fault.passed and over and (resumed or not case.fault.expected.resumes):
+    if wrong and not missing and fault.passed and over and (resumed or not case.fault.expected.resumes):
         if wrong.name != WHOLE:
             return Verdict.FAILED, f"{wrong.name}: {wrong.detail}"
-        missing = "; ".join((wrong.detail, *(p for p in case.evidence.problems if p not in gaps)))
-        if unproven or gaps:
-            why = "; ".join([*gaps, *(c.detail for c in (unproven,) if c)])
-            return Verdict.FAILED, f"the lab is not whole: {missing}; nor is the recovery proven: {why}"
-        return Verdict.FAILED, f"{_went_well(case, checks)}, but the lab is not whole: {missing}"
-    if unproven and unproven.name == WHOLE and not (wrong or gaps):
+        undone = "; ".join((wrong.detail, *(p for p in case.evidence.problems if p not in unread)))
+        if unproven or unread:
+            why = "; ".join([*unread, *(c.detail for c in (unproven,) if c)])
+            return Verdict.FAILED, f"the lab is not whole: {undone}; nor is the recovery proven: {why}"
+        return Verdict.FAILED, f"{_went_well(case, checks)}, but the lab is not whole: {undone}"
+    if unproven and unproven.name == WHOLE and not (wrong or unread):
         said = _went_well(case, checks)
         return Verdict.NOT_VERIFIED, f"{said}; whether the lab is whole is not known: {unproven.detail}"
-    if unproven or wrong or case.evidence.problems:
-        causes = [*case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
+    if unproven or wrong or unread or case.evidence.problems:
+        causes = [*missing, *case.evidence.problems, *(c.detail for c in (unproven or wrong,) if c)]
         return Verdict.NOT_VERIFIED, "; ".join(causes)
     return _good(case, checks)
 
 
+def _restarted(case: Case) -> str:
+    """Return a sentence on the attempt that began again from the start; empty where none did."""
+    if case.restarted is None:
+        return ""
+    attempt, rank = case.restarted
+    base, first = case.newest_for(attempt), attempt.first_of(rank)
+    assert base is not None
+    assert first is not None
+    who = f"rank {rank} of attempt {attempt.number}" if rank else f"attempt {attempt.number}"
+    return (
+        f"{who} began again with {case.word} {first.progress} although there was a checkpoint of {case.word} "
+        f"{base.progress}; likely, {likely_reason(case, attempt, rank)}"
+    )
+
+
 def _good(case: Case, checks: tuple[CheckResult, ...]) -> tuple[Verdict, str]:
     """Return the verdict where every check on the training has passed."""
-    told = {c.name: c.detail for c in checks}
+    details = {c.name: c.detail for c in checks}
     ended_well = case.evidence.job_status == "SUCCEEDED" or case.overtaken
-    if case.new is not None and case.new.first is not None and ended_well:
-        return Verdict.RECOVERED, told.get(RESUMED) or told[WENT_ON]
-    return Verdict.AS_EXPECTED, told.get(SURVIVED) or told[WENT_ON]
+    if RESUMED in details and ended_well:
+        return Verdict.RECOVERED, details[RESUMED]
+    return Verdict.AS_EXPECTED, details.get(SURVIVED) or details.get(WENT_ON) or checks[0].detail
 
 
 def _went_well(case: Case, checks: tuple[CheckResult, ...]) -> str:
@@ -159,5 +175,5 @@ def _attempt(case: Case, attempt: RunAttempt) -> Attempt:
         last_epoch=attempt.furthest,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
-        began_with=case.began(attempt),
+        began_with=work.began(case, attempt),
     )

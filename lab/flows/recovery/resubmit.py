@@ -45,18 +45,10 @@ def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
 
 
 def joined(first: Watch, later: Sequence[Watch]) -> tuple[Event, ...]:
-    """The events of all jobs as those of the first: its run goes on with the attempts of the later ones."""
-    found = list(first.events)
+    """The events of all jobs as those of the first: a run of one name goes on with the later attempts."""
     names = {run.name for run in first.history.runs}
-    for watch in later:
-        attempts = max((e.attempt for e in found), default=0)
-        found = [e for e in found if e.event != "run_finished" or e.run not in names]
-        found += [
-            replace(e, job=first.submission_id, attempt=e.attempt + attempts if e.attempt else 0)
-            for e in watch.events
-            if e.run in names and e.event != "run_started"
-        ]
-    return tuple(found)
+    more = (e for watch in later for e in watch.events if e.run in names)
+    return (*first.events, *(replace(e, job=first.submission_id) for e in more))
 
 
 def died(watch: Watch) -> bool:

@@ -1,7 +1,8 @@
 """Writes the ledger: JSON lines in the object store. A store that fails never breaks the training.
 
 One event is one JSON object on one line. Object stores cannot append, so every flush makes a new object
-`<ledger>/<job>/<stream>-<number>.jsonl`; a stream is one process. Readers list the prefix and merge.
+`<ledger>/<job>/<stream>-<number>.jsonl`; a stream is one process. Readers list the prefix and merge. Events
+of a stream are counted (`n`, from 1), so that a reader sees when some are missing.
 """
 
 from __future__ import annotations
@@ -118,11 +119,12 @@ class Recorder:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`prefix` is the object name up to the running number; `common` goes into every event."""
-        self._write, self._prefix, self._common = write, prefix, common
+        self._write, self._prefix = write, prefix
+        self._common = {"stream": prefix.rpartition("/")[2], **common}
         self._clock, self._sleep = clock, sleep
         self._queue: queue.Queue[dict[str, Any]] = queue.Queue()
         self._idle = threading.Condition()
-        self._pending = 0
+        self._pending = self._recorded = 0
         self._number = 0
         self._warned = False
         threading.Thread(target=self._run, name="raylab-ledger", daemon=True).start()
@@ -133,7 +135,8 @@ class Recorder:
         entry = {k: plain(v) for k, v in entry.items()}
         with self._idle:
             self._pending += 1
-        self._queue.put(entry)
+            self._recorded += 1
+            self._queue.put({**entry, "n": self._recorded})
 
     def flush(self, timeout: float) -> bool:
         """Wait until what was recorded so far is stored; False when `timeout` seconds were not enough."""

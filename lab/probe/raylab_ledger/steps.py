@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from raylab_ledger.weights import is_idle
+
 
 class Steps:
     """The number of optimizer steps in this process since `watch`; None where PyTorch did not train."""
@@ -35,8 +37,7 @@ class Steps:
 
     def after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Count a step that may have changed a parameter."""
-        rates = [group.get("lr") for group in optimizer.param_groups]
-        idle = all(isinstance(rate, (int, float)) and rate == 0 for rate in rates)
+        idle = is_idle(optimizer)
         self.done = (self.done or 0) + (not idle)
         if self._each is not None and not idle:
             with suppress(Exception):  # the training comes first

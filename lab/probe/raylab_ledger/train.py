@@ -7,7 +7,8 @@ FLUSH_SECONDS for a checkpoint's SHA-256 to be stored. Only where a fault was ar
 (raylab_faults.armed) does `report` carry it out. The classes used here are internal to Ray, as those of the
 patches are.
 
-Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
+Events (each with `at` in seconds since the epoch, `job`, `run`, `run_id`, `attempt`, its `stream` and its
+number `n` there):
 
 | event | written by | says |
 | --- | --- | --- |
@@ -15,21 +16,23 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 | attempt_scheduled | controller | a new attempt is about to start, with how many ranks |
 | attempt_started | controller | rank, node and process of every worker |
 | training_started | controller | the training function was started on every rank |
-| failure_detected | controller | Ray Train noticed a failure, what it decided |
+| failure_detected | controller | Ray Train noticed a failure; its decision, and what it had taken up |
 | resized | controller | an elastic run ends this attempt to go on with another number of ranks |
-| attempt_ended | controller | the worker group was shut down or aborted |
+| attempt_ended | controller | the worker group was shut down or aborted; what it had taken up |
 | checkpoint_committed | controller | Ray registered this checkpoint: from here on it would resume from it |
 | checkpoint_refused | controller | a damaged checkpoint was passed over (checkpoint_guard.py) |
 | run_finished | controller | error or none |
 | rank_ready | rank | its process has its Train context; when Ray began to start it; its service, or pod |
 | function_started | rank | the training function begins, its imports are done |
 | get_checkpoint | rank | the script asked for a checkpoint, which one it was given |
-| checkpoint_loaded | rank | files were read from it, with their SHA-256 |
+| checkpoint_loaded | rank | files were read from it: their SHA-256, the tensors in them (weights.py) |
+| weights | rank | the parameters right before the first step of an optimizer |
 | checkpoint_saved | rank | files were uploaded, with the SHA-256 they had before the upload |
 | report | rank | `ray.train.report` returned: metrics, the checkpoint's URI if any, the optimizer's steps |
 | steps | rank | with torchft, or where the job asks: steps, and how many ranks took part (survivors.py) |
 | step_discarded | rank | a step that did not count, and why |
 | healed | rank | it was given the state of a neighbour |
+| state_given | keeper | the state of a step that it kept in memory, as it gave it back (memory.py) |
 | state | rank | SHA-256 of weights and optimizer after a step |
 | rank_given_up | controller | a lost rank of such a training is to be replaced; the others train on |
 | rank_replaced | controller | rank, node and process of the new one |
@@ -40,15 +43,12 @@ Events (each with `at` in seconds since the epoch, `job`, `run`, `attempt`):
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ray
-from ray.train import Checkpoint
 from ray.train.v2._internal.execution import context as train_context
 from ray.train.v2._internal.execution.callback import (
     ControllerCallback,
@@ -57,13 +57,11 @@ from ray.train.v2._internal.execution.callback import (
     WorkerCallback,
     WorkerGroupCallback,
 )
-from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils
 
-from raylab_faults.armed import Armed
-from raylab_ledger.early import watch_fits
-from raylab_ledger.recorder import Recorder, open_recorder, plain, try_manifest
+from raylab_ledger.rank import quietly, uri_of, watch_start, watch_worker
+from raylab_ledger.recorder import Recorder, open_recorder, plain
 from raylab_ledger.steps import Steps
-from raylab_ledger.survivors import EACH_STEP, watch_steps
+from raylab_ledger.survivors import EACH_STEP
 from raylab_ledger.survivors import Steps as TakenSteps
 from raylab_ledger.versions import environment
 from raylab_switches import in_training
@@ -88,36 +86,16 @@ def submission_id() -> str:
     return str(submitted or f"interactive-{ray.get_runtime_context().get_job_id()}")
 
 
-def quietly(method: Callable[..., Any]) -> Callable[..., None]:
-    """A recording that fails is printed, never raised: the user's training comes first."""
-
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> None:
-        try:
-            method(*args, **kwargs)
-        except Exception as error:
-            print(f"raylab: {method.__name__} could not be recorded: {error!r}", flush=True)
-
-    return call
-
-
-def uri_of(checkpoint: Checkpoint | None) -> str | None:
-    """`scheme://bucket/path` of a checkpoint; a local path stays as it is."""
-    if checkpoint is None:
-        return None
-    kind = checkpoint.filesystem.type_name
-    kind = "s3" if "s3" in kind else kind
-    return str(checkpoint.path) if kind == "local" else f"{kind}://{checkpoint.path}"
-
-
 class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, ReportCallback, WorkerCallback):
     """Records a run's attempts, checkpoints and reports. One copy per process; only plain data travel."""
 
     def __init__(self) -> None:
         self.job = submission_id()
         self.run = ""
+        self.run_id = ""
         self.attempt = 0
         self._ranks = 0  # of the attempt that trains
+        self._taken_up: dict[str, Any] = {}  # of that attempt: number of reports, metrics of the last one
         self._recorder: Recorder | None = None
         self._taken: TakenSteps | None = None  # where every step is recorded
 
@@ -126,7 +104,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
 
     def _record(self, event: str, **fields: Any) -> None:
         if self._recorder is not None:
-            self._recorder.record(event, run=self.run, attempt=self.attempt, **fields)
+            self._recorder.record(event, run=self.run, run_id=self.run_id, attempt=self.attempt, **fields)
 
     def _flush(self) -> None:
         if self._recorder is not None:
@@ -138,11 +116,10 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
     def after_controller_start(self, train_run_context: Any) -> None:
         run = train_run_context.run_config
         scaling, kept = train_run_context.scaling_config, run.checkpoint_config
-        self.run = str(run.name)
+        self.run, self.run_id = str(run.name), str(train_run_context.run_id)
         self._recorder = open_recorder(self.job, "controller", {"pid": os.getpid()})
         self._record(
             "run_started",
-            run_id=train_run_context.run_id,
             node_id=ray.get_runtime_context().get_node_id(),
             storage_path=str(run.storage_path),
             num_workers=scaling.num_workers,
@@ -158,7 +135,7 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
 
     @quietly
     def before_worker_group_start(self, worker_group_context: Any) -> None:
-        self.attempt += 1
+        self.attempt, self._taken_up = self.attempt + 1, {"reports": 0}
         self._record("attempt_scheduled", num_workers=worker_group_context.num_workers)
 
     @quietly
@@ -179,12 +156,14 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
         self._record("training_started")
 
     @quietly
-    def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
+    def after_report(self, training_report: Any, metrics: Any) -> None:
+        metrics = plain(training_report.metrics)
+        self._taken_up = {"reports": self._taken_up.get("reports", 0) + 1, "metrics": metrics}
         if training_report.checkpoint is not None:
             self._record(
                 "checkpoint_committed",
                 uri=uri_of(training_report.checkpoint),
-                metrics=plain(training_report.metrics),
+                metrics=metrics,
             )
 
     @quietly
@@ -195,16 +174,16 @@ class Ledger(ControllerCallback, WorkerGroupCallback, ReplicaGroupCallback, Repo
     @quietly
     def before_controller_execute_failure_decision(self, failure_decision: Any) -> None:
         self._ranks = 0
-        self._record("failure_detected", decision=failure_decision.name)
+        self._record("failure_detected", decision=failure_decision.name, **self._taken_up)
 
     @quietly
     def before_worker_group_shutdown(self, worker_group: Any) -> None:
         self._ranks = 0
-        self._record("attempt_ended")
+        self._record("attempt_ended", **self._taken_up)
 
     @quietly
     def before_worker_group_abort(self, worker_group_context: Any) -> None:
-        self._record("attempt_ended", aborted=True)
+        self._record("attempt_ended", aborted=True, **self._taken_up)
 
     @quietly
     def after_controller_finish(self, result: Any) -> None:
@@ -270,126 +249,3 @@ def argument(name: str, argv: Sequence[str]) -> str:
         if word == name and position + 1 < len(argv):
             return argv[position + 1]
     return ""
-
-
-def watch_start(
-    runner: Any, record: Callable[..., None], steps: Steps, taken: TakenSteps | None = None
-) -> None:
-    """Record when the training function of this process begins: it is unpickled, with all its imports.
-
-    Steps that were `taken` are written as it ends, also with an error: the process may have little time left.
-    """
-    run = runner.run
-
-    @functools.wraps(run)
-    def watched_run(target: Callable[[], Any]) -> None:
-        record("function_started")
-        quietly(steps.watch)()
-        run(target if taken is None else flushed(target, taken))
-
-    runner.run = watched_run
-
-
-def flushed(target: Callable[[], Any], taken: TakenSteps) -> Callable[[], Any]:
-    """`target`, with its steps written once it is over."""
-
-    @functools.wraps(target)
-    def call() -> Any:
-        try:
-            return target()
-        finally:
-            quietly(taken.flush)()
-
-    return call
-
-
-class Hashed:
-    """A script's own upload of a checkpoint, and the SHA-256 of the local files that were there after it.
-
-    A script may write them only in its upload, in a thread of Ray Train's.
-    """
-
-    def __init__(self, upload: Callable[[Checkpoint, str], Checkpoint]) -> None:
-        self._upload = upload
-        self.files: dict[str, Any] | None = None
-
-    def send(self, checkpoint: Checkpoint, name: str) -> Checkpoint:
-        """Upload the checkpoint; what is no longer there afterwards is not known."""
-        stored = self._upload(checkpoint, name)
-        self.files = try_manifest(checkpoint.path) or None
-        return stored
-
-
-def watch_worker(record: Callable[..., None], flush: Callable[[], None], steps: Steps) -> None:
-    """Record what the training function of this process saves, reports, asks for and loads, and how it ends.
-
-    The methods wrapped here lie below the public functions, so it makes no difference how a script
-    imported those. A worker process serves one attempt, so nothing needs to be undone.
-    """
-    saved = threading.local()
-    armed = Armed(record, flush)
-    watch_fits(record)
-    watch_steps(record)
-
-    upload = train_context.TrainContext._upload_checkpoint
-
-    @functools.wraps(upload)
-    def watched_upload(
-        self: Any,
-        checkpoint_dir_name: str,
-        metrics: Any,
-        checkpoint: Any = None,
-        delete_local_checkpoint_after_upload: bool = False,
-        checkpoint_upload_fn: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        local = checkpoint is not None and checkpoint.filesystem.type_name == "local"
-        send, hashed = checkpoint_upload_fn, Hashed(checkpoint_upload_fn)
-        if local and send is not None:
-            send = hashed.send
-        elif local:
-            hashed.files = try_manifest(checkpoint.path)
-        report = upload(
-            self, checkpoint_dir_name, metrics, checkpoint, delete_local_checkpoint_after_upload, send,
-            *args, **kwargs,
-        )  # fmt: skip
-        if report.checkpoint is not None:
-            saved.uri = uri_of(report.checkpoint)
-            record("checkpoint_saved", uri=saved.uri, files=hashed.files, metrics=plain(metrics))
-            flush()
-        return report
-
-    train_context.TrainContext._upload_checkpoint = watched_upload
-
-    report = DistributedTrainFnUtils.report
-
-    @functools.wraps(report)
-    def watched_report(self: Any, metrics: Any, *args: Any, **kwargs: Any) -> None:
-        saved.uri = None
-        armed.before_report(metrics)
-        report(self, metrics, *args, **kwargs)
-        record("report", metrics=plain(metrics), checkpoint=saved.uri, optimizer_steps=steps.done)
-        armed.after_report(metrics)
-
-    DistributedTrainFnUtils.report = watched_report
-
-    get_checkpoint = DistributedTrainFnUtils.get_checkpoint
-
-    @functools.wraps(get_checkpoint)
-    def watched_get_checkpoint(self: Any) -> Any:
-        checkpoint = get_checkpoint(self)
-        record("get_checkpoint", uri=uri_of(checkpoint))
-        return checkpoint
-
-    DistributedTrainFnUtils.get_checkpoint = watched_get_checkpoint
-
-    to_directory = Checkpoint.to_directory
-
-    @functools.wraps(to_directory)
-    def watched_to_directory(self: Any, *args: Any, **kwargs: Any) -> str:
-        folder = to_directory(self, *args, **kwargs)
-        record("checkpoint_loaded", uri=uri_of(self), files=try_manifest(folder))
-        return str(folder)
-
-    Checkpoint.to_directory = watched_to_directory

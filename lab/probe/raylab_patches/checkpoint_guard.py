@@ -29,8 +29,9 @@ from ray.train.v2._internal.exceptions import CheckpointManagerInitializationErr
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 
+from raylab_ledger.rank import quietly, uri_of
 from raylab_ledger.recorder import LEDGER_VARIABLE, open_recorder
-from raylab_ledger.train import quietly, submission_id, uri_of
+from raylab_ledger.train import submission_id
 from raylab_switches import active
 
 KEPT_IN = "raylab_checkpoint_files.json"

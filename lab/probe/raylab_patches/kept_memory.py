@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from ray.train.v2._internal.execution.callback import WorkerCallback
 
-from raylab_ledger.train import quietly
+from raylab_ledger.rank import quietly
 from raylab_switches import active
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3

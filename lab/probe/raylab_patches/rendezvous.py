@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ray.train.v2._internal.execution.callback import WorkerCallback
 
-from raylab_ledger.train import quietly
+from raylab_ledger.rank import quietly
 from raylab_patches import connects
 from raylab_switches import active
 

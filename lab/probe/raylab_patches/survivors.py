@@ -26,7 +26,8 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerCallback
 
 from raylab_compat.import_hooks import after_import
-from raylab_ledger.train import has_groups, quietly
+from raylab_ledger.rank import quietly
+from raylab_ledger.train import has_groups
 from raylab_switches import active
 
 TIMEOUTS = {

@@ -15,7 +15,7 @@ from typing import Any
 from ray.exceptions import OutOfMemoryError
 from ray.train.v2._internal.execution.callback import ControllerCallback
 
-from raylab_ledger.train import quietly
+from raylab_ledger.rank import quietly
 from raylab_switches import active
 
 

@@ -12,6 +12,7 @@ import pytest
 from lab.errors import RefusedError, VerdictError
 from lab.faults import Scene, find_fault
 from lab.topology import LEDGER_PREFIX, LabSpec
+from tests.fakes.ledger import Streams
 from tests.unit.cli.fakes import Labctl
 from tests.unit.cli.queues import SIMULATED, QueueWorld
 
@@ -25,7 +26,7 @@ class Teams(QueueWorld):
         super().__init__(labctl, folder)
         labctl.ok("queue", "apply", "--example", "two-teams")
         self.clock = labctl.runtime.clock
-        self.written = 0
+        self.written, self.streams = 0, Streams()
         self.job = self.submit("blue", "2")
 
     def submit(self, queue: str, workers: str) -> str:
@@ -41,6 +42,7 @@ class Teams(QueueWorld):
         entry = {
             "schema": "ledger/1", "event": event, "at": self.clock(), "job": job, "run": self.job, **fields
         }  # fmt: skip
+        entry = self.streams.numbered(entry)
         key = f"{LEDGER_PREFIX}/{job}/x-{self.written:06d}.jsonl"
         self.labctl.store.buckets["ray"][key] = (json.dumps(entry).encode(), self.clock())
 

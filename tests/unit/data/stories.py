@@ -12,18 +12,20 @@ from lab.evidence.ledger import Event, History, manifest_sha256, parse_events
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
 from lab.faults import find_fault
 from lab.topology import ServiceStatus, State
+from tests.fakes.ledger import counted
 
 CHECKS = (
     "job finished",
     "a real fault",
     "moved",
     "right checkpoint",
+    "right weights",
     "resumed, not restarted",
     "little lost",
     "lab whole again",
 )
 DATA = Path(__file__).parent
-FINISHED, FAULT, MOVED, RIGHT, RESUMED, LOST, WHOLE = CHECKS
+FINISHED, FAULT, MOVED, RIGHT, WEIGHTS, RESUMED, LOST, WHOLE = CHECKS
 AFTER_FAULT = set(CHECKS) - {FINISHED, WHOLE}
 AT = 7.0
 """When the fault comes: in the first attempt, after its third report."""
@@ -52,6 +54,11 @@ def event(
     return Event(name, at, "job", run, attempt, rank, "", fields)
 
 
+def tensors(place: float) -> list[str]:
+    """Fingerprints of the weights of a checkpoint; of 0, of those that training begins with."""
+    return [f"layer 1 of {place}", f"layer 2 of {place}"]
+
+
 def files(manifest: Mapping[str, str]) -> dict[str, Any]:
     return {path: {"size": 1, "sha256": digest} for path, digest in manifest.items()}
 
@@ -71,6 +78,9 @@ class Story:
     """The checkpoint that each rank of the second attempt loads."""
     loaded: Mapping[str, str] | None = None
     """What is loaded, where that is not what was saved."""
+    weights: Any = "loaded"
+    """The checkpoint whose weights each rank of the second attempt begins with; 0 for fresh ones, None where
+    that is not recorded."""
     key: str = "epoch"
     config: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 5})
     counted: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
@@ -84,6 +94,9 @@ class Story:
     without: tuple[str, ...] = ()
 
     def events(self) -> tuple[Event, ...]:
+        return counted(self._events())
+
+    def _events(self) -> tuple[Event, ...]:
         told = [event("run_started", 0, 0, config=dict(self.config), num_workers=len(self.nodes[0]))]
         told += self._attempt(1, 0.5, self.first, 2.0)
         if self.takes_over:
@@ -101,7 +114,13 @@ class Story:
                 ]
             for rank, place in enumerate(self.loads):
                 given = files(self.loaded if self.loaded is not None else content(place))
-                told += [event("checkpoint_loaded", 10.2, 2, rank, uri=uri(place), files=given)]
+                loaded: dict[str, Any] = {"uri": uri(place), "files": given, "tensors": tensors(place)}
+                told += [event("checkpoint_loaded", 10.2, 2, rank, **loaded)]
+            if self.weights is not None:
+                told += [
+                    event("weights", 10.3, 2, rank, tensors=tensors(self._begun(rank)))
+                    for rank in range(len(self.nodes[1]))
+                ]
         last = 2 if self.takes_over else 1
         told += [
             event("attempt_ended", 30, last),
@@ -110,13 +129,22 @@ class Story:
         ]
         return tuple(replace(e, run=self.run) for e in told if e.event not in self.without)
 
+    def _begun(self, rank: int) -> Any:
+        """The checkpoint whose weights a rank of the second attempt begins with: its own, or rank 0's."""
+        if self.weights != "loaded":
+            return self.weights
+        return self.loads[min(rank, len(self.loads) - 1)] if self.loads else 0
+
     def _attempt(self, n: int, at: float, places: tuple[Any, ...], begin: float) -> list[Event]:
         workers = [{"rank": r, "node_id": node} for r, node in enumerate(self.nodes[n - 1])]
         told = [
             event("attempt_scheduled", at, n),
             event("attempt_started", at + 0.5, n, workers=workers),
             event("training_started", at + 1, n),
+            *(event("rank_ready", at + 1, n, rank) for rank in range(len(workers))),
         ]
+        if n == 1 and self.weights is not None:
+            told += [event("weights", at + 1.1, n, rank, tensors=tensors(0)) for rank in range(len(workers))]
         for i, place in enumerate(places):
             when, metrics = begin + 2 * i, {} if place is None else {self.key: place}
             if (i + 1) % self.every == 0:
@@ -166,9 +194,13 @@ def report(at: float, attempt: int, place: Any, rank: int = 0) -> Event:
     return event("report", at, attempt, rank, metrics={"epoch": place})
 
 
-def third_attempt(*places: int) -> tuple[Event, ...]:
+def third_attempt(*places: int, loads: int = 5) -> tuple[Event, ...]:
     workers = [{"rank": 0, "node_id": "a2"}]
     start = [event("attempt_scheduled", 20, 3), event("attempt_started", 21, 3, workers=workers)]
+    start += [
+        load(21.5, content(loads), place=loads, attempt=3),
+        event("weights", 21.6, 3, 0, tensors=tensors(loads)),
+    ]
     return (*start, *(report(22 + i, 3, place) for i, place in enumerate(places)))
 
 
@@ -211,7 +243,7 @@ def load(
     at: float, manifest: Mapping[str, str] | None, rank: int = 0, place: Any = 3, attempt: int = 2
 ) -> Event:
     given = None if manifest is None else files(manifest)
-    return event("checkpoint_loaded", at, attempt, rank, uri=uri(place), files=given)
+    return event("checkpoint_loaded", at, attempt, rank, uri=uri(place), files=given, tensors=tensors(place))
 
 
 # fmt: off
@@ -248,7 +280,7 @@ RECOVERED = [
     Row("a checkpoint with every second report",
         told(first=(2, 3, 4), second=(4, 5), every=2, loads=(3,)), set(), "1 epoch repeated"),
     Row("an attempt that reports nothing comes between",
-        told(second=(), more=(*third_attempt(4, 5), load(21.5, content(3), attempt=3))), set(),
+        told(second=(), more=third_attempt(4, 5, loads=3)), set(),
         "attempt 3 began with epoch 4"),
     Row("the checkpoint is still as it was",
         evidence(stored={uri(3): content(3)}), set(), "and as it is stored now"),
@@ -261,17 +293,17 @@ RECOVERED = [
 ]
 RESTARTED = [
     Row("get_checkpoint is never called",
-        told(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, RESUMED, LOST},
+        told(second=ALL_AGAIN, asks=False, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST},
         "never called ray.train.get_checkpoint()"),
     Row("the checkpoint is asked for, but not opened",
-        told(second=ALL_AGAIN, loads=()), {RIGHT, RESUMED, LOST}, "never opened"),
+        told(second=ALL_AGAIN, loads=()), {RIGHT, WEIGHTS, RESUMED, LOST}, "never opened"),
     Row("the checkpoint is opened, but the loop begins anew",
         told(second=ALL_AGAIN), {RESUMED, LOST}, "began with epoch 1 anyway"),
     Row("Ray gives no checkpoint",
-        told(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, RESUMED, LOST}, "gave the script none"),
+        told(second=ALL_AGAIN, **NONE_TO_LOAD), {RIGHT, WEIGHTS, RESUMED, LOST}, "gave the script none"),
     Row("a restart is known while the job still runs",
         evidence(Story(second=(1, 2), asks=False, loads=(), without=("run_finished",)), job_status="RUNNING"),
-        {FINISHED, RIGHT, RESUMED, LOST}, "began again with epoch 1"),
+        {FINISHED, RIGHT, WEIGHTS, RESUMED, LOST}, "began again with epoch 1"),
     Row("a restart is known although the job failed",
         evidence(Story(second=(1, 2)), job_status="FAILED"), {FINISHED, RESUMED, LOST},
         "began again with epoch 1"),
@@ -365,24 +397,25 @@ NOT_VERIFIED = [
     Row("progress repeats within an attempt",
         told(first=(1, 2, 2), second=(3, 5), loads=(2,)), {RESUMED, LOST}, "does not grow"),
     Row("no checkpoint before the fault",
-        told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, RESUMED, LOST},
+        told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD), {FAULT, RIGHT, WEIGHTS, RESUMED, LOST},
         "no checkpoint had been committed"),
     Row("the checkpoint's progress is not known",
         told(loads=(9,), more=(event("checkpoint_committed", 6.9, uri=uri(9)),
                                saved_by(0, 9, content(9), epoch=None))),
         {RESUMED}, "how far the checkpoint"),
     Row("the load was not seen",
-        told(loads=()), {RIGHT}, "nobody saw"),
+        told(loads=(), weights=3), {RIGHT, WEIGHTS}, "never opened the checkpoint it was given"),
     Row("a load after the first report does not count",
-        told(loads=(), more=(load(20, content(3)),)), {RIGHT}, "nobody saw"),
+        told(loads=(), more=(load(20, content(3)),), weights=3), {RIGHT, WEIGHTS}, "loaded nothing"),
     Row("some other checkpoint was loaded",
-        told(more=(load(10, {}, place="base"),), **NONE_TO_LOAD), {RIGHT}, "nobody saw"),
+        told(more=(load(10, {}, place="base"),), **NONE_TO_LOAD, weights=3), {RIGHT, WEIGHTS},
+        "ray.train.get_checkpoint() gave the script none"),
     Row("what was saved is not known",
         told(without=("checkpoint_saved",)), {RIGHT}, "as saved is not known"),
     Row("what one rank saved is not known",
         evidence(replace(TWO, more=(saved_by(1, 3, None),))), {RIGHT}, "as saved is not known"),
     Row("what was loaded is not known",
-        told(loads=(), more=(load(10, None),)), {RIGHT}, "as loaded is not known"),
+        told(loads=(), more=(load(10, None),), weights=3), {RIGHT}, "as loaded is not known"),
     Row("a rank's part of the checkpoint was not recorded",
         evidence(replace(TWO, loads=(3,), loaded={**content(3), "rank1.pt": sha("one")})), {RIGHT},
         "not every rank's part"),
@@ -391,7 +424,7 @@ NOT_VERIFIED = [
     Row("the only checkpoint was committed after the fault",
         told(every=9, second=ALL_AGAIN, **NONE_TO_LOAD, more=(
             event("checkpoint_committed", 7.5, uri=uri(3), metrics={"epoch": 3}),)),
-        {FAULT, RIGHT, RESUMED}, "no checkpoint had been committed"),
+        {FAULT, RIGHT, WEIGHTS, RESUMED}, "no checkpoint had been committed"),
     Row("the fault came while the next attempt was being started",
         evidence(Story(without=("failure_detected", "attempt_ended")), fault=replace(FAULT_KILL, at=8.3)),
         AFTER_FAULT, "already over"),

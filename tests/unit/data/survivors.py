@@ -9,6 +9,7 @@ from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord
 from lab.faults import find_fault
 from lab.topology import ServiceStatus, State
+from tests.fakes.ledger import counted
 
 AT = 20.0
 STEP = 0.1
@@ -32,7 +33,7 @@ def workers(pid: int, node: str = "a") -> dict[str, Any]:
 def story() -> list[Event]:
     """Rank 0 dies at AT, rank 1 goes on 0.5 s later, rank 0 is back after 2 s at step 116."""
     both = [{"rank": 0, "node_id": "a", "pid": OLD}, {"rank": 1, "node_id": "b", "pid": OTHER}]
-    return [
+    return [*counted([
         event("run_started", 0.0, config={"epochs": 2}, num_workers=2, replica_groups=True),
         event("attempt_started", 1.0, workers=both),
         *(steps(0, OLD, 1, 10.0, 100, 2), steps(1, OTHER, 1, 10.0, 100, 2)),
@@ -51,7 +52,7 @@ def story() -> list[Event]:
         event("state", AT + 2.1, 1, pid=OTHER, step=117, sha256="5" * 64),
         event("report", 40.0, 1, metrics={"epoch": 2}),
         event("run_finished", 41.0, error=None),
-    ]  # fmt: skip
+    ])]  # fmt: skip
 
 
 def evidence(events: Sequence[Event], kind: str = "rank-kill", node_id: str = "a") -> Evidence:

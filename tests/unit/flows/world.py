@@ -17,6 +17,7 @@ from lab.lab import Lab
 from lab.services import worker
 from lab.topology import LEDGER_PREFIX, LabSpec, State
 from tests.fakes import FakeHost, FakeRuntime
+from tests.fakes.ledger import Streams
 from tests.fakes.store import FakeObjectStore
 
 JOB = "j1"
@@ -117,6 +118,7 @@ class World:
         self.lab = Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store)
         self.moments: list[Moment] = []
         self._written = 0
+        self._streams = Streams()
 
     def silence(self, on: bool) -> None:
         """Let neither Ray nor the store answer, or both again."""
@@ -131,6 +133,7 @@ class World:
         """Append an event to the job's ledger, now."""
         self._written += 1
         entry = {"schema": "ledger/1", "event": event, "at": self.clock(), "job": job, "run": RUN, **fields}
+        entry = self._streams.numbered(entry)
         key = f"{LEDGER_PREFIX}/{job}/x-{self._written:06d}.jsonl"
         self.store.buckets["ray"][key] = (json.dumps(entry).encode(), self.clock())
 
@@ -228,10 +231,16 @@ class Training:
             for rank in range(len(ranks)):
                 self.write("get_checkpoint", rank=rank, uri=self.uri(self.done))
                 self.write(
-                    "checkpoint_loaded", rank=rank, uri=self.uri(self.done), files=self.files(self.done)
+                    "checkpoint_loaded",
+                    rank=rank,
+                    uri=self.uri(self.done),
+                    files=self.files(self.done),
+                    tensors=self.tensors(self.done),
                 )
         elif self.attempt > 1:
             self.done = self.first - 1
+        for rank in range(len(ranks)):
+            self.write("weights", rank=rank, tensors=self.tensors(self.done))
         self.world.clock.after(1.0, self.epoch)
 
     def epoch(self) -> None:
@@ -290,6 +299,9 @@ class Training:
 
     def data(self, epoch: int) -> bytes:
         return f"weights of epoch {epoch}".encode()
+
+    def tensors(self, epoch: int) -> list[str]:
+        return [hashlib.sha256(self.data(epoch)).hexdigest()[:16]]
 
     def files(self, epoch: int) -> dict[str, Any]:
         data = self.data(epoch)

@@ -97,7 +97,7 @@ class FakeKeeper:
     def __init__(self, step: int, gone: bool = False) -> None:
         answer = RuntimeError("the node is lost") if gone else step
         self.step = SimpleNamespace(remote=lambda: answer)
-        self.state = SimpleNamespace(remote=lambda: (f"state {step}".encode(), "there"))
+        self.state = SimpleNamespace(remote=lambda run: (f"state {step} of {run}".encode(), "there"))
 
 
 @pytest.fixture
@@ -116,12 +116,12 @@ def neighbours(digits: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_newest_state_of_any_keeper_that_is_left_is_given(neighbours: Any) -> None:
-    assert neighbours.newest(-1) is None
+    assert neighbours.newest(-1, "r") is None
     neighbours._keepers = {
         0: ("b", FakeKeeper(30)), 1: ("a", FakeKeeper(40, gone=True)), 2: ("c", FakeKeeper(20))
     }  # fmt: skip
-    assert neighbours.newest(10) == (b"state 30", "there")
-    assert neighbours.newest(30) is None  # the checkpoint is as new
+    assert neighbours.newest(10, "r") == (b"state 30 of r", "there")
+    assert neighbours.newest(30, "r") is None  # the checkpoint is as new
 
 
 def test_a_worker_keeps_its_keeper_while_that_answers_from_another_node(neighbours: Any) -> None:

@@ -10,30 +10,59 @@ from collections.abc import Callable, Mapping
 from lab.evidence.receipt.case import SKIPPED, Answer, Case
 from lab.evidence.receipt.expected import Expected
 from lab.evidence.receipt.model import CheckResult
-from lab.evidence.receipt.questions import ending, health, hit, queues, resume, survivors, whole
+from lab.evidence.receipt.questions import ending, health, hit, queues, resume, survivors, weights, whole
 
-RESUMED = "resumed, not restarted"
+FINISHED, FAULT = "job finished", "a real fault"
+RIGHT, WEIGHTS = "right checkpoint", "right weights"
+RESUMED, LOST = "resumed, not restarted", "little lost"
 WENT_ON = "went on"
 SURVIVED = "survivors went on"
 WHOLE = "lab whole again"
 """Always the last question, and the only one that is not about the training."""
 
+Questions = Mapping[str, Callable[[Case], Answer]]
+"""Name -> question."""
+
 
 def run_checks(case: Case) -> tuple[CheckResult, ...]:
     """Answer all questions of the fault's outcome, in order."""
-    answers = ((name, question(case)) for name, question in QUESTIONS[case.fault.expected].items())
+    answers = ((name, question(case)) for name, question in questions_of(case).items())
     return tuple(
         CheckResult(name, yes is True, detail, known=isinstance(yes, bool), skipped=yes is SKIPPED)
         for name, (yes, detail) in answers
     )
 
 
-Questions = Mapping[str, Callable[[Case], Answer]]
-"""Name -> question."""
+def questions_of(case: Case) -> Questions:
+    """Return the questions of the fault's outcome.
+
+    Where a training may go on as it was, but had to start again, that is asked as after any other loss.
+    """
+    own = QUESTIONS[case.fault.expected]
+    if WENT_ON not in own or not case.resumed or case.failed_as_it_may:
+        return own
+    return {
+        name: question
+        for own_name, own_question in own.items()
+        for name, question in (RESUME.items() if own_name == WENT_ON else [(own_name, own_question)])
+    }
+
+
+def _without(questions: Questions, name: str) -> Questions:
+    return {own: question for own, question in questions.items() if own != name}
+
+
+RESUME: Questions = {
+    RIGHT: resume.right_checkpoint,
+    WEIGHTS: weights.right_weights,
+    RESUMED: resume.resumed,
+    LOST: resume.little_lost,
+}
+"""Asked of every training that had to start again, whatever the fault was."""
 
 STORE_QUESTIONS: Questions = {
-    "job finished": ending.finished_or_clear,
-    "a real fault": hit.store_fault,
+    FINISHED: ending.finished_or_clear,
+    FAULT: hit.store_fault,
     "nothing saved is lost": whole.nothing_lost,
     WENT_ON: resume.went_on,
     WHOLE: whole.services_whole,
@@ -41,46 +70,39 @@ STORE_QUESTIONS: Questions = {
 
 QUESTIONS: Mapping[Expected, Questions] = {
     Expected.NODE_LOST: {
-        "job finished": ending.job_finished,
-        "a real fault": hit.node_fault,
+        FINISHED: ending.job_finished,
+        FAULT: hit.node_fault,
         "moved": resume.moved,
-        "right checkpoint": resume.right_checkpoint,
-        RESUMED: resume.resumed,
-        "little lost": resume.little_lost,
+        **RESUME,
         WHOLE: whole.lab_whole,
     },
     Expected.RANK_LOST: {
-        "job finished": ending.job_finished,
-        "a real fault": hit.rank_fault,
+        FINISHED: ending.job_finished,
+        FAULT: hit.rank_fault,
         "new processes": resume.new_processes,
-        "right checkpoint": resume.right_checkpoint,
-        RESUMED: resume.resumed,
-        "little lost": resume.little_lost,
+        **RESUME,
         WHOLE: whole.services_whole,
     },
     Expected.CHECKPOINT_DAMAGED: {
-        "job finished": ending.job_finished,
-        "a real fault": hit.checkpoint_fault,
+        FINISHED: ending.job_finished,
+        FAULT: hit.checkpoint_fault,
         "new processes": resume.new_processes,
         "newest intact checkpoint": resume.intact_checkpoint,
-        RESUMED: resume.resumed,
-        "little lost": resume.little_lost,
+        **_without(RESUME, RIGHT),
         WHOLE: whole.services_whole,
     },
     Expected.STORE_AWAY: STORE_QUESTIONS,
     Expected.SLOWED: STORE_QUESTIONS,
     Expected.PREEMPTED: {
-        "job finished": ending.job_finished,
-        "a real fault": queues.preempted,
+        FINISHED: ending.job_finished,
+        FAULT: queues.preempted,
         "gave way": queues.gave_way,
-        "right checkpoint": resume.right_checkpoint,
-        RESUMED: resume.resumed,
-        "little lost": resume.little_lost,
+        **RESUME,
         WHOLE: whole.services_whole,
     },
     Expected.SURVIVED: {
-        "job finished": ending.job_finished,
-        "a real fault": survivors.rank_lost,
+        FINISHED: ending.job_finished,
+        FAULT: survivors.rank_lost,
         SURVIVED: survivors.went_on,
         "rejoined": survivors.rejoined,
         "nothing repeated": survivors.nothing_repeated,
@@ -88,33 +110,27 @@ QUESTIONS: Mapping[Expected, Questions] = {
         WHOLE: whole.lab_whole,
     },
     Expected.REMEMBERED: {
-        "job finished": ending.job_finished,
-        "a real fault": hit.rank_fault,
+        FINISHED: ending.job_finished,
+        FAULT: hit.rank_fault,
         "new processes": resume.new_processes,
         "newest state": resume.newest_state,
-        RESUMED: resume.resumed,
-        "little lost": resume.little_lost,
+        **_without(RESUME, RIGHT),
         WHOLE: whole.lab_whole,
     },
     Expected.SICK: {
-        "job finished": ending.job_finished,
-        "a real fault": health.noticed,
+        FINISHED: ending.job_finished,
+        FAULT: health.noticed,
         "avoided": health.avoided,
         "moved, no retry charged": health.moved_free,
-        "right checkpoint": resume.right_checkpoint,
-        RESUMED: resume.resumed,
-        "little lost": resume.little_lost,
+        **RESUME,
         WHOLE: whole.services_whole,
     },
     Expected.DOUBTED: {
-        "job finished": ending.finished_or_clear,
-        "a real fault": health.noticed,
+        FINISHED: ending.finished_or_clear,
+        FAULT: health.noticed,
         "avoided": health.avoided,
-        "nothing saved is lost": whole.nothing_lost,
-        WENT_ON: resume.went_on,
-        WHOLE: whole.services_whole,
+        **_without(_without(STORE_QUESTIONS, FINISHED), FAULT),
     },
-    Expected.HEAD_LOST: {**STORE_QUESTIONS, "a real fault": hit.head_fault},
+    Expected.HEAD_LOST: {**STORE_QUESTIONS, FAULT: hit.head_fault},
 }
 """Outcome -> its questions, in the order of the receipt."""
-"""Names of all checks."""

@@ -53,13 +53,16 @@ def rank_fault(case: Case) -> Answer:
     hit, why = hit_attempt(case)
     if hit is None:
         return None, why
-    if hit.failure_detected_at is None:
-        return None, f"attempt {hit.number} went on undisturbed; nothing had to recover"
-    after = hit.failure_detected_at - case.fault.at
-    return True, (
+    detail = (
         f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after "
-        f"{plural(len(case.before_fault), 'checkpoint')}; Ray Train acted on it after {after:.1f} s"
+        f"{plural(len(case.before_fault), 'checkpoint')}"
     )
+    if hit.failure_detected_at is not None:
+        return True, f"{detail}; Ray Train acted on it after {hit.failure_detected_at - case.fault.at:.1f} s"
+    if case.driver_restarted:
+        again = case.over_at(hit) - case.fault.at
+        return True, f"{detail}; its driver was started again after {again:.1f} s"
+    return None, f"attempt {hit.number} went on undisturbed; nothing had to recover"
 
 
 def checkpoint_fault(case: Case) -> Answer:
@@ -68,13 +71,12 @@ def checkpoint_fault(case: Case) -> Answer:
         return None, NO_LEDGER
     if case.hit is None:
         return None, _not_hit(case)
-    ended = case.hit.failure_detected_at
-    known = [c for c in case.run.checkpoints if ended is None or c.at <= ended]
+    known = [c for c in case.run.checkpoints if c.at <= case.over_at(case.hit)]
     if not known or known[-1].uri not in case.fault.damaged:
         return None, "the checkpoint that was damaged was not the newest one when a rank was ended"
     if case.new is None:
         return None, NO_TAKEOVER
-    return True, f"{case.fault.kind}: {case.told(known[-1])}, the newest; a rank ended"
+    return True, f"{case.fault.kind}: {case.label(known[-1])}, the newest; a rank ended"
 
 
 def store_fault(case: Case) -> Answer:

@@ -1,9 +1,16 @@
-"""The questions how training went on: where, from which checkpoint, and with how much work done again."""
+"""The questions how training went on: where, from which checkpoint, and with how much work done again.
+
+Every rank of every attempt that trained afterwards is asked, since each of them had to resume.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lab.evidence.ledger import CommittedCheckpoint, Load, Number, RunAttempt, manifest_sha256
+from lab.evidence.receipt import work
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, name
+from lab.evidence.receipt.questions.weights import same_as_loaded
 from lab.host.quantities import plural
 from lab.topology import JOB_FINAL
 
@@ -41,35 +48,16 @@ def new_processes(case: Case) -> Answer:
 
 
 def right_checkpoint(case: Case) -> Answer:
-    """The newest committed checkpoint was loaded, with the SHA-256 it was saved with."""
-    new, right = case.new, case.right
-    if new is None:
-        return None, NO_TAKEOVER
-    if right is None:
-        return None, f"no checkpoint is known to have been committed before attempt {new.number} started"
-    loads = case.restores(new)
-    if not loads:
-        if case.restarted is new:
-            return False, f"attempt {new.number} loaded nothing: {likely_reason(case, new)}"
-        return None, f"nobody saw attempt {new.number} load a checkpoint"
-    wrong = next((load for load in loads if load.uri != right.uri), None)
-    if wrong is not None:
-        loaded = name(wrong.uri)
-        return False, f"rank {wrong.rank} loaded {loaded}, not the newest, {case.told(right)}"
-    return _same_files(case, right, loads)
+    """Every rank loaded the newest committed checkpoint, with the SHA-256 it was saved with.
+
+    One that loaded none may have been given the state by another, if its weights show that.
+    """
+    return _worst(_loaded_newest(case, attempt) for attempt in case.resumed)
 
 
 def newest_state(case: Case) -> Answer:
     """The state from memory was newer than the newest committed checkpoint."""
-    new, right = case.new, case.right
-    if new is None:
-        return None, NO_TAKEOVER
-    if new.remembered is None or not case.in_steps:
-        return right_checkpoint(case)
-    told = f"attempt {new.number} got the state of step {new.remembered.step} from {new.remembered.source}"
-    if right is None or right.progress is None:
-        return None, f"{told}; how far the newest checkpoint had come is not known"
-    return new.remembered.step >= right.progress, f"{told}; the newest checkpoint is {case.told(right)}"
+    return _worst(_given_newest(case, attempt) for attempt in case.resumed)
 
 
 def intact_checkpoint(case: Case) -> Answer:
@@ -88,7 +76,7 @@ def intact_checkpoint(case: Case) -> Answer:
 
 
 def resumed(case: Case) -> Answer:
-    """The new attempt, and every later one, began right after its checkpoint."""
+    """Every rank of the new attempt, and of every later one, began right after its checkpoint."""
     run, new = case.run, case.new
     if run is None or new is None:
         return None, NO_TAKEOVER
@@ -99,96 +87,185 @@ def resumed(case: Case) -> Answer:
             None,
             f"`{run.progress_key}` does not grow with every report, so no report marks a place in the run",
         )
-    details = []
-    for attempt in (a for a in case.after if a.first):
-        if attempt.remembered is not None:
-            began, step = case.began(attempt), attempt.remembered.step
-            if began is None:
-                return None, f"the optimizer's steps of attempt {attempt.number} were not counted"
-            details.append(f"attempt {attempt.number} began with {case.word} {began}, its state is of {step}")
-            if began != step + 1:
-                return False, details[-1]
-            continue
-        base, first = case.newest_for(attempt), attempt.first.progress if attempt.first else None
-        if base is None or base.progress is None or first is None:
-            return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
-        began, place = case.began(attempt), case.place(base)
-        beginning = _beginning(case, first, began)
-        details.append(f"attempt {attempt.number} {beginning}, its checkpoint is of {place}")
-        apart = first - base.progress - run.stride if began is None else began - base.progress - 1
-        if abs(apart) > 1e-6 * run.stride:
-            return False, details[-1]
-    return (True, "; ".join(details)) if details else (None, f"attempt {new.number} reported no progress")
+    reported = [attempt for attempt in case.resumed if attempt.first]
+    if not reported:
+        return None, f"attempt {new.number} reported no progress"
+    return _worst((_began_right(case, attempt) for attempt in reported), every=True)
 
 
 def little_lost(case: Case) -> Answer:
     """Work repeated is at most one checkpoint interval."""
     if case.new is None:
         return None, NO_TAKEOVER
-    lost = case.lost
-    if lost is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
+    again = work.lost_work(case)
+    if again is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
         return None, f"how much work attempt {case.new.number} repeated is not known"
-    work = case.lost_work
-    assert work is not None
-    more = f", and at most {work.unreported} that were not reported" if work.unreported else ""
-    detail = (
-        f"{plural(work.amount, work.unit)} repeated{more}; checkpoints are {work.checkpoint_interval} apart"
+    unseen = work.unseen(case)
+    if again.amount <= again.checkpoint_interval < again.amount + unseen:
+        return None, f"whether {plural(unseen, again.unit)} more were done before the fault is not known"
+    more = f", and at most {again.unreported} that were not reported" if again.unreported else ""
+    detail = f"{plural(again.amount, again.unit)} repeated{more}; "
+    return again.amount <= again.checkpoint_interval, (
+        f"{detail}checkpoints are {again.checkpoint_interval} apart"
     )
-    return lost <= case.interval, detail
 
 
 def went_on(case: Case) -> Answer:
-    """Training reported progress after the fault, and began nothing again; or the job failed, as it may."""
+    """Every rank reported progress after the fault, in the same attempt; or the job failed, as it may."""
     if case.run is None:
         return None, NO_LEDGER
-    if case.evidence.job_status == "FAILED" and not case.overtaken:
+    if case.failed_as_it_may:
         newest = case.run.checkpoints[-1] if case.run.checkpoints else None
         place = f"; a new run could resume from {case.place(newest)}" if newest else ""
         return True, f"the job failed{place}"
     since = case.fault.reverted_at if case.fault.reverted_at is not None else case.fault.at
+    if case.current is None:
+        return None, "the ledger shows no attempt that had started before the fault"
     finished = case.run.finished_at
-    if finished is not None and case.fault.at < finished <= since and not case.run.error:
+    later = [r for r in case.current.reports if since < r.at < case.until]
+    if not later and finished is not None and case.fault.at < finished < case.until and not case.run.error:
         return True, f"training went on to its end, {finished - case.fault.at:.1f} s after the fault"
-    reports = [r for a in case.attempts for r in a.reports if since < r.at < case.until]
-    if case.after and any(a.first for a in case.after):
-        return resumed(case)
-    if not reports:
+    if not later:
         over = case.evidence.job_status in JOB_FINAL
         return (False if over else None), "nothing was reported after the fault"
-    first = reports[0]
+    alone = case.run.plan is not None and case.run.plan.replica_groups  # whichever rank is there reports
+    silent = [rank for rank in sorted(case.current.nodes) if not _reported(case, case.current, rank, since)]
+    if silent and not alone:
+        return None, f"rank {silent[0]} reported nothing after the fault"
+    before = [r.progress for r in case.current.reports if r.at <= since and r.progress is not None]
+    first = later[0]
+    if before and first.progress is not None and first.progress < max(before):
+        return False, f"{case.word} {first.progress} came after {case.word} {max(before)}: it began again"
     waited = first.at - case.fault.at
     return True, f"the same attempt went on: {case.word} {first.progress} came {waited:.1f} s after the fault"
 
 
-def _beginning(case: Case, first: Number, began: Number | None) -> str:
+def _reported(case: Case, attempt: RunAttempt, rank: int, since: float) -> bool:
+    return any(since < r.at < case.until for r in attempt.by_rank.get(rank, ()))
+
+
+def _worst(answers: Iterable[Answer], *, every: bool = False) -> Answer:
+    """Return the first answer that is wrong, else the first that is not known, else the first of all.
+
+    With `every` the details of all stand in it, up to the one that is wrong.
+    """
+    known = list(answers)
+    if not known:
+        return None, NO_TAKEOVER
+    place = next((n for verdict in (False, None) for n, (yes, _) in enumerate(known) if yes is verdict), None)
+    if every:
+        told = known if place is None else known[: place + 1]
+        return known[place or 0][0], told[-1][1] if place is not None else "; ".join(d for _, d in told)
+    return known[place or 0]
+
+
+def _loaded_newest(case: Case, attempt: RunAttempt) -> Answer:
+    right = case.newest_for(attempt)
+    if right is None:
+        return None, f"no checkpoint is known to have been committed before attempt {attempt.number} started"
+    loads = {load.rank: load for load in case.restores(attempt)}
+    if not loads:
+        began_again = case.restarted is not None and case.restarted[0] is attempt
+        return (False if began_again else None), (
+            f"attempt {attempt.number} loaded nothing: {likely_reason(case, attempt, 0)}"
+        )
+    wrong = next((load for load in loads.values() if load.uri != right.uri), None)
+    if wrong is not None:
+        loaded = name(wrong.uri)
+        return False, f"rank {wrong.rank} loaded {loaded}, not the newest, {case.label(right)}"
+    yes, detail = _same_files(case, right, tuple(loads.values()))
+    without = [rank for rank in sorted(attempt.nodes) if rank not in loads]
+    if yes and without and (unproven := _not_given(case, attempt, without)):
+        return None, unproven
+    if yes and without:
+        detail += f"; rank {' and '.join(map(str, without))} was given its state by another rank"
+    return yes, detail
+
+
+def _not_given(case: Case, attempt: RunAttempt, ranks: Iterable[int]) -> str:
+    """Return a sentence on the first of these ranks that may have its state from elsewhere."""
+    for rank in ranks:
+        if same_as_loaded(case, attempt, rank)[0] is not True:
+            why = likely_reason(case, attempt, rank)
+            return f"rank {rank} of attempt {attempt.number} loaded nothing: {why}"
+    return ""
+
+
+def _given_newest(case: Case, attempt: RunAttempt) -> Answer:
+    state, right = attempt.remembered, case.newest_for(attempt)
+    if state is None or not work.in_steps(case):
+        return _loaded_newest(case, attempt)
+    detail = f"attempt {attempt.number} got the state of step {state.step} from the memory of {state.source}"
+    if right is None or right.progress is None:
+        return None, f"{detail}; how far the newest checkpoint had come is not known"
+    return state.step >= right.progress, f"{detail}; the newest checkpoint is {case.label(right)}"
+
+
+def _began_right(case: Case, attempt: RunAttempt) -> Answer:
+    """Answer for rank 0, unless another rank that says how far it is began elsewhere."""
+    answers = [
+        _rank_began_right(case, attempt, rank)
+        for rank in (sorted(attempt.by_rank) if case.restarted is None else _restarted_first(case, attempt))
+        if attempt.first_of(rank) is not None
+    ]
+    return _worst(answers) if answers else _rank_began_right(case, attempt, 0)
+
+
+def _restarted_first(case: Case, attempt: RunAttempt) -> list[int]:
+    """Return the ranks of an attempt, the one that began again before the others."""
+    again = case.restarted[1] if case.restarted is not None and case.restarted[0] is attempt else -1
+    return sorted(attempt.by_rank, key=lambda rank: (rank != again, rank))
+
+
+def _rank_began_right(case: Case, attempt: RunAttempt, rank: int) -> Answer:
+    who = f"rank {rank} of attempt {attempt.number}" if rank else f"attempt {attempt.number}"
+    step = work.began(case, attempt, rank)
+    if attempt.remembered is not None:
+        if step is None:
+            return None, f"the optimizer's steps of {who} were not counted"
+        detail = f"{who} began with {case.word} {step}, its state is of {attempt.remembered.step}"
+        return step == attempt.remembered.step + 1, detail
+    base, report = case.newest_for(attempt), attempt.first_of(rank) if rank else attempt.first
+    first = report.progress if report else None
+    if base is None or base.progress is None or first is None or case.run is None:
+        return None, f"how far the checkpoint before attempt {attempt.number} had come is not known"
+    detail = f"{who} {_beginning(case, first, step)}, its checkpoint is of {case.place(base)}"
+    apart = first - base.progress - case.run.stride if step is None else step - base.progress - 1
+    return abs(apart) <= 1e-6 * case.run.stride, detail
+
+
+def _beginning(case: Case, first: Number, step: Number | None) -> str:
     """Return how an attempt began: its first step if that is known, else its first report."""
-    if began is not None:
-        return f"began with {case.word} {began}"
-    if case.in_steps and case.run and case.run.stride != 1:
+    if step is not None:
+        return f"began with {case.word} {step}"
+    if work.in_steps(case) and case.run and case.run.stride != 1:
         return f"first reported {case.word} {first}, of every {case.run.stride}"
     return f"began with {case.word} {first}"
 
 
-def likely_reason(case: Case, attempt: RunAttempt) -> str:
-    """Explain why an attempt that had a checkpoint began from the start, as far as its calls tell."""
-    if case.restores(attempt):
-        return f"the script opened the checkpoint, but began with {case.word} {_first(attempt)} anyway"
-    if any(r.uri for r in attempt.requests):
+def likely_reason(case: Case, attempt: RunAttempt, rank: int) -> str:
+    """Explain why a rank that had a checkpoint did not go on from it, as far as its calls tell."""
+    if any(load.rank == rank for load in case.restores(attempt)):
+        report = attempt.first_of(rank)
+        first = report.progress if report else None
+        return f"the script opened the checkpoint, but began with {case.word} {first} anyway"
+    requests = [request for request in attempt.requests if request.rank == rank]
+    if any(request.uri for request in requests):
         return "the script called ray.train.get_checkpoint(), but never opened the checkpoint it was given"
-    if attempt.requests:
+    if requests:
         return "ray.train.get_checkpoint() gave the script none"
     return "the script never called ray.train.get_checkpoint()"
 
 
 def _same_files(case: Case, right: CommittedCheckpoint, loads: tuple[Load, ...]) -> Answer:
     manifests = [load.files for load in loads if load.files is not None]
-    where = case.told(right)
+    where = case.label(right)
     if right.files is None or len(manifests) < len(loads):
         return None, f"the SHA-256 of {where} as {'saved' if right.files is None else 'loaded'} is not known"
     loaded = manifests[0]
     if any(files != loaded for files in manifests):
         return False, f"the ranks loaded different content from {where}"
-    now = case.evidence.stored.get(right.uri) or None
+    now = (case.evidence.stored.get(right.uri) or None) if case.is_last_of_its_name(right) else None
     if not right.accepts(loaded):
         extra = all(loaded.get(path) in sums for path, sums in right.files.items())
         if extra and not _all_ranks_saved(case, right):
@@ -210,7 +287,3 @@ def _all_ranks_saved(case: Case, checkpoint: CommittedCheckpoint) -> bool:
         for a in case.attempts
         if a.number == checkpoint.attempt
     )
-
-
-def _first(attempt: RunAttempt) -> Number | None:
-    return attempt.first.progress if attempt.first else None

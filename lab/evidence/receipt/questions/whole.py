@@ -63,17 +63,18 @@ def nothing_lost(case: Case) -> Answer:
     """Every checkpoint from before the fault is stored as it was saved, but for those training deletes."""
     if case.run is None:
         return None, NO_LEDGER
-    known = [c for c in case.before_fault if c.files is not None]
+    last = [c for c in case.before_fault if case.is_last_of_its_name(c)]
+    known = [c for c in last if c.files is not None]
     if not known:
         return None, "it is not known what was saved before the fault"
     stored = case.evidence.stored
     changed = [c for c in known if c.uri in stored and not c.accepts(stored[c.uri])]
     if changed:
-        return False, f"{case.told(changed[0])} is not as it was saved"
-    missing = [c for c in case.before_fault if c.uri not in stored]
+        return False, f"{case.label(changed[0])} is not as it was saved"
+    missing = [c for c in last if c.uri not in stored]
     lost = _lost(case, missing)
     if lost is not None:
-        return False, f"{case.told(lost)} is gone"
+        return False, f"{case.label(lost)} is gone"
     plan, detail = case.run.plan, plural(sum(c.uri in stored for c in known), "checkpoint")
     detail += " from before the fault intact"
     if missing and plan and plan.best_by:

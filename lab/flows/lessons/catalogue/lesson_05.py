@@ -20,7 +20,7 @@ def both_reported(evidence: Evidence) -> Check:
     run, attempt = run_of(evidence, TWO), attempt_of(evidence, TWO)
     if run is None or attempt is None or run.plan is None or run.plan.epochs is None:
         return failed(name, "no run with two ranks", SUBMIT)
-    reached = {rank: attempt.last_reports[rank].progress or 0 for rank in sorted(attempt.last_reports)}
+    reached = {rank: reports[-1].progress or 0 for rank, reports in attempt.by_rank.items()}
     found = ", ".join(f"rank {rank}: epoch {epoch:g}" for rank, epoch in reached.items()) or "nobody reported"
     whole = reached == {0: run.plan.epochs, 1: run.plan.epochs}
     return answer(whole, name, f"{found}; planned: {run.plan.epochs:g}", "let the job end by itself")
@@ -31,8 +31,8 @@ def one_network(evidence: Evidence) -> Check:
     name = "both ranks hold the same network"
     attempt = attempt_of(evidence, TWO)
     hashes = {
-        rank: str(report.metrics.get("weights_sha256"))
-        for rank, report in sorted(attempt.last_reports.items() if attempt else ())
+        rank: str(reports[-1].metrics.get("weights_sha256"))
+        for rank, reports in (attempt.by_rank.items() if attempt else ())
     }
     if set(hashes) != {0, 1} or not all(re.fullmatch("[0-9a-f]{64}", each) for each in hashes.values()):
         return failed(name, "not every rank reported the SHA-256 of its weights", SUBMIT)

@@ -27,8 +27,9 @@ def history(*lines: str) -> History:
     return History.of(parse_events(lines))
 
 
-def report(at: float, *, rank: int = 0, attempt: int = 1, **metrics: Any) -> str:
-    return line("report", at, rank=rank, attempt=attempt, metrics=metrics, checkpoint=None)
+def report(at: float, *, rank: int = 0, attempt: int = 1, run_id: str = "", **metrics: Any) -> str:
+    told = {"rank": rank, "attempt": attempt, "metrics": metrics, "run_id": run_id, "checkpoint": None}
+    return line("report", at, **told)
 
 
 def saved(at: float, rank: int, files: dict[str, str] | None, uri: str = "s3://ray/c") -> str:
@@ -131,14 +132,36 @@ def test_runs_of_one_job_are_kept_apart_and_in_order() -> None:
     ]
 
 
-def test_a_second_run_of_the_same_name_is_another_run() -> None:
-    told = history(
-        line("run_started", 1, attempt=0),
-        report(2, epoch=7),
-        line("run_started", 3, attempt=0),
-        report(4, epoch=1),
+def controllers(*ends: dict[str, Any]) -> History:
+    """A run whose driver starts a controller twice: after a first that ended like this, or not at all."""
+    return history(
+        line("run_started", 1, attempt=0, run_id="a"),
+        report(2, epoch=7, run_id="a"),
+        *(line("run_finished", 2.5, run_id="a", **end) for end in ends),
+        line("run_started", 3, attempt=0, run_id="b"),
+        report(4, epoch=8, run_id="b"),
     )
-    assert [r.last.progress for r in told.runs if r.last] == [7, 1]
+
+
+def test_a_second_run_of_the_same_name_is_another_run_once_the_first_has_ended() -> None:
+    assert [r.last.progress for r in controllers({"error": None}).runs if r.last] == [7, 8]
+
+
+@pytest.mark.parametrize("ends", [(), ({"error": "ActorDiedError"},)])
+def test_a_controller_that_is_started_again_goes_on_with_the_run(ends: tuple[dict[str, Any], ...]) -> None:
+    (run,) = controllers(*ends).runs
+    assert [(a.number, a.reports[0].progress) for a in run.attempts] == [(1, 7), (2, 8)]
+    assert run.error is None
+
+
+def test_what_names_no_controller_belongs_to_the_one_that_had_started() -> None:
+    given = [line("state_given", at, attempt=0, step=step, source="w") for at, step in ((0.5, 3), (3.5, 8))]
+    started = line("attempt_started", 3.2, run_id="b", workers=[{"rank": 0, "node_id": "n"}])
+    told = history(
+        line("run_started", 1, attempt=0, run_id="a"), line("run_started", 3, attempt=0, run_id="b"),
+        started, *given,
+    )  # fmt: skip
+    assert [a.remembered.step for a in told.runs[0].attempts if a.remembered] == [8]
 
 
 def test_no_events_are_no_runs() -> None:
@@ -220,8 +243,7 @@ def test_the_reports_of_an_attempt_are_those_of_rank_0() -> None:
     (run,) = history(report(1, rank=1, epoch=9), report(2, epoch=1), report(3, rank=1, epoch=9)).runs
     (attempt,) = run.attempts
     assert [(r.at, r.progress) for r in attempt.reports] == [(2, 1)]
-    assert attempt.reported_at == {1: 1, 0: 2}
-    assert {rank: r.at for rank, r in attempt.last_reports.items()} == {0: 2, 1: 3}
+    assert {rank: [r.at for r in reports] for rank, reports in attempt.by_rank.items()} == {0: [2], 1: [1, 3]}
 
 
 def test_what_every_rank_asked_for_and_loaded_is_kept() -> None:

@@ -67,7 +67,8 @@ def test_a_gap_in_the_evidence_leaves_the_recovery_unproven() -> None:
         (Story(), "SUCCEEDED", ("recovered", "recovered")),
         (Story(second=(5,)), "SUCCEEDED", ("failed", "went on")),
         (Story(), "FAILED", ("failed", "failed")),
-        (Story(loads=()), "SUCCEEDED", ("not-verified", "not-verified")),
+        (Story(loads=(), weights=3), "SUCCEEDED", ("not-verified", "not-verified")),
+        (Story(loads=()), "SUCCEEDED", ("failed", "went on")),
     ],
 )
 def test_the_others_are_headed_as_ever(story: Story, status: str, said: tuple[str, str]) -> None:

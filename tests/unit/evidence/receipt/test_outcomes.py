@@ -15,8 +15,9 @@ from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, FaultRecord, NodeRecord, Receipt, Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
 from lab.evidence.receipt.model import CheckResult, Preemption, Steering
-from lab.evidence.receipt.questions import QUESTIONS
+from lab.evidence.receipt.questions import QUESTIONS, RESUME, WENT_ON
 from lab.faults import find_fault
+from tests.fakes.ledger import counted
 from tests.unit.data.stories import (
     AT,
     HEAD,
@@ -44,7 +45,7 @@ def fault(name: str, target: str = "minio", **more: Any) -> FaultRecord:
 
 def located(story: Story) -> tuple[Event, ...]:
     """The story's events, with the processes of its ranks."""
-    return (*(e for e in story.events() if e.event != "attempt_started"), *WITH_PIDS)
+    return counted((*(e for e in story.events() if e.event != "attempt_started"), *WITH_PIDS))
 
 
 def outcome(receipt: Receipt) -> tuple[str, tuple[str, ...]]:
@@ -293,7 +294,7 @@ def test_a_store_that_answered_all_the_time_was_not_away() -> None:
 
 def test_training_that_never_reports_again_is_no_success() -> None:
     receipt = judge(store(Story(takes_over=False), stored={u: STORED[u] for u in map(uri, (1, 2, 3))}))
-    assert outcome(receipt)[1] == ("job finished", "went on")
+    assert outcome(receipt) == ("not-verified", ("job finished",))
 
 
 @pytest.mark.parametrize(("slowest", "verdict"), [(0.4, "as-expected"), (0.1, "not-verified")])
@@ -355,7 +356,7 @@ def test_a_head_that_stayed_was_not_lost() -> None:
 
 
 ROWS = [
-    rank_lost(), damaged(), damaged(said=False), store(), store(Story()), store(refusals=0), head(NEW_HEAD)
+    rank_lost(), damaged(), damaged(said=False), store(), store(refusals=0), head(NEW_HEAD)
 ]  # fmt: skip
 
 
@@ -363,6 +364,18 @@ ROWS = [
 def test_every_receipt_follows_the_schema_and_asks_what_its_outcome_needs(given: Evidence) -> None:
     document = judge(given).to_json()
     assert [c["name"] for c in document["checks"]] == list(QUESTIONS[given.fault.expected])
+    validated(document)
+
+
+def test_a_training_that_had_to_start_again_is_asked_for_all_of_a_resume_whatever_the_fault() -> None:
+    document = judge(store(Story())).to_json()
+    names = [c["name"] for c in document["checks"]]
+    assert names[3:-1] == list(RESUME)
+    assert WENT_ON not in names
+    validated(document)
+
+
+def validated(document: dict[str, Any]) -> None:
     schema = json.loads((Path(lab.evidence.receipt.__file__).parent / "schema.json").read_text())
     jsonschema.validate(json.loads(json.dumps(document)), schema)
 
@@ -391,14 +404,13 @@ PREEMPTION = Preemption("red/paper", "red", "blue", "InCohortReclamation", "", 7
 def preempted(told: Preemption | None = PREEMPTION, story: Story | None = None) -> Evidence:
     """A job whose first attempt was stopped for another one, so that Ray Train detected no failure."""
     whole = (story or Story()).events()
-    events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended", "run_finished"))
-    ended = tuple(e for e in whole if e.event == "run_finished")
+    events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended"))
     record = FaultRecord(
         "preemption", "ann/night-run", "", AT, reverted_at=8.1, expected=Expected.PREEMPTED,
         traits=Traits("was preempted"),
     )  # fmt: skip
     return evidence(
-        events=(*events, *ended), fault=record, nodes=UNHURT, stored=STORED, preemption=told,
+        events=counted(events), fault=record, nodes=UNHURT, stored=STORED, preemption=told,
         resubmitted_as="job-2",
     )  # fmt: skip
 
@@ -460,7 +472,7 @@ def sick(told: Steering | None = MOVED, name: str = "gpu-sick") -> Evidence:
     events = tuple(e for e in whole if e.event not in ("failure_detected", "attempt_ended"))
     record = fault(name, "ray-worker-0", node_id="a")
     return evidence(
-        events=events, fault=record, nodes=UNHURT, stored=STORED, health=told, resubmitted_as="job-2"
+        events=counted(events), fault=record, nodes=UNHURT, stored=STORED, health=told, resubmitted_as="job-2"
     )
 
 

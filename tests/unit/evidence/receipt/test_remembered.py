@@ -12,7 +12,8 @@ from lab.evidence.receipt import Receipt, Verdict, headline, judge
 from lab.evidence.receipt.expected import Expected
 from lab.faults import find_fault
 from lab.host.schemas import load_schema, misfits
-from tests.unit.data.stories import FAULT_KILL, Story, evidence
+from tests.fakes.ledger import counted
+from tests.unit.data.stories import FAULT_KILL, Story, event, evidence, tensors
 
 
 def story(done: tuple[int, int] = (7, 17)) -> Story:
@@ -23,18 +24,33 @@ def story(done: tuple[int, int] = (7, 17)) -> Story:
     )  # fmt: skip
 
 
-def told(found: Story, step: int = 33, source: str = "memory of ray-worker-1") -> tuple[Event, ...]:
-    """The events of a story in which the second attempt names the source of its state."""
-    return tuple(_named(event, step, source) for event in found.events())
+def told(found: Story, step: int = 33, *, given: bool = True, weights: Any = "loaded") -> tuple[Event, ...]:
+    """The events of a story in which the second attempt says that its state is from memory.
+
+    `given`: a keeper has recorded that. `weights`: what the attempt begins with, else that state.
+    """
+    begun = step if weights == "loaded" else weights
+    events = [_named(event, step, begun) for event in found.events()]
+    if given:
+        events.append(
+            event(
+                "state_given", 10.25, 0, step=step, source="ray-worker-1", sha256="5" * 64,
+                tensors=tensors(step),
+            )
+        )  # fmt: skip
+    return counted(events)
 
 
-def _named(event: Event, step: int, source: str) -> Event:
-    fields: dict[str, Any] = dict(event.fields)
-    if event.event == "report" and event.attempt == 2:
-        fields["metrics"] = {**fields["metrics"], "resumed_step": step, "resumed_from": source}
-    if event.event == "attempt_started":
-        fields["workers"] = [{**row, "pid": event.attempt} for row in fields["workers"]]
-    return replace(event, fields=fields)
+def _named(told: Event, step: int, begun: Any) -> Event:
+    fields: dict[str, Any] = dict(told.fields)
+    if told.event == "report" and told.attempt == 2:
+        memory = {"resumed_step": step, "resumed_from": "memory of ray-worker-1"}
+        fields["metrics"] = {**fields["metrics"], **memory}
+    if told.event == "weights" and told.attempt == 2:
+        fields["tensors"] = tensors(begun)
+    if told.event == "attempt_started":
+        fields["workers"] = [{**row, "pid": told.attempt} for row in fields["workers"]]
+    return replace(told, fields=fields)
 
 
 def receipt(events: tuple[Event, ...], kind: str = "rank-kill") -> Receipt:
@@ -53,7 +69,10 @@ def test_training_recovered_from_memory_and_no_checkpoint_is_claimed(kind: str) 
     assert document["checkpoint"] is None
     assert headline(document) == "recovered from memory"
     checks = {check.name: check.detail for check in found.checks}
-    assert checks["newest state"].startswith("attempt 2 got the state of step 33 from memory of ray-worker-1")
+    assert checks["newest state"].startswith(
+        "attempt 2 got the state of step 33 from the memory of ray-worker-1"
+    )
+    assert checks["right weights"].startswith("attempt 2 began with the weights in the state from ray-w")
     assert checks["resumed, not restarted"] == "attempt 2 began with step 34, its state is of 33"
     assert "right checkpoint" not in checks
     assert document["lost_work"]["amount"] == 0
@@ -74,8 +93,22 @@ def test_a_state_that_was_not_the_newest_or_another_one_is_found(
     assert wrong in {check.name for check in found.checks if not check.passed}
 
 
-def test_an_attempt_that_names_a_checkpoint_is_judged_by_it() -> None:
-    events = told(story(done=(10, 20)), 30, "checkpoint_30")
+def test_a_script_that_says_so_and_was_given_nothing_is_judged_by_its_checkpoint() -> None:
+    found = receipt(told(story(), given=False, weights=30))
+    assert found.fault.expected is Expected.RANK_LOST
+    assert found.verdict is Verdict.FAILED
+    assert "began with step 34, its checkpoint is of step 30" in found.reason
+
+
+@pytest.mark.parametrize(("weights", "verdict"), [(0, Verdict.FAILED), (30, Verdict.NOT_VERIFIED)])
+def test_a_state_that_was_given_and_not_taken_is_found(weights: int, verdict: Verdict) -> None:
+    found = receipt(told(story(), weights=weights))
+    assert found.verdict is verdict
+    assert "right weights" in {check.name for check in found.checks if not check.passed}
+
+
+def test_an_attempt_that_was_given_nothing_goes_on_from_its_checkpoint() -> None:
+    events = told(story(done=(10, 20)), 30, given=False)
     (run,) = History.of(events).runs
     assert [attempt.remembered for attempt in run.attempts] == [None, None]
     found = receipt(events)

@@ -12,6 +12,7 @@ from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Verdict, judge
 from lab.evidence.receipt.expected import Expected
 from lab.host.schemas import load_schema, misfits
+from tests.fakes.ledger import counted
 from tests.unit.data.survivors import AT, NEW, OLD, OTHER, evidence, story
 
 
@@ -48,7 +49,7 @@ def test_an_attempt_goes_on_after_the_loss_of_one_of_its_ranks() -> None:
 
 
 def without(name: str, rank: int | None = None) -> Callable[[list[Event]], list[Event]]:
-    return lambda events: [e for e in events if not (e.event == name and rank in (None, e.rank))]
+    return lambda events: [*counted(e for e in events if not (e.event == name and rank in (None, e.rank)))]
 
 
 def changed(name: str, rank: int, at: float, **fields: Any) -> Callable[[list[Event]], list[Event]]:
@@ -62,7 +63,7 @@ def changed(name: str, rank: int, at: float, **fields: Any) -> Callable[[list[Ev
 
 
 def stopped(events: list[Event]) -> list[Event]:
-    return [e for e in events if not (e.event == "steps" and e.rank == 1 and e.at > AT)]
+    return [*counted(e for e in events if not (e.event == "steps" and e.rank == 1 and e.at > AT))]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_what_went_wrong_is_found(
 
 
 def test_a_fault_that_left_nobody_out_proves_nothing() -> None:
-    events = [e for e in story() if e.event not in ("rank_given_up", "rank_replaced", "healed")]
+    events = counted(e for e in story() if e.event not in ("rank_given_up", "rank_replaced", "healed"))
     receipt = judge(evidence(events))
     assert receipt.verdict is Verdict.NOT_VERIFIED
     assert "no rank was left out" in receipt.reason

@@ -22,7 +22,7 @@ GOOD = {"at_once": 32.0, "in_turn": 60.0}
 def run(part: str, node: str, begin: float, end: float, gpus: float) -> Run:
     attempt = RunAttempt(
         number=1, nodes={0: node}, scheduled_at=begin, started_at=begin, training_started_at=begin,
-        failure_detected_at=None, ended_at=end, reports=(Report(end, 15, {}, None),), reported_at={0: end},
+        failure_detected_at=None, ended_at=end, reports=(Report(end, 15, {}, None),),
         requests=(), loads=(), furthest=15,
     )  # fmt: skip
     plan = Plan(15, 1, {"GPU": gpus, "CPU": 4.0}, 2)

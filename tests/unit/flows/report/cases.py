@@ -13,7 +13,7 @@ from lab.flows.recovery.usage_samples import Sample
 from lab.flows.report.model import Evidence, Subject
 from tests.unit.data.stories import KILLED, SERVICES, Story, evidence, real
 
-AT = 1795210474.613
+AT = 1795570561.321
 """When the real fault came, in seconds since the epoch."""
 
 LOST, OTHER, BACK = "lost-node", "other-node", "new-node"

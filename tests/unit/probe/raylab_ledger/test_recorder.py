@@ -52,8 +52,11 @@ def test_an_event_is_a_line_with_its_time_and_what_is_common_to_the_process() ->
 
     assert ledger.flush(PATIENCE)
     assert store.events == [
-        {"schema": "ledger/1", "event": "report", "at": 12.5, "job": "j1", "rank": 0, "metrics": {"epoch": 1}}
-    ]
+        {
+            "schema": "ledger/1", "event": "report", "at": 12.5, "stream": "rank0", "n": 1,
+            "job": "j1", "rank": 0, "metrics": {"epoch": 1},
+        }
+    ]  # fmt: skip
     assert all(name.startswith("j1/rank0-") and name.endswith(".jsonl") for name in store.objects)
 
 
@@ -66,6 +69,7 @@ def test_all_events_arrive_in_order() -> None:
 
     assert ledger.flush(PATIENCE)
     assert [event["number"] for event in store.events] == list(range(200))
+    assert [event["n"] for event in store.events] == list(range(1, 201))
 
 
 def test_a_store_that_is_down_for_a_while_loses_nothing_and_is_told_of_once(
@@ -109,6 +113,7 @@ def test_when_the_store_stays_down_the_oldest_events_go(monkeypatch: pytest.Monk
     assert ledger.flush(PATIENCE)
     assert [event["number"] for event in store.events][-3:] == [7, 8, 9]
     assert len(store.events) <= 4
+    assert [event["n"] for event in store.events][-3:] == [8, 9, 10]  # a reader sees that some are missing
 
 
 class Broken:

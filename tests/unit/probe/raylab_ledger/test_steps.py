@@ -60,7 +60,7 @@ def test_a_function_that_has_not_imported_pytorch_is_not_counted(monkeypatch: py
 
 
 def test_files_that_a_script_writes_in_its_own_upload_are_in_the_ledger(tmp_path: Path) -> None:
-    from raylab_ledger.train import Hashed
+    from raylab_ledger.rank import Hashed
 
     def upload(checkpoint: Any, name: str) -> Any:
         (Path(checkpoint.path) / "weights.pt").write_bytes(b"weights")
@@ -73,7 +73,7 @@ def test_files_that_a_script_writes_in_its_own_upload_are_in_the_ledger(tmp_path
 
 
 def test_an_upload_that_leaves_no_file_proves_nothing(tmp_path: Path) -> None:
-    from raylab_ledger.train import Hashed
+    from raylab_ledger.rank import Hashed
 
     hashed = Hashed(lambda checkpoint, name: checkpoint)
     hashed.send(SimpleNamespace(path=str(tmp_path)), "checkpoint_1")

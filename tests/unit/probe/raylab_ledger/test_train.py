@@ -63,8 +63,8 @@ def test_a_process_says_when_it_was_launched(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
+    from raylab_ledger.rank import watch_start
     from raylab_ledger.steps import Steps
-    from raylab_ledger.train import watch_start
 
     told: list[str] = []
     runner = SimpleNamespace(run=lambda target: target())
@@ -75,8 +75,8 @@ def test_the_start_of_a_training_function_is_recorded_before_it_runs() -> None:
 
 def test_the_steps_of_a_function_that_fails_are_written() -> None:
     from raylab_ledger import survivors
+    from raylab_ledger.rank import watch_start
     from raylab_ledger.steps import Steps
-    from raylab_ledger.train import watch_start
 
     told: list[tuple[str, Any]] = []
     taken = survivors.Steps(lambda event, **fields: told.append((event, fields.get("first"))))
@@ -126,7 +126,20 @@ def test_a_run_that_grows_tells_it_before_its_attempt_ends(monkeypatch: pytest.M
     ledger.before_controller_execute_resize_decision(SimpleNamespace(num_workers=2))
     ledger.before_worker_group_shutdown(group(1))
     assert [event for event, *_ in recorded].count("resized") == 1
-    assert recorded[-2:] == [("resized", 1, {"ranks": 1, "to": 2}), ("attempt_ended", 1, {})]
+    assert recorded[-2:] == [("resized", 1, {"ranks": 1, "to": 2}), ("attempt_ended", 1, {"reports": 0})]
+
+
+def test_an_attempt_that_ends_tells_what_ray_train_had_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, recorded = ledger_of(monkeypatch)
+    for epochs in (3, 0):
+        start(ledger, 1)
+        for epoch in range(1, epochs + 1):
+            ledger.after_report(SimpleNamespace(checkpoint=None, metrics={"epoch": epoch}), [])
+        ledger.before_controller_execute_failure_decision(SimpleNamespace(name="RETRY"))
+    told = [fields for event, _, fields in recorded if event == "failure_detected"]
+    assert told == [
+        {"decision": "RETRY", "reports": 3, "metrics": {"epoch": 3}}, {"decision": "RETRY", "reports": 0}
+    ]  # fmt: skip
 
 
 def test_an_attempt_after_a_failure_is_no_resize(monkeypatch: pytest.MonkeyPatch) -> None:

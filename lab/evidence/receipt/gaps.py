@@ -1,0 +1,33 @@
+"""Evidence that is known to be missing: where there is any, nothing is proven, and nobody is accused."""
+
+from __future__ import annotations
+
+from lab.evidence.ledger import RunAttempt
+from lab.evidence.receipt.case import Case
+
+
+def gaps(case: Case) -> tuple[str, ...]:
+    """Return a sentence for each part of the ledger that must have been there, and is not."""
+    if case.run is None:
+        return ()
+    told = [f"the ledger is incomplete: {why}" for why in case.run.missing]
+    for attempt in case.after:
+        told += [f"the ledger is incomplete: {why}" for why in _of_attempt(case, attempt)]
+    return tuple(told)
+
+
+def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
+    """Every rank that trained has left something, and its first report: Ray Train waits for those of all."""
+    here = f"of attempt {attempt.number}"
+    if case.trained(attempt) and not attempt.nodes:
+        return [f"where the ranks {here} ran is not in it"]
+    started = attempt.training_started_at is not None or case.trained(attempt)
+    silent = [rank for rank in sorted(attempt.nodes) if rank not in attempt.writers] if started else []
+    if silent:
+        return [f"rank {silent[0]} {here} has left nothing"]
+    groups = case.run is not None and case.run.plan is not None and case.run.plan.replica_groups
+    if groups or not (attempt.by_rank or attempt.taken_up):
+        return []  # whichever rank is there reports; or none had to
+    return [
+        f"rank {rank} {here} has left no report" for rank in attempt.nodes if rank not in attempt.by_rank
+    ][:1]

@@ -1,0 +1,64 @@
+"""The question whether training went on with the weights of its checkpoint, and not only opened it.
+
+What the files of a checkpoint hold, and what a rank has right before its first step, is in the ledger as
+fingerprints (`raylab_ledger.weights`). They are compared where that can be done: for an optimizer of PyTorch,
+with parameters that are not sharded, and for XGBoost.
+"""
+
+from __future__ import annotations
+
+from lab.evidence.ledger import RunAttempt
+from lab.evidence.receipt.case import NO_TAKEOVER, SKIPPED, Answer, Case, name
+from lab.host.quantities import plural
+
+
+def right_weights(case: Case) -> Answer:
+    """Every rank's first step was taken from the weights in the files that were loaded."""
+    answers = [
+        same_as_loaded(case, attempt, rank) for attempt in case.resumed for rank in sorted(attempt.nodes)
+    ]
+    if not answers:
+        return None, NO_TAKEOVER
+    for verdict in (False, None, SKIPPED):
+        if (worst := next((answer for answer in answers if answer[0] is verdict), None)) is not None:
+            return worst
+    return answers[0]
+
+
+def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
+    """Compare the weights that a rank began with to those in the files that any of the ranks loaded."""
+    mine, there, where = attempt.weights.get(rank), *_loaded(case, attempt)
+    who = f"rank {rank} of attempt {attempt.number}"
+    if mine is None:
+        return SKIPPED, f"weights not compared: {who} has no optimizer of PyTorch and no XGBoost"
+    if mine.why:
+        return SKIPPED, f"weights not compared: {mine.why}"
+    other = mine.tensors - there
+    if not mine.tensors or (other and other <= _initial(case, rank)):
+        return (
+            False,
+            f"{who} began with the weights that training had begun with, not with those of its checkpoint",
+        )
+    if not where:
+        return None, f"attempt {attempt.number} loaded nothing that its weights could be compared with"
+    if not there:
+        return SKIPPED, f"weights not compared: there are none in {where} that can be read"
+    if other:
+        count = plural(len(mine.tensors), "parameter")
+        return None, f"{len(other)} of {count} that {who} began with are not in {where}"
+    return True, f"attempt {attempt.number} began with the weights in {where}, on every rank"
+
+
+def _loaded(case: Case, attempt: RunAttempt) -> tuple[frozenset[str], str]:
+    """Return the fingerprints in what an attempt resumed from, and its name; both empty for nothing."""
+    if attempt.remembered is not None:
+        return attempt.remembered.tensors, f"the state from {attempt.remembered.source}"
+    loads = case.restores(attempt)
+    tensors = frozenset(tensor for load in loads for tensor in load.tensors or ())
+    return tensors, name(loads[-1].uri) if loads else ""
+
+
+def _initial(case: Case, rank: int) -> frozenset[str]:
+    """Return the weights that a rank of the run's first attempt began with."""
+    first = case.attempts[0].weights.get(rank) if case.attempts else None
+    return first.tensors if first is not None else frozenset()

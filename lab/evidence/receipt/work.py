@@ -1,0 +1,108 @@
+"""Work that an attempt did again: in steps of its optimizer where these were counted, else in reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from math import inf
+
+from lab.evidence.ledger import STEP_KEYS, Number, RunAttempt
+from lab.evidence.receipt.case import Case
+from lab.evidence.receipt.model import LostWork
+
+
+def in_steps(case: Case) -> bool:
+    """Tell whether the run counts steps, of which a report may stand for many."""
+    return case.run is not None and case.run.progress_key in STEP_KEYS
+
+
+def _counted(case: Case) -> bool:
+    """Tell whether the optimizer's steps in the ledger are those that the script reports."""
+    pairs = [
+        (b.progress - a.progress, b.optimizer_steps - a.optimizer_steps)
+        for attempt in case.attempts
+        for a, b in pairwise(r for r in attempt.reports if r.progress is not None)
+        if a.progress is not None and b.progress is not None
+        and a.optimizer_steps is not None and b.optimizer_steps is not None
+    ]  # fmt: skip
+    return in_steps(case) and bool(pairs) and all(reported == done for reported, done in pairs)
+
+
+def began(case: Case, attempt: RunAttempt, rank: int = 0) -> Number | None:
+    """Return the step that a rank began with; None where its optimizer's steps were not counted."""
+    first = attempt.first_of(rank) if rank else attempt.first
+    if first is None or first.progress is None or first.optimizer_steps is None or not _counted(case):
+        return None
+    return first.progress - first.optimizer_steps + 1
+
+
+def lost(case: Case) -> Number | None:
+    """Return the work that the new attempt did again, in reports; None where it is not known."""
+    if case.survival is not None and not case.after:
+        return None if case.survival.repeated else 0
+    first = case.new.first if case.new else None
+    if case.run is None or case.hit is None or case.new is None or first is None or first.progress is None:
+        return None
+    reached = [case.hit.furthest, case.right.progress if case.right else None]
+    last = max((p for p in reached if p is not None), default=None)
+    step = began(case, case.new)
+    done = first.progress - case.run.stride if step is None else step - 1
+    return None if last is None else _in_reports(case, max(0, last - done))
+
+
+def unseen(case: Case) -> Number:
+    """Return the most work that the attempt that was hit may have reported, and nobody knows of.
+
+    Where its controller is gone, a rank's last reports may be missing without a sign. The unit is that of
+    `lost_work`.
+    """
+    hit = case.hit
+    if case.run is None or hit is None or hit.taken_up is not None or case.survival:
+        return 0
+    signs = [[a.started_at, *(r.at for r in a.reports)] for a in case.attempts]
+    times = [[at for at in mine if at is not None] for mine in signs]
+    gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
+    last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
+    reports = max(0, int((case.fault.at - last) / min(gaps, default=inf)))
+    return _whole(reports * case.run.stride) if in_steps(case) else reports
+
+
+def lost_work(case: Case) -> LostWork | None:
+    """Return the same in the unit of the run: steps, or epochs where each is reported."""
+    again = lost(case)
+    if case.run is None or again is None:
+        return None
+    if in_steps(case):
+        stride = case.run.stride
+        steps, apart = (_whole(n * stride) for n in (again, interval(case)))
+        return LostWork(steps, apart, case.word, max(0, _whole(stride) - 1))
+    return LostWork(again, interval(case), case.word if case.run.stride == 1 else "report")
+
+
+def interval(case: Case) -> Number:
+    """Return the usual distance between checkpoints, in reports; of a single one, its way from the start.
+
+    Where a checkpoint was damaged, also the one to the checkpoint before it.
+    """
+    return _interval(case) * (2 if case.fault.damaged else 1)
+
+
+def _interval(case: Case) -> Number:
+    if case.run is None:
+        return 1
+    progress = [c.progress for c in case.run.checkpoints if c.progress is not None]
+    origin = next((a.first.progress for a in case.attempts if a.first), None)
+    gaps = Counter(b - a for a, b in pairwise(progress) if b > a)
+    if gaps:
+        return _in_reports(case, min(gaps, key=lambda gap: (-gaps[gap], gap)))
+    if progress and origin is not None:
+        return max(1, _in_reports(case, progress[0] - origin + case.run.stride))
+    return 1
+
+
+def _in_reports(case: Case, progress: Number) -> Number:
+    return _whole(progress / case.run.stride if case.run else progress)
+
+
+def _whole(value: float) -> Number:
+    return int(rounded) if (rounded := round(value, 3)) == int(rounded) else rounded

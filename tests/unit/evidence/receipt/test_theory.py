@@ -1,0 +1,139 @@
+"""The judge against trainings of which all is known: it is never fooled, and never accuses an honest one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from lab.evidence.ledger import Event
+from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
+from tests.unit.evidence.receipt.trainings import LIARS, Script, Tale, World, draw, live
+
+CASES, MANY_CASES = 2000, 100_000
+BAD = (Verdict.FAILED, Verdict.RESTARTED)
+
+Events = Sequence[Event]
+
+
+def some(events: Events, random: Random) -> Events:
+    """Without a few events."""
+    gone = set(random.sample(range(len(events)), random.randint(1, min(6, len(events)))))
+    return [e for n, e in enumerate(events) if n not in gone]
+
+
+def most(events: Events, random: Random) -> Events:
+    """Without half of them or more."""
+    kept = random.uniform(0.0, 0.5)
+    return [e for e in events if random.random() < kept]
+
+
+def process(events: Events, random: Random) -> Events:
+    """Without one or two processes."""
+    streams = sorted({e.stream for e in events})
+    gone = random.sample(streams, min(len(streams), random.randint(1, 2)))
+    return [e for e in events if e.stream not in gone]
+
+
+def tail(events: Events, random: Random) -> Events:
+    """Without the end of what a process wrote."""
+    stream = random.choice(sorted({e.stream for e in events}))
+    number = random.randint(1, max(e.number for e in events if e.stream == stream))
+    return [e for e in events if e.stream != stream or e.number < number]
+
+
+def kind(events: Events, random: Random) -> Events:
+    """Without all events of a kind."""
+    name = random.choice(sorted({e.event for e in events}))
+    return [e for e in events if e.event != name]
+
+
+def late(events: Events, random: Random) -> Events:
+    """Only what was there at some moment."""
+    end = random.uniform(0.0, events[-1].at)
+    return [e for e in events if e.at <= end]
+
+
+def kind_of_process(events: Events, random: Random) -> Events:
+    """Without all events of a kind that one process wrote."""
+    one = random.choice(events)
+    return [e for e in events if (e.stream, e.event) != (one.stream, one.event)]
+
+
+LOSSES: tuple[Callable[[Events, Random], Events], ...] = (
+    some, most, process, tail, kind, late, kind_of_process
+)  # fmt: skip
+
+
+def worn(evidence: Evidence, random: Random) -> Evidence:
+    """The same with parts of it lost, doubled and in another order."""
+    events: Events = evidence.events
+    for loss in random.sample(LOSSES, random.choice((1, 1, 2))):
+        events = loss(events, random) if events else events
+    doubled = [*events, *random.choices(events, k=3)] if events else []
+    random.shuffle(doubled)
+    return replace(
+        evidence,
+        events=tuple(doubled),
+        nodes=() if random.random() < 0.05 else evidence.nodes,
+        services=() if random.random() < 0.05 else evidence.services,
+        stored={} if random.random() < 0.2 else evidence.stored,
+    )
+
+
+def true(world: World, receipt: Receipt) -> bool:
+    """Whether a good verdict is what happened."""
+    if receipt.verdict is Verdict.RECOVERED:
+        told = world.tale.script.compares or "weights not compared" in receipt.reason
+        return world.recovered() and told
+    return receipt.verdict is not Verdict.AS_EXPECTED or world.went_on()
+
+
+def check(seed: int) -> None:
+    """All properties of one tale and three worn copies of its evidence."""
+    random = Random(seed)
+    world = live(draw(random))
+    assert world.evidence is not None
+    whole = judge(world.evidence)
+    where = f"seed {seed}: {world.tale}\n{whole.reason}"
+    assert true(world, whole), f"not sound: {where}"
+    if world.tale.honest and (world.recovered() or world.went_on()):
+        assert whole.verdict not in BAD, f"accused: {where}"
+        if world.tale.script.compares and not world.tale.unwritten:
+            wanted = Verdict.RECOVERED if world.recovered() else Verdict.AS_EXPECTED
+            assert whole.verdict is wanted, f"not useful: {where}"
+    for _ in range(3):
+        part = judge(worn(world.evidence, random))
+        assert true(world, part), f"not sound with less: {where}\n{part.reason}"
+        better = part.verdict.good and part.verdict is not whole.verdict
+        assert not better, f"not monotone: {where}\n{part.verdict}: {part.reason}"
+
+
+@pytest.mark.parametrize("begin", range(0, CASES, 100))
+def test_no_training_fools_the_judge_and_no_loss_of_evidence_improves_its_verdict(begin: int) -> None:
+    for seed in range(begin, begin + 100):
+        check(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("begin", range(CASES, MANY_CASES, 2000))
+def test_nor_do_a_hundred_thousand(begin: int) -> None:
+    for seed in range(begin, begin + 2000):
+        check(seed)
+
+
+@pytest.mark.parametrize("script", LIARS, ids=lambda script: script.name)
+@pytest.mark.parametrize("kind", ["kill", "rank-kill", "s3-down", "slow-network", "head-kill", "clock-skew"])
+def test_a_liar_is_never_said_to_have_recovered(script: Script, kind: str) -> None:
+    world = live(Tale(script, kind, ranks=2))
+    assert world.evidence is not None
+    assert not world.recovered()
+    assert not judge(world.evidence).verdict.good
+
+
+def test_the_generator_makes_every_verdict() -> None:
+    worlds = [live(draw(Random(seed))) for seed in range(600)]
+    verdicts = {judge(world.evidence).verdict for world in worlds if world.evidence}
+    assert verdicts == set(Verdict)

@@ -1,0 +1,196 @@
+"""Fingerprints of what a training begins with are those of what lies in the files that it has read."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from raylab_ledger import weights
+from raylab_ledger.weights import Weights, in_files, not_comparable, of_parameters
+
+
+def model(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(70, 90), torch.nn.BatchNorm1d(90), torch.nn.Linear(90, 3))
+
+
+def begun_with(net: torch.nn.Module, **options: Any) -> list[dict[str, Any]]:
+    """The `weights` that are recorded while this model takes two steps."""
+    recorded: list[dict[str, Any]] = []
+    watched = Weights(lambda event, **fields: recorded.append({"event": event, **fields}))
+    adam = torch.optim.Adam(net.parameters(), **options)
+    for _ in range(2):
+        adam.zero_grad()
+        net(torch.ones(4, 70)).sum().backward()
+        step(watched, adam)
+    return recorded
+
+
+def step(watched: Weights, optimizer: torch.optim.Optimizer, closure: Any = None) -> None:
+    """As PyTorch's hooks, which are global."""
+    watched.before_step(optimizer, (), {})
+    optimizer.step(closure)
+    watched.after_step(optimizer, (), {})
+
+
+def fingerprints(*values: torch.Tensor) -> list[str]:
+    return [tensor for _, tensor in of_parameters(values)]
+
+
+def save_torch(net: torch.nn.Module, path: Path) -> None:
+    torch.save({"model": net.state_dict(), "step": 3}, path / "state.pt")
+
+
+def save_safetensors(net: torch.nn.Module, path: Path) -> None:
+    """As the format says: the header's length in 8 bytes, the header, the tensors."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, tensor in net.state_dict().items():
+        part = tensor.numpy().tobytes()
+        header[name] = {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+@pytest.mark.parametrize("save", [save_torch, save_safetensors])
+def test_a_training_that_loaded_its_weights_begins_with_those_in_the_file(
+    save: Callable[[torch.nn.Module, Path], None], tmp_path: Path
+) -> None:
+    save(model(1), tmp_path)
+    (begun,) = begun_with(model(1))
+    assert begun["event"] == "weights"
+    assert set(begun["tensors"]) <= set(in_files(tmp_path) or ())
+
+
+@pytest.mark.parametrize("save", [save_torch, save_safetensors])
+def test_one_that_forgot_them_does_not(save: Callable[[torch.nn.Module, Path], None], tmp_path: Path) -> None:
+    save(model(1), tmp_path)
+    (begun,) = begun_with(model(2))
+    fresh = set(begun["tensors"]) - set(in_files(tmp_path) or ())
+    assert len(fresh) == 4  # weights and biases of both layers; those of the norm begin as ones and zeros
+
+
+def test_a_step_that_changes_nothing_is_not_the_first_one() -> None:
+    assert begun_with(model(1), lr=0.0) == []
+
+
+def stepped(*optimizers: torch.optim.Optimizer, reports_before: int | None = None) -> list[dict[str, Any]]:
+    recorded: list[dict[str, Any]] = []
+    watched = Weights(lambda event, **fields: recorded.append(fields))
+    for number, optimizer in enumerate(optimizers):
+        if number == reports_before:
+            watched.stop()
+        step(watched, optimizer)
+    return recorded
+
+
+def parameter(value: float, *, trained: bool = True) -> torch.nn.Parameter:
+    one = torch.nn.Parameter(torch.full((3,), value))
+    one.grad = torch.ones(3) if trained else None
+    return one
+
+
+def test_parameters_that_a_step_leaves_alone_do_not_count() -> None:
+    both = [parameter(1.0), parameter(2.0, trained=False)]
+    (begun,) = stepped(torch.optim.SGD(both, lr=0.1))
+    assert begun == {"tensors": fingerprints(parameter(1.0))}
+
+
+def test_gradients_may_come_in_the_step_itself() -> None:
+    net, recorded = model(1), list[Any]()
+    adam = torch.optim.Adam(net.parameters())
+
+    def closure() -> torch.Tensor:
+        loss: torch.Tensor = net(torch.ones(4, 70)).sum()
+        loss.backward()
+        return loss
+
+    step(Weights(lambda event, **fields: recorded.append(fields)), adam, closure)
+    assert recorded == [{"tensors": begun_with(model(1))[0]["tensors"]}]
+
+
+def test_parameters_of_a_second_optimizer_are_recorded_before_anybody_has_changed_them() -> None:
+    one, two = parameter(1.0), parameter(2.0)
+    first, second = (torch.optim.SGD(given, lr=0.1) for given in ([one], [one, two]))
+    told = [{"tensors": fingerprints(parameter(value))} for value in (1.0, 2.0)]
+    assert stepped(first, second) == told
+
+
+def test_an_optimizer_that_begins_after_the_first_report_tells_nothing() -> None:
+    assert len(stepped(*(torch.optim.SGD([parameter(v)], lr=0.1) for v in (1.0, 2.0)), reports_before=1)) == 1
+
+
+def test_one_changed_word_among_the_sampled_ones_is_another_fingerprint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(weights, "SAMPLES", 4)
+    values = torch.arange(34, dtype=torch.float32)  # 17 words, of which every fifth is looked at
+    before = fingerprints(values)
+    values[1] = -1.0
+    assert fingerprints(values) != before
+    before = fingerprints(values)
+    values[2] = -1.0
+    assert fingerprints(values) == before
+
+
+def test_the_bytes_after_the_last_word_count() -> None:
+    assert fingerprints(torch.tensor([1.0, 2.0, 3.0])) != fingerprints(torch.tensor([1.0, 2.0, 4.0]))
+
+
+def test_parameters_that_share_their_memory_are_one() -> None:
+    both = torch.arange(10.0)
+    assert len(set(fingerprints(both[:5], both[5:]))) == 1
+
+
+def test_sharded_parameters_are_not_compared() -> None:
+    part = torch.nn.Parameter(torch.ones(3))
+    part.placements = ()  # as a DTensor has them
+    assert not_comparable([part]) == "its parameters are sharded over the ranks"
+
+
+def test_more_tensors_than_a_ledger_should_hold_are_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(weights, "MOST_TENSORS", 3)
+    save_torch(model(1), tmp_path)
+    assert in_files(tmp_path) is None
+    assert "more than 3" in begun_with(model(1))[0]["why"]
+
+
+def test_files_of_other_kinds_hold_no_tensors(tmp_path: Path) -> None:
+    (tmp_path / "empty.pt").touch()
+    (tmp_path / "broken.safetensors").write_bytes(b"\xff" * 20)
+    (tmp_path / "metrics.json").write_text("{}")
+    assert in_files(tmp_path) == []
+
+
+class Booster:
+    """As XGBoost's, with so many trees."""
+
+    def __init__(self, trees: int) -> None:
+        self.trees = trees
+
+    def get_dump(self, dump_format: str) -> list[str]:
+        return [f"tree {n}" for n in range(self.trees)]
+
+
+def test_boosted_trees_are_known_before_the_training_begins() -> None:
+    class Container:
+        def before_training(self, model: Any) -> Any:
+            return model
+
+    recorded: list[Any] = []
+    module: Any = type("module", (), {"CallbackContainer": Container})
+    Weights(lambda event, **fields: recorded.append(fields["tensors"]))._watch_xgboost(module)
+    booster = Booster(3)
+    assert Container().before_training(booster) is booster
+    Container().before_training(Booster(4))  # the same script, a round later
+    assert recorded == [weights.of_booster(booster)]
+    assert weights.of_booster(Booster(0)) == []
