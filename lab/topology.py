@@ -209,6 +209,15 @@ class ServiceStatus:
 
 
 @dataclass(frozen=True)
+class Struck:
+    """The time in which something was done to a service: from right before the first of it until right after
+    the last, in seconds since the epoch."""
+
+    first: float
+    last: float
+
+
+@dataclass(frozen=True)
 class LabStatus:
     """The whole lab, as seen now."""
 

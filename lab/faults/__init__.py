@@ -16,6 +16,7 @@ from lab.faults.base import (
 )
 from lab.faults.catalogue import FAULTS, catalogue, effect_of, find_fault, problems
 from lab.runtime.base import Feature
+from lab.topology import Struck
 
 __all__ = [
     "FAULTS",
@@ -27,6 +28,7 @@ __all__ = [
     "RankProcess",
     "Scene",
     "Scope",
+    "Struck",
     "Traits",
     "catalogue",
     "effect_of",

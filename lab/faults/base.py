@@ -16,7 +16,7 @@ from lab.host.clock import MONOTONIC, Clock, settle
 from lab.runtime.base import Feature, OnProgress, Runtime, ignore_progress
 from lab.services import HEAD, QUEUE, STORE
 from lab.store.base import Store
-from lab.topology import State
+from lab.topology import State, Struck
 
 
 class Scope(str, Enum):
@@ -237,8 +237,11 @@ class Fault(ABC):
         check_runtime(self.kind, scene.runtime)
 
     @abstractmethod
-    def inject(self, scene: Scene) -> None:
-        """Do it. Returns as soon as it is done; the effect lasts until `revert`."""
+    def inject(self, scene: Scene) -> Struck | None:
+        """Do it. Returns as soon as it is done; the effect lasts until `revert`.
+
+        Returns when, where that is known better than by when it was called and when it returned.
+        """
 
     def took(self, scene: Scene) -> bool:
         """Ask the runtime whether the fault was done although `inject` failed."""

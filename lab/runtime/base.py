@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError, UnsupportedError
 from lab.services import is_worker
-from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, Usage
+from lab.topology import REGION, Endpoints, LabSpec, LabStatus, Progress, Struck, Usage
 
 if TYPE_CHECKING:
     from lab.evidence.receipt.model import Source
@@ -210,29 +210,29 @@ class Runtime(LabView):
     # One service. All raise NotFoundError for a service this lab does not have, LabDownError when it is down.
 
     @abstractmethod
-    def kill(self, service: str) -> None:
+    def kill(self, service: str) -> Struck:
         """SIGKILL every process of the service at once. It stays down."""
 
     @abstractmethod
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         """Ask the service to end, and kill what is left after `timeout` seconds. It stays down."""
 
     @abstractmethod
-    def pause(self, service: str) -> None:
+    def pause(self, service: str) -> Struck:
         """Freeze every process of the service."""
 
     @abstractmethod
     def resume(self, service: str) -> None:
         """Let a paused service go on; does nothing to one that is not paused."""
 
-    def crash(self, service: str) -> None:
+    def crash(self, service: str) -> Struck:
         """SIGKILL every process of the service; it comes back by itself, as under a supervisor.
 
         Does not wait for it. Raises EngineError, ServiceError.
         """
         raise self._cannot(f"crash {service}")
 
-    def disconnect(self, service: str) -> None:
+    def disconnect(self, service: str) -> Struck:
         """Cut the service off the lab's network; its processes go on. Idempotent. Raises EngineError."""
         raise self._cannot(f"cut {service} off the network")
 

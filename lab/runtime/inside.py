@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError, LabDownError, RefusedError, ServiceError, UnsupportedError, UsageError
@@ -197,7 +197,7 @@ class InsideRuntime(Runtime):
     unimpair = _host_only("speed up the network of {}", "restart {}")
     execute = _host_only("run a command in {}", "status")
 
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def stop(self, service: str, *, timeout: float = 10.0) -> NoReturn:
         """Raises UnsupportedError."""
         del timeout
         raise UnsupportedError(

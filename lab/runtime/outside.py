@@ -8,7 +8,7 @@ from typing import NoReturn
 from lab.errors import UnsupportedError
 from lab.evidence.receipt.model import Source
 from lab.runtime.base import Execution, OnProgress, Runtime, ignore_progress
-from lab.topology import Endpoints, GpuPlan, LabSpec, LabStatus, Vendor
+from lab.topology import Endpoints, GpuPlan, LabSpec, LabStatus, Struck, Vendor
 
 NO_RAY = "of this cluster the ledger alone was read"
 NO_LAB = "there is no lab here: whoever runs the cluster knows its nodes"
@@ -44,15 +44,15 @@ class OutsideRuntime(Runtime):
         """Raises UnsupportedError."""
         self._refuse("stop it")
 
-    def kill(self, service: str) -> None:
+    def kill(self, service: str) -> Struck:
         """Raises UnsupportedError."""
         self._refuse(f"kill {service}")
 
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         """Raises UnsupportedError."""
         self._refuse(f"stop {service}")
 
-    def pause(self, service: str) -> None:
+    def pause(self, service: str) -> Struck:
         """Raises UnsupportedError."""
         self._refuse(f"pause {service}")
 

@@ -37,13 +37,13 @@ class FakeClock:
         self.now = now
         self.slept: list[float] = []
         """Seconds of each `sleep`."""
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
 
     def __call__(self) -> float:
         return self.now
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Run `action` once that much time has passed."""
         heapq.heappush(self._due, (self.now + seconds, next(self._order), action))
 

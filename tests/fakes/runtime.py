@@ -17,6 +17,7 @@ from lab.topology import (
     LabStatus,
     Progress,
     State,
+    Struck,
     Vendor,
 )
 from tests.fakes.host import BACK_SECONDS, Call, FakeHost, LabState
@@ -143,22 +144,28 @@ class FakeRuntime(Runtime):
         self._known(lab, service)
         return self._lines(lab, service, follow, tail)
 
-    def kill(self, service: str) -> None:
+    def kill(self, service: str) -> Struck:
         """See Runtime.kill."""
         self._note("kill", service)
         self._running(service).end(service, "its process was killed")
+        return self._now()
 
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def _now(self) -> Struck:
+        return Struck(self.clock(), self.clock())
+
+    def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         """See Runtime.stop. A fake service ends at once."""
         self._note("stop", service)
         self._running(service).end(service, "its process was stopped", goodbye=True)
+        return self._now()
 
-    def pause(self, service: str) -> None:
+    def pause(self, service: str) -> Struck:
         """See Runtime.pause."""
         self._note("pause", service)
         process = self._running(service).processes[service]
         if process.paused_at is None:
             process.paused_at = process.silent_since = self.clock()
+        return self._now()
 
     def resume(self, service: str) -> None:
         """See Runtime.resume."""
@@ -168,7 +175,7 @@ class FakeRuntime(Runtime):
         if lab.state(service) is State.PAUSED:
             lab.resume(service)
 
-    def crash(self, service: str) -> None:
+    def crash(self, service: str) -> Struck:
         """See Runtime.crash. The new process is there BACK_SECONDS later."""
         self._note("crash", service)
         lab = self._running(service)
@@ -180,13 +187,15 @@ class FakeRuntime(Runtime):
                 self._spawn(lab, service)
 
         self.clock.after(BACK_SECONDS, come_back)
+        return self._now()
 
-    def disconnect(self, service: str) -> None:
+    def disconnect(self, service: str) -> Struck:
         """See Runtime.disconnect."""
         self._note("disconnect", service)
         lab = self._running(service)
         if service not in lab.cut:
             lab.disconnect(service)
+        return self._now()
 
     def reconnect(self, service: str) -> None:
         """See Runtime.reconnect."""

@@ -47,7 +47,7 @@ class Source(str, Enum):
 
 @dataclass(frozen=True)
 class FaultRecord:
-    """A fault as it was injected. Times are in seconds since the epoch; `at` is taken just before it acts."""
+    """A fault as it was injected. Times are in seconds since the epoch."""
 
     kind: str
     target: str
@@ -55,6 +55,7 @@ class FaultRecord:
     node_id: str
     """Ray's id of the node that the service was when the fault began."""
     at: float
+    """Right before it acted: before the first signal, say."""
     reverted_at: float | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     expected: Expected = Expected.NODE_LOST
@@ -66,6 +67,8 @@ class FaultRecord:
     """Number of times, while it lasted, that the store did not let labctl read the ledger."""
     slowest_read: float = 0.0
     """Seconds that labctl's slowest look at the ledger took while it lasted."""
+    done_at: float | None = None
+    """Right after it had acted: after the last signal, say; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -301,6 +304,7 @@ class Receipt:
                 "target": fault.target,
                 "effect": fault.traits.effect,
                 "at": rounded(fault.at),
+                "done_at": rounded(fault.done_at),
                 "reverted_at": rounded(fault.reverted_at),
                 "parameters": dict(fault.parameters),
             },

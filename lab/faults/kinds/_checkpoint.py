@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from lab.errors import LabError, RefusedError, ServiceError
 from lab.faults import Fault, Scene
-from lab.faults.kinds._probe import tell, tell_if_up
+from lab.faults.kinds._probe import signal, tell_if_up
 from lab.store.base import MissingObjectError, Store, StoredObject
+from lab.topology import Struck
 
 KEPT_PREFIX = ".raylab/kept"
 """Folder of the bucket in which the copies lie while the fault lasts."""
@@ -33,8 +34,11 @@ class CheckpointFault(Fault):
 
     patience = 60.0
 
-    def inject(self, scene: Scene) -> None:
-        """See Fault.inject. Raises RefusedError when there is nothing to damage or it is too large."""
+    def inject(self, scene: Scene) -> Struck | None:
+        """See Fault.inject: the time is that of the rank's end.
+
+        Raises RefusedError when there is nothing to damage, or it is too large.
+        """
         store = _store(scene)
         saver = min(scene.ranks, key=lambda rank: rank.rank, default=None)
         if saver is None:
@@ -42,7 +46,7 @@ class CheckpointFault(Fault):
         at_saver = replace(scene, target=saver.service)
         scene.note(rank=[saver.service, saver.pid])
         try:
-            tell(at_saver, "rank", "hang", saver.pid)
+            signal(at_saver, "hang", saver.pid)
             self.clock.sleep(QUIET_SECONDS)
             uri = newest(store, scene)
             bucket, prefix = split(uri)
@@ -64,12 +68,13 @@ class CheckpointFault(Fault):
                 store.put(f"{kept}/{number}", holder.get(entry.key))
             scene.remember()
             self.damage(holder, hit)
-            tell(at_saver, "rank", "kill", saver.pid)
+            struck = signal(at_saver, "kill", saver.pid)
         except BaseException:
             with contextlib.suppress(LabError):  # the revert tries it again, and says what is wrong
                 _thaw(scene)
             raise
         del scene.memo["rank"]  # it has ended: nothing is left to thaw
+        return struck
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. What was damaged is as it was; the rank that was ended stays so."""

@@ -7,6 +7,7 @@ from typing import Any
 from lab.errors import LabDownError, NotFoundError, RefusedError, ServiceError
 from lab.faults import Scene
 from lab.host.reading import parse_json
+from lab.topology import Struck
 
 SECONDS = 60.0
 """Deadline of such a command: Python starts, looks, acts. An overloaded machine may need half of it."""
@@ -31,6 +32,12 @@ def tell(scene: Scene, module: str, *arguments: object, timeout: float = SECONDS
     if ended.exit_code == REFUSED and answer is not None:
         raise RefusedError(f"{scene.target}: {why}", f"labctl job logs {scene.job}")
     raise ServiceError(f"{' '.join(argv)} failed on {scene.target}: {why}", f"labctl logs {scene.target}")
+
+
+def signal(scene: Scene, action: str, pid: int) -> Struck:
+    """Signal the process of a rank on the target, `kill` or `hang`; returns when. Raises as `tell` does."""
+    answer = tell(scene, "rank", action, pid)
+    return Struck(float(answer["first"]), float(answer["last"]))
 
 
 def tell_if_up(scene: Scene, module: str, *arguments: object) -> None:

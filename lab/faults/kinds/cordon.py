@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.runtime.base import Feature
+from lab.topology import Struck
 
 GRACE_SECONDS = 30.0
 """Time that the pod has to end: what Kubernetes gives by default."""
@@ -25,12 +26,12 @@ class Cordon(Fault):
     )
     patience = 300.0
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
         machine = scene.runtime.machine(scene.target)
         scene.note(machine=machine)
         scene.runtime.cordon(machine)
-        scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)
+        return scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""

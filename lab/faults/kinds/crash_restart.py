@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits
 from lab.host.clock import settle
-from lab.topology import State
+from lab.topology import State, Struck
 
 BACK_SECONDS = 60.0
 """Deadline for a crashed node to be back by itself; on 2 busy cores it is in the cluster after 16 s."""
@@ -27,9 +27,9 @@ class CrashRestart(Fault):
 
     signs = (*Fault.signs, State.STARTING, State.RUNNING)
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.crash(scene.target)
+        return scene.runtime.crash(scene.target)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. From then on the node has no supervisor again."""

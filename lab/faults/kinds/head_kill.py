@@ -6,7 +6,7 @@ from lab.errors import EngineError, LabDownError, LabError
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.host.clock import settle
 from lab.services import is_worker
-from lab.topology import State
+from lab.topology import State, Struck
 
 REJOIN_SECONDS = 30.0
 """Time that the workers get to join a head that came back with its state, before they are started again."""
@@ -25,9 +25,9 @@ class HeadKill(Fault):
         traits=Traits("was killed"),
     )
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.kill(scene.target)
+        return scene.runtime.kill(scene.target)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. A head whose state was lost with it has no workers."""

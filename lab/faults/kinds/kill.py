@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
+from lab.topology import Struck
 
 
 class Kill(Fault):
@@ -19,6 +20,6 @@ class Kill(Fault):
         clusters=True,
     )
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.kill(scene.target)
+        return scene.runtime.kill(scene.target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
 from lab.runtime.base import Feature
-from lab.topology import State
+from lab.topology import State, Struck
 
 
 class Partition(Fault):
@@ -26,9 +26,9 @@ class Partition(Fault):
 
     signs = (*Fault.signs, State.STARTING, State.RUNNING)
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.disconnect(scene.target)
+        return scene.runtime.disconnect(scene.target)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""

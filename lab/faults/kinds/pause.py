@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
+from lab.topology import Struck
 
 
 class Pause(Fault):
@@ -20,9 +21,9 @@ class Pause(Fault):
         ),
     )
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.pause(scene.target)
+        return scene.runtime.pause(scene.target)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. The node's zombie workers are gone when this returns."""

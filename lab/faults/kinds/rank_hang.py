@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting, rank_on_target
-from lab.faults.kinds._probe import tell, tell_if_up
+from lab.faults.kinds._probe import signal, tell_if_up
 from lab.faults.kinds.rank_kill import RANK
+from lab.topology import Struck
 
 
 class RankHang(Fault):
@@ -22,11 +23,11 @@ class RankHang(Fault):
     patience = 120.0
     """Ray Train gives a silent rank up after 30 s, and waits 5 s more for it to end in order."""
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
         pid = rank_on_target(scene).pid
         scene.note(pid=pid)
-        tell(scene, "rank", "hang", pid)
+        return signal(scene, "hang", pid)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert. A process with the same id that is no rank of this node is left alone."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Parameter, Scene, Scope, Traits, rank_on_target
-from lab.faults.kinds._probe import tell
+from lab.faults.kinds._probe import signal
+from lab.topology import Struck
 
 RANK = Parameter("rank", "rank", "which rank (default: the lowest on the target)", low=0, high=100_000)
 
@@ -21,9 +22,9 @@ class RankKill(Fault):
         traits=Traits("lost a training process"),
     )
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        tell(scene, "rank", "kill", rank_on_target(scene).pid)
+        return signal(scene, "kill", rank_on_target(scene).pid)
 
     def revert(self, scene: Scene) -> None:
         """See Fault.revert."""

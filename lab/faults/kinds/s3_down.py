@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.faults import Expected, Fault, FaultKind, Scene, Scope, Traits, lasting
+from lab.topology import Struck
 
 
 class S3Down(Fault):
@@ -18,6 +19,6 @@ class S3Down(Fault):
         traits=Traits("was killed"),
     )
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.kill(scene.target)
+        return scene.runtime.kill(scene.target)

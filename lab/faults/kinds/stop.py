@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from lab.faults import Fault, Scene, Traits
 from lab.faults.kinds.kill import Kill
+from lab.topology import Struck
 
 GRACE_SECONDS = 10.0
 """Time until the processes that are left are killed; `docker stop` waits as long."""
@@ -21,6 +22,6 @@ class Stop(Fault):
         traits=Traits("was stopped", ends_node=True),
     )
 
-    def inject(self, scene: Scene) -> None:
+    def inject(self, scene: Scene) -> Struck | None:
         """See Fault.inject."""
-        scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)
+        return scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)

@@ -29,7 +29,7 @@ from lab.flows.recovery.trigger import Aim
 from lab.flows.recovery.watch import POLL_SECONDS, StoreOutages, Watch, progress_name
 from lab.host.clock import settle
 from lab.services import HEAD
-from lab.topology import Progress, State
+from lab.topology import Progress, State, Struck
 
 if TYPE_CHECKING:
     from lab.evidence.receipt import FaultRecord
@@ -65,7 +65,9 @@ class Injection:
         self.target = aim.target
         """The service."""
         self.at = watch.clock()
-        """Time at which the fault began, in seconds since the epoch."""
+        """Time right before the fault was first felt, in seconds since the epoch."""
+        self._last = self.at
+        """Time right after the last that was done for it."""
         self.happened = False
         """True once the fault was done, as far as anybody knows."""
         self.missed: LabError | None = None
@@ -107,7 +109,7 @@ class Injection:
         try:
             self._inject()
             if self.missed is None and self._fault.fires:
-                self.at = self.timeline.at = self._fired()
+                self._began(Struck(fired := self._fired(), fired))
             if self.missed is None:
                 self.happened = True
                 self._record()
@@ -162,6 +164,7 @@ class Injection:
             target=self.target,
             node_id=node.node_id if node else "",
             at=self.at,
+            done_at=self._last,
             reverted_at=self._revert.done_at,
             parameters=dict(self._scene.parameters),
             expected=kind.expected,
@@ -179,8 +182,11 @@ class Injection:
         An interrupt in the middle of it, or a bug, leaves that open, and then it counts as done: what is on
         record too much is seen, what is missing there is not. One that was only armed has done nothing.
         """
+        first = self._clock()
+        self._began(Struck(first, first))
         try:
-            self._fault.inject(self._scene)
+            struck = self._fault.inject(self._scene)
+            self._began(struck or Struck(first, self._clock()))
         except UNSURE as error:
             if self._took():
                 self.happened = not self._fault.fires
@@ -195,6 +201,15 @@ class Injection:
         except BaseException:
             self.happened = not self._fault.fires
             raise
+
+    def _began(self, struck: Struck) -> None:
+        """Note when it acted, for the record and for whoever has to undo it."""
+        self.at, self._last = struck.first, struck.last
+        self.timeline.at = self.at
+        noted, self._entry = self._entry, replace(self._entry, at=self.at)
+        self._remember()
+        if noted.name != self._entry.name:
+            self._journal.drop(noted)
 
     def _took(self) -> bool:
         """True if it was done, as far as the runtime can say; one that does not answer leaves it open."""

@@ -3,10 +3,11 @@
     python -m raylab_faults.rank kill|hang|thaw PID
 
 `kill` is SIGKILL, `hang` SIGSTOP, `thaw` SIGCONT. PID must be a rank of Ray Train on the node in whose
-environment this runs. Prints one JSON object: `pid`, `done`, and `problem`, why it was not done. The exit
-code is 0 when it was done, 3 when PID is no rank of this node, 4 when the signal could not be sent. `thaw` of
-a process that has ended, or is no rank of this node, is 0: its id is somebody else's by now, which gets no
-signal, and nothing is left to thaw.
+environment this runs. Prints one JSON object: `pid`, `done`, and `problem`, why it was not done; `first` and
+`last`, the seconds since the epoch right before and right after the signal. The exit code is 0 when it was
+done, 3 when PID is no rank of this node, 4 when the signal could not be sent. `thaw` of a process that has
+ended, or is no rank of this node, is 0: its id is somebody else's by now, which gets no signal, and nothing
+is left to thaw.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,17 +119,19 @@ def main(argv: Sequence[str], send: Callable[[int, int], None] = os.kill) -> int
     why, code = problem(pid), NOT_A_RANK
     if why and action == "thaw" and os.environ.get(NAME_VARIABLE):
         return answer(pid, "")
-    if not why:
-        try:
-            send(pid, getattr(signal, SIGNALS[action]))
-        except OSError as error:
-            why, code = f"{SIGNALS[action]} could not be sent to process {pid}: {error}", NOT_SENT
-    return answer(pid, why, code)
+    if why:
+        return answer(pid, why, code)
+    first = time.time()
+    try:
+        send(pid, getattr(signal, SIGNALS[action]))
+    except OSError as error:
+        return answer(pid, f"{SIGNALS[action]} could not be sent to process {pid}: {error}", NOT_SENT)
+    return answer(pid, "", first=first, last=time.time())
 
 
-def answer(pid: int, why: str, code: int = NOT_A_RANK) -> int:
+def answer(pid: int, why: str, code: int = NOT_A_RANK, **times: float) -> int:
     """Print the JSON object; returns 0, or `code` when there is a problem."""
-    print(json.dumps({"pid": pid, "done": not why, "problem": why}))
+    print(json.dumps({"pid": pid, "done": not why, "problem": why, **times}))
     return code if why else 0
 
 

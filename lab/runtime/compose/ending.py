@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.errors import EngineError, UnsupportedError
-from lab.host.clock import Clock, settle
+from lab.host.clock import WALL, Clock, settle
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.inspected import Container
+from lab.topology import Struck
 
 PATIENCE_SECONDS = 15.0
 """Time to look, after an error, whether it was done all the same."""
@@ -20,6 +21,9 @@ PATIENCE_SECONDS = 15.0
 BY_ITSELF = "on-failure"
 KILL_ALL = ("python", "-I", "-c", "import os, signal; os.kill(-1, signal.SIGKILL)")
 """Kills every process of the container but this one and process 1, which ends when its only child has."""
+
+EVENTS = {"kill": ("kill", "die"), "stop": ("kill", "die"), "pause": ("pause",)}
+"""Verb -> the engine's events that say when it was done."""
 
 KILL_SECONDS = 30.0
 NOT_FOUND = (126, 127)
@@ -31,26 +35,26 @@ class Acts:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
 
-    def kill(self, container: Container, *, gone: bool = False) -> None:
+    def kill(self, container: Container, *, gone: bool = False) -> Struck:
         """SIGKILL; returns when nothing of the container runs. `gone`: one that ended meanwhile is no error.
 
         Raises EngineError.
         """
-        self._do("kill", container, lambda found: not found.alive, gone=gone)
+        return self._do("kill", container, lambda found: not found.alive, gone=gone)
 
-    def stop(self, container: Container, grace: int) -> None:
+    def stop(self, container: Container, grace: int) -> Struck:
         """SIGTERM, and SIGKILL after `grace` seconds. Raises EngineError."""
-        self._do("stop", container, lambda found: not found.alive, f"--time={grace}", grace=grace)
+        return self._do("stop", container, lambda found: not found.alive, f"--time={grace}", grace=grace)
 
-    def pause(self, container: Container) -> None:
+    def pause(self, container: Container) -> Struck:
         """Freeze it. Raises EngineError."""
-        self._do("pause", container, lambda found: found.state == "paused")
+        return self._do("pause", container, lambda found: found.state == "paused")
 
     def unpause(self, container: Container) -> None:
         """Let it go on. Raises EngineError."""
         self._do("unpause", container, lambda found: found.state != "paused")
 
-    def crash(self, container: Container) -> None:
+    def crash(self, container: Container) -> Struck:
         """See Runtime.crash. Raises UnsupportedError, EngineError, WaitTimeoutError.
 
         A container that `docker kill` ended stays down whatever its restart policy. So its processes are
@@ -61,12 +65,14 @@ class Acts:
             raise EngineError(f"{container.service} is paused: nothing can be run in it", "`labctl heal`")
         if container.restart_policy != BY_ITSELF:
             self._engine.act("update", [container.id], f"--restart={BY_ITSELF}")
+        first = WALL()
         code, said = self._engine.execute(container.id, KILL_ALL, KILL_SECONDS)
         if code in NOT_FOUND:
             raise UnsupportedError(
                 f"{container.service} cannot be crashed: its image has no Python ({said.strip()})",
                 "crash a node of the cluster",
             )
+        return self._engine.struck(container.id, EVENTS["kill"], Struck(first, WALL()))
 
     def calm(self, container: Container) -> None:
         """Take back the policy that `crash` gave a node. Raises EngineError."""
@@ -81,8 +87,9 @@ class Acts:
         *options: str,
         grace: float = 0.0,
         gone: bool = False,
-    ) -> None:
+    ) -> Struck:
         problem: EngineError | None = None
+        first = WALL()
         try:
             self._engine.act(verb, [container.id], *options, grace=grace, gone=gone)
         except EngineError as error:
@@ -101,3 +108,4 @@ class Acts:
                 f"{container.service} is as it was {PATIENCE_SECONDS:g} s after `docker {verb}`",
                 "`labctl status`; restart the engine: `sudo systemctl restart docker`, or Docker Desktop",
             )
+        return self._engine.struck(container.id, EVENTS.get(verb, ()), Struck(first, WALL()))

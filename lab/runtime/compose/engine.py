@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +25,16 @@ from lab.host.command import ANSWER_END_SECONDS, OnLine, run, start, stream
 from lab.host.environment.progress import Progress
 from lab.host.reading import parse_json
 from lab.runtime.compose.causes import failed, last_words, missing_command, no_answer
-from lab.runtime.compose.inspected import PROJECT_LABEL, Container, ImageInfo, container, image, is_called
+from lab.runtime.compose.inspected import (
+    PROJECT_LABEL,
+    Container,
+    ImageInfo,
+    container,
+    event_times,
+    image,
+    is_called,
+)
+from lab.topology import Struck
 
 LEAST_COMPOSE = (2, 20)
 """`service_completed_successfully` with `up --wait`, and `nocopy` volumes in JSON overrides."""
@@ -156,6 +165,18 @@ class Engine:
             return self._run(argv, timeout=self._timeout, env=clean_environment(), merged=True).stdout
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
+
+    def struck(self, container: str, actions: Collection[str], around: Struck) -> Struck:
+        """The time in which a container was acted on, by the engine's own events of these kinds.
+
+        Where it tells of none between the moments `around`, or does not answer, these moments.
+        """
+        window = ("--since", f"{around.first:.6f}", "--until", f"{around.last:.6f}")
+        times: Sequence[float] = ()
+        with contextlib.suppress(EngineError):
+            told = self.ask("events", *window, "--format", "{{json .}}")
+            times = event_times(told, container, actions)
+        return Struck(min(times), max(times)) if times else around
 
     def logs(self, container: str, follow: bool, tail: int | None) -> Iterator[str]:
         """A container's output, both streams, a line at a time; the process ends with the iterator."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from lab.host.reading import parse_json
 from lab.runtime.health import Seen
 from lab.topology import State
 
@@ -154,3 +156,19 @@ def ended(container: Container) -> str:
     if container.exit_code == 143:
         return "its container was ended (SIGTERM)"
     return container.error or f"its container has ended with exit code {container.exit_code}"
+
+
+def event_times(lines: str, container: str, actions: Collection[str]) -> list[float]:
+    """Times of the events that a container had (seconds since the epoch), itself or on a network.
+
+    `lines` are those of `docker events` in JSON; what is none of them is left out.
+    """
+    times = []
+    for line in lines.splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            event = parse_json(line)
+            actor = event["Actor"]
+            mine = container in (actor["ID"], actor["Attributes"].get("container"))
+            if mine and event["Action"] in actions:
+                times.append(event["timeNano"] / 1e9)
+    return times

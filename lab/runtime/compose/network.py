@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.errors import EngineError, UnsupportedError
+from lab.host.clock import WALL
 from lab.host.files import PROBE
 from lab.host.reading import parse_json
 from lab.runtime.base import Feature
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.inspected import Container
+from lab.topology import Struck
 
 HELPER_SECONDS = 60.0
 """Deadline of one helper container; it takes a second."""
@@ -21,11 +23,13 @@ HELPER_SECONDS = 60.0
 PROGRAM = "/opt/raylab/probe/raylab_faults/network.py"
 
 
-def disconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> None:
+def disconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> Struck:
     """Take the container off its lab's networks. Raises EngineError."""
+    first = WALL()
     if not container.cut:
         for network in networks:
             engine.act("network disconnect", [network, container.id])
+    return engine.struck(container.id, ("disconnect",), Struck(first, WALL()))
 
 
 def reconnect(engine: Engine, container: Container, networks: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError, UnsupportedError
+from lab.host.clock import WALL
 from lab.host.files import lock, make_private, remove
 from lab.host.interrupts import held_back
 from lab.runtime import ports, statefile
@@ -23,7 +24,7 @@ from lab.runtime.compose.state import ENV_FILE, OVERRIDE_FILE, ComposeState
 from lab.runtime.health import Seen, World
 from lab.runtime.hosted import HostedRuntime
 from lab.services import is_node
-from lab.topology import LabSpec, LabStatus, Progress, State, Usage, Vendor
+from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage, Vendor
 
 LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
 
@@ -194,23 +195,21 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         container = containers.get(service)
         return self._engine.logs(container.id, follow, tail) if container is not None else iter(())
 
-    def kill(self, service: str) -> None:
+    def kill(self, service: str) -> Struck:
         """See Runtime.kill."""
-        self._acts.kill(self._check_runs(service))
+        return self._acts.kill(self._check_runs(service))
 
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         """See Runtime.stop."""
         container = self._check_runs(service)
         if container.state == "paused":  # what is frozen cannot end when asked
-            self._acts.kill(container)
-        else:
-            self._acts.stop(container, max(0, round(timeout)))
+            return self._acts.kill(container)
+        return self._acts.stop(container, max(0, round(timeout)))
 
-    def pause(self, service: str) -> None:
+    def pause(self, service: str) -> Struck:
         """See Runtime.pause."""
         container = self._check_runs(service)
-        if container.state != "paused":
-            self._acts.pause(container)
+        return Struck(now := WALL(), now) if container.state == "paused" else self._acts.pause(container)
 
     def resume(self, service: str) -> None:
         """See Runtime.resume."""
@@ -218,13 +217,13 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         if container is not None and container.state == "paused":
             self._acts.unpause(container)
 
-    def crash(self, service: str) -> None:
+    def crash(self, service: str) -> Struck:
         """See Runtime.crash: the engine starts the container again. `start` ends that for a node."""
-        self._acts.crash(self._check_runs(service))
+        return self._acts.crash(self._check_runs(service))
 
-    def disconnect(self, service: str) -> None:
+    def disconnect(self, service: str) -> Struck:
         """See Runtime.disconnect."""
-        network.disconnect(self._engine, self._check_runs(service), self._networks())
+        return network.disconnect(self._engine, self._check_runs(service), self._networks())
 
     def reconnect(self, service: str) -> None:
         """See Runtime.reconnect. A container that has ended is connected too."""

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from lab.errors import LabDownError, NotFoundError, RefusedError, WaitTimeoutError
 from lab.evidence.receipt.model import Source
-from lab.host.clock import MONOTONIC, Clock, settle
+from lab.host.clock import MONOTONIC, WALL, Clock, settle
 from lab.host.files import home
 from lab.host.quantities import plural
 from lab.runtime.base import Feature, OnProgress, ignore_progress
 from lab.runtime.kubernetes.kubectl import CLUSTER, TYPE, Kubectl, Pod
 from lab.runtime.outside import NO_RAY, OutsideRuntime
-from lab.topology import GpuPlan, LabSpec, LabStatus, ServiceStatus, State, Vendor
+from lab.topology import GpuPlan, LabSpec, LabStatus, ServiceStatus, State, Struck, Vendor
 
 FOLDER = ".clusters"
 """Folder in `home()` with the notes of faults that last in clusters."""
@@ -30,10 +30,10 @@ class KubernetesRuntime(OutsideRuntime):
     kind = "kubernetes"
     not_asked: Mapping[Source, str] = {Source.JOBS: NO_RAY, Source.NODES: NO_RAY}
 
-    def __init__(self, kubectl: Kubectl, *, clock: Clock = MONOTONIC) -> None:
+    def __init__(self, kubectl: Kubectl, *, clock: Clock = MONOTONIC, wall: Clock = WALL) -> None:
         """Nothing is asked yet."""
         super().__init__("/".join(filter(None, (kubectl.context, kubectl.namespace))))
-        self._kubectl, self._clock = kubectl, clock
+        self._kubectl, self._clock, self._wall = kubectl, clock, wall
         self._cluster = ""
         """Cluster of the pod that was broken, once there is one: the others are not of interest."""
         self._before: dict[str, Pod] = {}
@@ -75,13 +75,13 @@ class KubernetesRuntime(OutsideRuntime):
         """See LabView.is_worker."""
         return self._kubectl.pod(service).labels.get(TYPE) == "worker"
 
-    def kill(self, service: str) -> None:
-        """Delete the pod at once, without a word to it."""
-        self._delete(service, 0.0)
+    def kill(self, service: str) -> Struck:
+        """Delete the pod at once, with a grace period of 0 seconds."""
+        return self._delete(service, 0.0)
 
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         """Delete the pod, which has `timeout` seconds to end."""
-        self._delete(service, timeout)
+        return self._delete(service, timeout)
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """Wait until the operator has made as many pods ready again as the group of this one had.
@@ -130,7 +130,7 @@ class KubernetesRuntime(OutsideRuntime):
         """See Runtime.uncordon."""
         self._kubectl.uncordon(machine)
 
-    def _delete(self, service: str, grace_seconds: float) -> None:
+    def _delete(self, service: str, grace_seconds: float) -> Struck:
         pods = self._kubectl.pods()
         pod = next((each for each in pods if each.name == service), None)
         if pod is None:
@@ -141,4 +141,6 @@ class KubernetesRuntime(OutsideRuntime):
         self._kubectl.refuse_without_rights("delete", "pods")
         self._cluster, self._before[service] = pod.labels.get(CLUSTER, ""), pod
         self._ready = Counter(each.group for each in pods if each.ready)
+        first = self._wall()
         self._kubectl.delete(service, grace_seconds=grace_seconds)
+        return Struck(first, self._wall())

@@ -23,6 +23,7 @@ import psutil
 from lab.host import command
 from lab.host.clock import Clock
 from lab.host.descent import fork_of
+from lab.topology import Struck
 
 MARK = "RAYLAB_SERVICE"
 """Environment variable of every process of a lab: `<folder of the lab>:<service>`."""
@@ -229,11 +230,13 @@ def memory(process: psutil.Process) -> int:
         return 0
 
 
-def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
-    """Signal each process that is still the one it was (psutil compares start times)."""
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> Struck:
+    """Signal each process that is still the one it was (psutil compares start times); returns when."""
+    first = time.time()
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(number)
+    return Struck(first, time.time())
 
 
 def forks_of(folder: Path) -> list[psutil.Process]:
@@ -255,35 +258,48 @@ def services_of(folder: Path) -> set[str]:
     return names
 
 
-def end(leader: Identity | None, mark: str, *, grace: float) -> int:
+@dataclass(frozen=True)
+class Ended:
+    """The end of a service: how many processes had to be killed, and when it was told to end."""
+
+    killed: int
+    struck: Struck
+
+
+def end(leader: Identity | None, mark: str, *, grace: float) -> Ended:
     """End a service: SIGTERM to its leader and `grace` seconds, then SIGKILL to whatever is left.
 
-    A paused service is thawed after the SIGTERM: a frozen process obeys nothing else.
-    Returns how many processes had to be killed. With `grace` 0 everything is killed at once.
+    A paused service is thawed after the SIGTERM: a frozen process obeys nothing else. With `grace` 0
+    everything is killed at once.
     """
-    found = members(leader, mark)
-    if grace > 0 and found:
+    living = members(leader, mark) if grace > 0 else []
+    asked: list[Struck] = []
+    if living:
         first = find(leader) if leader else None
-        send([first] if first else found, signal.SIGTERM)
-        send([process for process in found if frozen([process])], signal.SIGCONT)
-        _wait(found, grace)
-    killed = kill_all(lambda: members(leader, mark))
+        asked.append(send([first] if first else living, signal.SIGTERM))
+        send([process for process in living if frozen([process])], signal.SIGCONT)
+        _wait(living, grace)
+    killed, rounds = kill_all(lambda: members(leader, mark))
     if leader is not None:
         find(leader)  # reaps it when we are its parent
-    return killed
+    return Ended(killed, _together([*asked, *rounds]))
 
 
-def kill_all(look: Callable[[], Sequence[psutil.Process]]) -> int:
-    """Kill what `look` finds until it finds nothing more; returns how many that were."""
-    killed = 0
+def kill_all(look: Callable[[], Sequence[psutil.Process]]) -> tuple[int, list[Struck]]:
+    """Kill what `look` finds until it finds nothing more; returns how many that were, and each round."""
+    killed, rounds = 0, []
     for _ in range(KILL_ROUNDS):  # killing a parent can reveal a child that was just being made
-        found = look()
-        if not found:
+        living = look()
+        if not living:
             break
-        send(found, signal.SIGKILL)
-        killed += len(found)
-        _wait(found, KILL_SECONDS)
-    return killed
+        rounds.append(send(living, signal.SIGKILL))
+        killed += len(living)
+        _wait(living, KILL_SECONDS)
+    return killed, rounds
+
+
+def _together(parts: Sequence[Struck]) -> Struck:
+    return Struck(parts[0].first, parts[-1].last) if parts else Struck(now := time.time(), now)
 
 
 def _wait(processes: Iterable[psutil.Process], timeout: float) -> None:

@@ -25,7 +25,7 @@ from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import Plan
 from lab.runtime.local.state import LabState
 from lab.services import HEAD, REDIS, STORE, is_node
-from lab.topology import LabSpec, LabStatus, Progress, State, Usage
+from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
 
 STOP_SECONDS = 5.0
 """Grace of a service at `down`."""
@@ -232,27 +232,30 @@ class LocalRuntime(HostedRuntime[LabState]):
                     f"in a shell of the machine: labctl restart {services[0]} --lab {self.lab}",
                 )
 
-    def kill(self, service: str) -> None:
+    def kill(self, service: str) -> Struck:
         """See Runtime.kill. Raises RefusedError in a process of the service, as stop and pause do."""
         self.refuse_own(service)
         current = self._check_runs(service)
-        processes.end(current.leaders.get(service), self._layout.mark(service), grace=0)
+        return processes.end(current.leaders.get(service), self._layout.mark(service), grace=0).struck
 
-    def stop(self, service: str, *, timeout: float = 10.0) -> None:
+    def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
         """See Runtime.stop."""
         self.refuse_own(service)
         current = self._check_runs(service)
-        processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout)
+        return processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout).struck
 
-    def pause(self, service: str) -> None:
+    def pause(self, service: str) -> Struck:
         """See Runtime.pause."""
         self.refuse_own(service)
         current = self._check_runs(service)
         leader, mark = current.leaders.get(service), self._layout.mark(service)
-        for _ in range(3):  # a process made between the look and the signal is caught by the next look
-            processes.send(processes.members(leader, mark), signal.SIGSTOP)
-            if processes.frozen(processes.members(leader, mark)):
-                return
+        struck = processes.send(processes.members(leader, mark), signal.SIGSTOP)
+        for _ in range(2):  # a process made between the look and the signal is caught by the next look
+            living = processes.members(leader, mark)
+            if processes.frozen(living):
+                break
+            struck = Struck(struck.first, processes.send(living, signal.SIGSTOP).last)
+        return struck
 
     def resume(self, service: str) -> None:
         """See Runtime.resume."""
@@ -261,10 +264,11 @@ class LocalRuntime(HostedRuntime[LabState]):
         found = processes.members(current.leaders.get(service), self._layout.mark(service))
         processes.send(found, signal.SIGCONT)
 
-    def crash(self, service: str) -> None:
+    def crash(self, service: str) -> Struck:
         """See Runtime.crash: labctl is the supervisor, and starts it at once."""
-        self.kill(service)
+        struck = self.kill(service)
         self.start(service, wait=False)
+        return struck
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start. Installs the packages that the service needs, as `up` does."""

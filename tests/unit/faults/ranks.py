@@ -31,7 +31,7 @@ def scene(runtime: FakeRuntime, **options: Any) -> Scene:
 def probe(runtime: FakeRuntime, *arguments: object, problem: str = "", exit_code: int = 0) -> None:
     """Set the answer of `python -m raylab_faults.<arguments>` on W0."""
     module, *rest = map(str, arguments)
-    answer = json.dumps({"pid": PID, "done": not problem, "problem": problem})
+    answer = json.dumps({"pid": PID, "done": not problem, "problem": problem, "first": 9.0, "last": 9.1})
     output = f"a warning of Python\n{answer}\n"
     runtime.answer(W0, ["python", "-m", f"raylab_faults.{module}", *rest], output, exit_code)
 

@@ -8,7 +8,7 @@ from lab.errors import LabDownError, ServiceError
 from lab.faults import Scene
 from lab.faults.kinds.crash_restart import BACK_SECONDS, STARTING_SECONDS, CrashRestart
 from lab.services import worker
-from lab.topology import LabSpec, State
+from lab.topology import LabSpec, State, Struck
 from tests.fakes import FakeRuntime
 
 W0 = worker(0)
@@ -17,8 +17,8 @@ W0 = worker(0)
 class Unsupervised(FakeRuntime):
     """A lab whose crashed services stay down."""
 
-    def crash(self, service: str) -> None:
-        self.kill(service)
+    def crash(self, service: str) -> Struck:
+        return self.kill(service)
 
 
 def up(runtime: FakeRuntime) -> tuple[FakeRuntime, CrashRestart, Scene]:

@@ -9,7 +9,7 @@ from lab.faults import Scene
 from lab.faults.kinds.head_kill import REJOIN_SECONDS, HeadKill
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.services import HEAD, worker
-from lab.topology import LabSpec, State
+from lab.topology import LabSpec, State, Struck
 from tests.fakes import FakeRuntime
 
 W0, W1 = worker(0), worker(1)
@@ -85,12 +85,12 @@ class Racing(FakeRuntime):
             self.host.labs["raylab"].spawn(self.rejoins, 4711, 0)
         super().start(service, on_progress, wait=wait)
 
-    def kill(self, service: str) -> None:
+    def kill(self, service: str) -> Struck:
         if service == W0 and self.fails is not None:
             if self.ends:
                 self.die(W0)
             raise self.fails
-        super().kill(service)
+        return super().kill(service)
 
 
 def test_a_worker_that_finds_back_while_another_one_is_started_is_left_alone() -> None:

@@ -22,7 +22,7 @@ from lab.flows.recovery.lost import recorded_faults
 from lab.flows.recovery.timeline import Timeline
 from lab.runtime.base import OnProgress
 from lab.runtime.starting import again
-from lab.topology import LabStatus, Progress, State
+from lab.topology import LabStatus, Progress, State, Struck
 from tests.fakes import FakeRuntime
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -249,6 +249,30 @@ def recorded(world: World) -> list[str]:
     found = recorded_faults(world.store, JOB)
     assert all(fault.reverted_at is not None for fault in found)
     return [fault.kind for fault in found]
+
+
+class SlowToAct(Kill):
+    """It looks for the processes for a while before the first signal."""
+
+    seconds = 3.0
+
+    def inject(self, scene: Scene) -> Struck | None:
+        cast("FakeRuntime", scene.runtime).clock.sleep(self.seconds)
+        return super().inject(scene)
+
+
+def test_a_fault_counts_from_its_first_signal(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Training(world, epochs=30)
+    monkeypatch.setitem(FAULTS, "kill", SlowToAct)
+    receipt = world.inject(after_epoch=2).receipt
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt.reason
+    assert receipt.fault.at == world.begin + world.when("kill")
+    assert receipt.fault.done_at == receipt.fault.at
+    assert recorded(world) == ["kill"]
+    (fault,) = recorded_faults(world.store, JOB)
+    assert fault.at == receipt.fault.at
+    assert not ActiveFaults(world.runtime.folder()).left()
 
 
 def test_ctrl_c_while_a_fault_is_injected_counts_as_a_fault(

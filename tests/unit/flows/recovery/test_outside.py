@@ -103,7 +103,7 @@ def test_a_pod_is_deleted_and_its_job_followed_by_the_ledger(
     Training(world)
     world.clock.sleep(3)
     cluster = FakeCluster(W0, W1, on_delete=world.runtime.kill)
-    runtime = KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock)
+    runtime = KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock, wall=world.clock)
     moments: list[Moment] = []
 
     outcome = inject(
@@ -130,7 +130,10 @@ def test_a_pod_that_trains_nothing_is_refused_and_left_alone(
     Training(world)
     world.clock.sleep(3)
     cluster = FakeCluster(W0, W1)
-    lab = open_outside(KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock), world.store)
+    lab = open_outside(
+        KubernetesRuntime(Kubectl("school", run=cluster.run), clock=world.clock, wall=world.clock),
+        world.store,
+    )
     for pod, words in ((W1, "runs no part of job"), ("head-1", "head-1 runs no rank of a job")):
         with pytest.raises(RefusedError, match=words):
             inject(lab, FaultRequest(pod, job=JOB), lambda _: None, clock=world.clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from lab.runtime.compose.runtime import ComposeRuntime
 from lab.runtime.compose.state import ComposeState
 from lab.runtime.health import World
 from lab.services import GRAFANA, HEAD, PORTS, is_node, is_worker, row, worker
-from lab.topology import GpuAssignment, GpuPlan, LabSpec, Vendor
+from lab.topology import GpuAssignment, GpuPlan, LabSpec, Struck, Vendor
 from tests.fakes import FakeClock
 
 STAND_INS = ResolvedImages((("LAB_IMAGE", "raylab/ray:1-cpu"),), ("offline.yaml",), (GRAFANA,), ("S3: moto",))
@@ -201,6 +201,10 @@ class FakeEngine(Engine):
     def inspect(self, ids: Sequence[str]) -> tuple[Container, ...]:
         self.check_engine()
         return tuple(c for c in self.fake.containers.values() if c.id in ids)
+
+    def struck(self, container: str, actions: Collection[str], around: Struck) -> Struck:
+        del container, actions
+        return around
 
     def volumes(self, project: str) -> dict[str, Mapping[str, str]]:
         names = [name for name in sorted(self.fake.volumes) if name.startswith(f"{project}_")]

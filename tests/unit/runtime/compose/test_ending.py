@@ -10,13 +10,13 @@ import pytest
 from lab.errors import EngineError
 from lab.runtime.compose.ending import PATIENCE_SECONDS
 from lab.runtime.compose.runtime import ComposeRuntime
-from lab.topology import State
+from lab.topology import State, Struck
 from tests.unit.runtime.compose.fake_docker import FakeDocker
 
 WORKER = "ray-worker-0"
 NO_EVENT = EngineError("docker failed: tried to kill container, but did not receive an exit event")
 
-ACTS: dict[str, tuple[Callable[[ComposeRuntime], None], dict[str, Any], State]] = {
+ACTS: dict[str, tuple[Callable[[ComposeRuntime], Struck], dict[str, Any], State]] = {
     "kill": (lambda r: r.kill(WORKER), {"state": "exited", "exit_code": 137}, State.EXITED),
     "stop": (lambda r: r.stop(WORKER), {"state": "exited"}, State.EXITED),
     "pause": (lambda r: r.pause(WORKER), {"state": "paused"}, State.PAUSED),

@@ -16,6 +16,7 @@ import pytest
 from lab.errors import EngineError, WaitTimeoutError
 from lab.runtime.compose.engine import Engine, clean_environment
 from lab.runtime.compose.inspected import seconds
+from lab.topology import Struck
 
 Answers = dict[str, tuple[int, str, str]]
 
@@ -29,6 +30,36 @@ def engine(answers: Answers) -> Engine:
         return subprocess.CompletedProcess(argv, code, out, err)
 
     return Engine((sys.executable,), run)
+
+
+AROUND = Struck(100.0, 103.0)
+
+
+def told(action: str, at: float, actor: str, **attributes: str) -> str:
+    """An event of the engine."""
+    names = {"Action": action, "Actor": {"ID": actor, "Attributes": attributes}}
+    return json.dumps({**names, "timeNano": int(at * 1e9)})
+
+
+@pytest.mark.parametrize(
+    ("answer", "struck"),
+    [
+        ((0, "\n".join([told("kill", 102.5, "abc"), told("die", 102.75, "abc"), told("kill", 101.0, "other"),
+                         told("disconnect", 102.8, "net", container="abc")]), ""), Struck(102.5, 102.75)),
+        ((0, told("start", 102.5, "abc") + "\nno JSON\n{}\n", ""), AROUND),
+        ((1, "", "Cannot connect to the Docker daemon"), AROUND),
+    ],
+)  # fmt: skip
+def test_the_engine_knows_best_when_it_killed_a_container(
+    answer: tuple[int, str, str], struck: Struck
+) -> None:
+    asked = engine({"events --since 100.000000 --until 103.000000": answer})
+    assert asked.struck("abc", ("kill", "die"), AROUND) == struck
+
+
+def test_a_network_tells_of_the_container_that_was_taken_off_it() -> None:
+    line = told("disconnect", 101.5, "net", container="abc")
+    assert engine({"events": (0, line, "")}).struck("abc", ("disconnect",), AROUND) == Struck(101.5, 101.5)
 
 
 FINE: Answers = {"version": (0, "20.10.24\n", ""), "compose version": (0, "2.26.1-4\n", "")}

@@ -11,7 +11,7 @@ from typing import Any
 class FakeCluster:
     """Pods by name, each on a machine of its own; the operator makes another one of each that is deleted."""
 
-    def __init__(self, *workers: str, on_delete: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, *workers: str, on_delete: Callable[[str], object] = lambda _: None) -> None:
         self.pods = {"head-1": "head", **dict.fromkeys(workers, "worker")}
         self.unschedulable: set[str] = set()
         self.forbidden: set[str] = set()

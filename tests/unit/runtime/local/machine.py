@@ -20,11 +20,11 @@ from lab.runtime import ports
 from lab.runtime.health import World
 from lab.runtime.local import boot, forks, processes, state
 from lab.runtime.local.layout import Layout
-from lab.runtime.local.processes import Identity
+from lab.runtime.local.processes import Ended, Identity
 from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, REDIS, SERVICES, is_node
 from lab.store import setup
-from lab.topology import Credentials, LabSpec
+from lab.topology import Credentials, LabSpec, Struck
 from tests.fakes import FakeClock
 
 BOOTED_AT = 1_700_000_000.0
@@ -148,7 +148,7 @@ class Machine:
     def members(self, leader: Identity | None, mark: str) -> list[FakeProcess]:
         return [p for p in self.running.values() if p.mark == mark]
 
-    def end(self, leader: Identity | None, mark: str, *, grace: float) -> int:
+    def end(self, leader: Identity | None, mark: str, *, grace: float) -> Ended:
         found = self.members(leader, mark)
         for process in found:
             del self.running[process.pid]
@@ -156,12 +156,13 @@ class Machine:
             service = mark.rpartition(":")[2]
             self.journal.append(("end", service))
             self.graces[service] = grace
-        return len(found)
+        return Ended(len(found), Struck(self.clock(), self.clock()))
 
-    def send(self, found: Sequence[FakeProcess], number: signal.Signals) -> None:
+    def send(self, found: Sequence[FakeProcess], number: signal.Signals) -> Struck:
         for process in found:
             process.frozen = number == signal.SIGSTOP or (process.frozen and number != signal.SIGCONT)
             self.journal.append((number.name.removeprefix("SIG"), process.mark.rpartition(":")[2]))
+        return Struck(self.clock(), self.clock())
 
     def frozen(self, found: Sequence[FakeProcess]) -> bool:
         return bool(found) and all(process.frozen for process in found)

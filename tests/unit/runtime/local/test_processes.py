@@ -238,17 +238,32 @@ def test_killing_sends_nothing_but_sigkill_and_only_to_the_service(table: Table)
     mine, others = service(), strangers()
     table.add(*mine, *others)
 
-    assert processes.end(LEADER, SERVICE, grace=0) == 5
+    assert processes.end(LEADER, SERVICE, grace=0).killed == 5
     assert all(entry.got == [signal.SIGKILL] for entry in mine)
     assert all(entry.got == [] for entry in others)
     assert set(table.entries) == {entry.pid for entry in others}
+
+
+def test_the_time_of_an_end_begins_after_the_look_for_its_processes(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.add(*service())
+    look, began = processes.members, table.clock.time()
+
+    def slow(*args: Any) -> list[psutil.Process]:
+        table.clock.sleep(2.5)
+        return look(*args)
+
+    monkeypatch.setattr(processes, "members", slow)
+    struck = processes.end(LEADER, SERVICE, grace=0).struck
+    assert (struck.first - began, struck.last - began) == (2.5, 2.5)
 
 
 def test_stopping_asks_the_leader_and_kills_what_is_left(table: Table) -> None:
     mine = service()
     table.add(*mine)
 
-    assert processes.end(LEADER, SERVICE, grace=5) == 4
+    assert processes.end(LEADER, SERVICE, grace=5).killed == 4
     assert mine[0].got == [signal.SIGTERM]
     assert all(entry.got == [signal.SIGKILL] for entry in mine[1:])
 
@@ -257,7 +272,7 @@ def test_a_leader_that_does_not_obey_is_killed(table: Table) -> None:
     leader = Entry(100, 50.0, 100, SERVICE, stubborn=True)
     table.add(leader)
 
-    assert processes.end(LEADER, SERVICE, grace=5) == 1
+    assert processes.end(LEADER, SERVICE, grace=5).killed == 1
     assert leader.got == [signal.SIGTERM, signal.SIGKILL]
 
 
@@ -278,7 +293,7 @@ def test_a_paused_leader_alone_needs_no_grace(table: Table) -> None:
     table.add(leader)
     before = table.clock.monotonic()
 
-    assert processes.end(LEADER, SERVICE, grace=10) == 0
+    assert processes.end(LEADER, SERVICE, grace=10).killed == 0
     assert leader.got == [signal.SIGTERM, signal.SIGCONT]
     assert table.clock.monotonic() == before
 
@@ -287,7 +302,7 @@ def test_without_a_leader_all_are_asked(table: Table) -> None:
     mine = service()[1:3]
     table.add(*mine)
 
-    assert processes.end(LEADER, SERVICE, grace=5) == 0
+    assert processes.end(LEADER, SERVICE, grace=5).killed == 0
     assert all(entry.got == [signal.SIGTERM] for entry in mine)
 
 
@@ -295,14 +310,14 @@ def test_a_child_that_was_being_made_is_killed_too(table: Table) -> None:
     table.add(Entry(100, 50.0, 100, SERVICE))
     table.newborn = [Entry(106, 70.0, 100, SERVICE)]
 
-    assert processes.end(LEADER, SERVICE, grace=0) == 2
+    assert processes.end(LEADER, SERVICE, grace=0).killed == 2
     assert not table.entries
 
 
 def test_ending_what_is_gone_does_nothing(table: Table) -> None:
     table.add(*strangers())
 
-    assert processes.end(LEADER, SERVICE, grace=5) == 0
+    assert processes.end(LEADER, SERVICE, grace=5).killed == 0
     assert all(entry.got == [] for entry in table.entries.values())
 
 

@@ -260,7 +260,7 @@ def test_a_second_ctrl_c_does_not_stop_the_cleanup(
 ) -> None:
     from lab.runtime.local import processes
 
-    def interrupted_end(*args: object, grace: float) -> int:
+    def interrupted_end(*args: object, grace: float) -> processes.Ended:
         if machine.services("spawn")[-1:] == [worker(1)]:
             signal.raise_signal(signal.SIGINT)
         return machine.end(*args, grace=grace)  # type: ignore[arg-type]
