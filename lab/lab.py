@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster import queue_request
-from lab.cluster.api import RayApi, infeasible
+from lab.cluster.api import RayApi
 from lab.cluster.jobs import Job, Jobs
-from lab.cluster.placement import Placement, going_on, place, why_ranks_wait
+from lab.cluster.placement import Placement, Ranks, going_on, place, why_waits
 from lab.cluster.queue_request import QueuedSubmission, QueueRequest
 from lab.cluster.recipes import find_recipe
 from lab.cluster.submission import Submission, Submitted, check_command, check_waiting, described
+from lab.cluster.summary import only_running
 from lab.errors import (
     EngineError,
     LabDownError,
@@ -103,7 +105,6 @@ class Lab:
         (lab.services.PORT_NAMES) to its number; `gcs_ft`, `stock_ray` and `queued_only` are as in LabSpec.
         What is left out is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports),
         or as it is in a lab that is up. `on_progress` gets each step.
-
         Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
         GpuError.
         """
@@ -148,7 +149,6 @@ class Lab:
         """Stop the lab; returns the services that were stopped. Stored objects survive unless `volumes`.
 
         Faults that were left behind are forgotten, but for those of stored objects that survive.
-
         Raises what Runtime.down raises. In the lab's own JupyterLab it is refused: it would end itself.
         """
         from lab.faults.active import ActiveFaults
@@ -272,13 +272,8 @@ class Lab:
             raise UsageError("Lab.submit: a submission and a command", "give one or the other")
         if "working_dir" not in submission.runtime_env:  # what is elsewhere cannot be looked at
             check_command(submission.command, submission.working_dir or Path.cwd())
-        if queue is not None:
-            return self._enqueue(queue_request.of_command(submission, queue))
-        with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
-            queue_request.refuse_past_queues(self.runtime.spec())
-        waits = infeasible(submission.demand, self.api.nodes()) or ""
-        check_waiting(waits, not fail_if_infeasible)
-        return Submitted(self.jobs.submit(submission), waits)
+        job = submission if queue is None else queue_request.of_command(submission, queue)
+        return self._start(job, fail_if_infeasible)
 
     def submit_recipe(
         self,
@@ -299,21 +294,32 @@ class Lab:
         """
         recipe = find_recipe(name).tolerating(fault_tolerance)
         self.runtime.provide(recipe.packages)
-        if queue is not None:
-            given = queue, len(self.gpu_plan.assignments), num_cpus, num_gpus, job_name
-            return self._enqueue(queue_request.of_recipe(recipe, settings, *given))
-        submission = recipe.submission(settings, num_cpus, num_gpus, job_name, submission_id)
-        waits = why_ranks_wait(*recipe.demand(settings), self.api.nodes())
-        check_waiting(waits, not fail_if_infeasible)
-        submitted = self.submit(submission, fail_if_infeasible=fail_if_infeasible)
-        return Submitted(submitted.submission_id, submitted.waits or waits)
+        if queue is None:
+            submission = recipe.submission(settings, num_cpus, num_gpus, job_name, submission_id)
+            return self._start(submission, fail_if_infeasible, recipe.demand(settings))
+        given = queue, len(self.gpu_plan.assignments), num_cpus, num_gpus, job_name
+        queued = queue_request.of_recipe(recipe, settings, *given)
+        return self._start(queued, fail_if_infeasible, recipe.demand(settings))
 
-    def _enqueue(self, job: QueuedSubmission) -> Submitted:
-        """Put a job into its queue. Raises RefusedError for a name whose runs it would resume."""
+    def _start(self, job: Submission | QueuedSubmission, fit: bool, ranks: Ranks | None = None) -> Submitted:
+        """Hand a job over: to Ray, to its queue, or to the controller that only watches it."""
+        if isinstance(job, QueuedSubmission) and job.request.queue:
+            return self._enqueue(job)
+        with contextlib.suppress(LabDownError):  # then nothing can be submitted anyway
+            queue_request.refuse_past_queues(self.runtime.spec())
+        submission = job.submission if isinstance(job, QueuedSubmission) else job
+        waits = why_waits(submission.demand, ranks, self.api.nodes())
+        check_waiting(waits, not fit)
+        if isinstance(job, QueuedSubmission):
+            return self._enqueue(job, waits)
+        return Submitted(self.jobs.submit(job), waits)
+
+    def _enqueue(self, job: QueuedSubmission, waits: str = "") -> Submitted:
+        """Hand a job to the controller. Raises RefusedError for a name whose runs it would resume."""
         with contextlib.suppress(NotFoundError):
             if job.request.name and self.job(job.request.name):
                 raise RefusedError(f"there is a job {job.request.name} already", "a name can be used once")
-        return self.queues.submit(job)
+        return replace(self.queues.submit(job), waits=waits)
 
     def forget_connections(self) -> None:
         """Open connections anew when they are used next: a lab that was down and up may have other ports."""
@@ -378,7 +384,6 @@ class Lab:
 
     def top(self) -> TopView:
         """Load of each node, the jobs there with their shares, and who waits.
-
         Raises LabDownError, ClusterError.
         """
         from lab.cluster.allocation import read_top
@@ -391,10 +396,4 @@ class Lab:
 
     def running_job(self) -> Job:
         """The one job that runs. Raises RefusedError when there is none, or more than one."""
-        running = [job for job in self.jobs.list() if not job.final]
-        if not running:
-            raise RefusedError("no job is running", "start one first: labctl submit digits --detach")
-        if len(running) > 1:
-            names = ", ".join(job.submission_id for job in running)
-            raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
-        return running[0]
+        return only_running(self.jobs.list())

@@ -55,7 +55,8 @@ OPTIONS = (
     click.option("--priority", type=values.Text(), metavar="CLASS",
                  help="WorkloadPriorityClass of the job in its queue."),
     click.option("--max-time", type=values.Duration(most=LONGEST), metavar="TIME",
-                 help="Stop it after so long, such as 30m; others then know when they can start."),
+                 help="Stop it after so long, such as 30m, with and without a queue; who waits in one then "
+                      "knows when they can start."),
     click.option("--workers", type=values.WholeNumber(1, MOST_WORKERS), metavar="N",
                  help="Workers that a command is going to have. A recipe says it with -p."),
     click.option("--min-workers", type=values.WholeNumber(1, MOST_WORKERS), metavar="N",
@@ -134,12 +135,14 @@ def queue_request(
     """
     retry = retry_policy(asked, warn)
     if queue is None:
+        max_time = asked.pop("max_time")
         given = [name for name, value in asked.items() if value is not None]
         given += [name for name, value in (("enforce", enforce), ("dry_run", dry_run)) if value]
         if given:
             raise UsageError(
                 f"--{given[0].replace('_', '-')}: only with --queue", "which queues there are: labctl queue"
             )
-        return None if retry is None else QueueRequest("", retry=retry)
+        watched = retry is not None or max_time is not None
+        return QueueRequest("", max_time=max_time, retry=retry) if watched else None
     asked["priority"] = asked["priority"] or ""
     return QueueRequest(queue, enforce=enforce, retry=retry, **asked)

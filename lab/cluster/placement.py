@@ -12,6 +12,9 @@ from lab.cluster.jobs import Job
 if TYPE_CHECKING:
     from lab.evidence.ledger import History
 
+Ranks = tuple[int, Mapping[str, float]]
+"""Number of ranks, and what each asks for."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -39,6 +42,11 @@ def why_ranks_wait(ranks: int, each: Mapping[str, float], nodes: tuple[Node, ...
         return ""
     asked = " and ".join(f"{amount:g} {resource}" for resource, amount in each.items() if amount > 0)
     return f"only {fit} of {ranks} ranks of {asked} fit on the nodes there are"
+
+
+def why_waits(demand: Mapping[str, float], ranks: Ranks | None, nodes: tuple[Node, ...]) -> str:
+    """The reason for which no node could hold an entrypoint, or not all of its ranks; empty if they could."""
+    return infeasible(demand, nodes) or ("" if ranks is None else why_ranks_wait(*ranks, nodes))
 
 
 def going_on(history: History) -> int:

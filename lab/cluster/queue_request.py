@@ -26,10 +26,11 @@ MOST_AMOUNT = 100_000.0
 class QueueRequest:
     """What a job in a queue asks for. Raises UsageError for what makes no sense.
 
-    `queue` is NAME or NAMESPACE/NAME; with `retry` it may be empty: the job waits for nothing then, and the
-    controller only watches it. Times are seconds, amounts those of one worker, memory bytes. With
-    `min_workers` it starts with fewer workers too. `enforce` ends a job that takes more than it asked for.
-    `name` is that of the workload and the submission id of its first attempt, a new one; else one is made up.
+    `queue` is NAME or NAMESPACE/NAME; with `retry` or `max_time` it may be empty: the job waits for nothing
+    then, and the controller only watches it. Times are seconds, amounts those of one worker, memory bytes.
+    With `min_workers` it starts with fewer workers too. `enforce` ends a job that takes more than it asked
+    for. `name` is that of the workload and the submission id of its first attempt, a new one; else one is
+    made up.
     """
 
     queue: str
@@ -51,7 +52,7 @@ class QueueRequest:
                 f"name {self.name!r}: not the name of a workload",
                 "use 1 to 63 lower-case letters, digits and hyphens, the first and the last no hyphen",
             )
-        if not self.queue.strip("/") and (self.queue or self.retry is None):
+        if not self.queue.strip("/") and (self.queue or not self.watched):
             raise UsageError(f"queue {self.queue!r}: names no queue", "NAME or NAMESPACE/NAME")
         for name, number in (("workers", self.workers), ("min_workers", self.min_workers)):
             if number is not None and not 1 <= number <= MOST_WORKERS:
@@ -65,6 +66,11 @@ class QueueRequest:
         for name, seconds in (("max_time", self.max_time), ("preemption_grace", self.preemption_grace)):
             if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
                 raise UsageError(f"{name} {seconds}: must be a number of seconds")
+
+    @property
+    def watched(self) -> bool:
+        """Tell if there is something for the controller to do also where no queue is named."""
+        return self.retry is not None or self.max_time is not None
 
     @property
     def asks_for_workers(self) -> bool:

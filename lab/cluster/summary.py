@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.cluster.api import Node
+from lab.cluster.jobs import Job
+from lab.errors import RefusedError
 from lab.services import GRAFANA, HEAD, JUPYTER, PROMETHEUS, QUEUE, STORE
 from lab.topology import BUCKET, GpuPlan, LabStatus, ServiceStatus, State, Vendor
 
@@ -93,3 +95,14 @@ def details(status: LabStatus, nodes: Sequence[Node]) -> LabDetails:
 def _offer(resources: Mapping[str, float]) -> str:
     cpus, gpus, memory = (resources.get(name, 0.0) for name in RESOURCES)
     return f"{cpus:3g} CPU  {gpus:3g} GPU  {memory / 1024**3:5.1f} GiB"
+
+
+def only_running(jobs: Iterable[Job]) -> Job:
+    """The one job that runs. Raises RefusedError when there is none, or more than one."""
+    running = [job for job in jobs if not job.final]
+    if not running:
+        raise RefusedError("no job is running", "start one first: labctl submit digits --detach")
+    if len(running) > 1:
+        names = ", ".join(job.submission_id for job in running)
+        raise RefusedError(f"{len(running)} jobs are running: {names}", "choose one with --job ID")
+    return running[0]

@@ -36,6 +36,14 @@ class Entry:
     reason: str = ""
     message: str = ""
 
+    @property
+    def awaits(self) -> bool:
+        """Tell if it waits for preempted work to go: for its own victims, or, deferred, for another one's.
+
+        Kueue requeues both as PendingPreemption (pkg/scheduler/scheduler.go: processEntry).
+        """
+        return self.preempts or self.assignment.deferred
+
 
 class Cycle:
     """The decisions about some heads. Only admissions change the snapshot for good."""

@@ -41,12 +41,14 @@ class Engine(Places):
             if item.evicted:
                 self._leaving[item.key] = item
             return []
+        if self.live and item.unmanaged and workload.admitted_at is not None:  # it runs still
+            self._run(item, workload.admitted_at)
+            if item.evicted:
+                item.reason = "" if item.active else item.evicted
+                self._leaving[item.key] = item
+            return []
         if not item.active:
             item.state = INACTIVE
-            return []
-        if self.live and item.unmanaged and item.evicted:  # it runs still, and has to go
-            item.state = ADMITTED
-            self._leaving[item.key] = item
             return []
         return self._enqueue(item, now)
 
@@ -73,15 +75,13 @@ class Engine(Places):
         item.ready = ready
         if item.unmanaged:
             return
-        waits = self.setup.config.pods_ready
         if ready:
             item.unready_since = None
             self._now_ready(item)
         else:
             item.unready_since = now
             self._unready.add(key)
-            if waits is not None:
-                self._set_deadline(item, now + waits.recovery)
+            self._set_deadline(item, self._ready_by(item))
 
     def set_active(self, key: str, active: bool, now: float) -> list[Change]:
         """Deactivate a workload, or let it queue again."""
@@ -115,6 +115,7 @@ class Engine(Places):
         waiting = [each for each in self.items.values() if each.state == PENDING]
         held = [each for each in self.items.values() if each.state == ADMITTED and not each.unmanaged]
         history = self.history
+        sticky = {id(each.sticky) for each in self.pending.values()}
         self.setup = setup
         self._build()
         if self.history is not None and history is not None:
@@ -131,6 +132,8 @@ class Engine(Places):
             item.tried = None
             changes += self._restarted(item, before, now)
             changes += self._enqueue(item, now)
+            if id(item) in sticky:
+                self._stick(item)
         return changes
 
     def _restarted(self, item: Item, before: Setup, now: float) -> list[Change]:
@@ -186,17 +189,12 @@ class Engine(Places):
 
     def _expired(self, item: Item, now: float) -> list[Change]:
         """Evict what took too long to start, and deactivate what ran too long."""
-        limit, began = item.workload.max_execution, item.since(now)
-        if limit is not None and item.executed + now - began >= limit - 1e-9:
+        stop_at = self._stop_at(item)
+        if stop_at is not None and now >= stop_at - 1e-9:
             told = "The workload exceeded its maximum execution time"
             return self._deactivate(item, now, reasons.EXECUTION_TIME, told)
-        waits = self.setup.config.pods_ready
-        if waits is None or item.ready:
-            return []
-        since, allowed = began, waits.timeout
-        if item.unready_since is not None:
-            since, allowed = item.unready_since, waits.recovery
-        if now - since < allowed - 1e-9:
+        waits, ready_by = self.setup.config.pods_ready, self._ready_by(item)
+        if waits is None or ready_by is None or now < ready_by - 1e-9:
             return []
         item.requeues += 1
         if waits.backoff_limit is not None and item.requeues > waits.backoff_limit:
@@ -283,7 +281,7 @@ class Engine(Places):
             item.reserve(entry.admission, now)
             self._keep(item, now)
             if self.history is not None and self._by_usage(name):
-                self.history.charge(item)
+                self.history.charge(item, now, self.snapshot.held[name].values())
             if pending.sticky is item:
                 pending.sticky = None
             flavors = entry.admission.flavors()
@@ -294,8 +292,8 @@ class Engine(Places):
             preempted = self._preempt(entry, now)
             entry.fresh = bool(preempted)
             changes += preempted
-            if pending.strategy == BEST_EFFORT:
-                pending.sticky = item
+        if entry.awaits:
+            self._stick(item)
         changes += self._wait(item, entry.reason, entry.message, now)
         if entry.alone:
             pending.park_alone(item)
@@ -306,6 +304,12 @@ class Engine(Places):
         else:
             pending.park(item, entry.reason, entry.message)
         return changes
+
+    def _stick(self, item: Item) -> None:
+        """Let nobody overtake it in a BestEffortFIFO queue until it is admitted or gone."""
+        pending = self.pending.get(item.cluster_queue)
+        if pending is not None and pending.strategy == BEST_EFFORT:
+            pending.sticky = item
 
     def _preempt(self, entry: Entry, now: float) -> list[Change]:
         changes = []

@@ -15,20 +15,24 @@ Door = tuple[str, str]
 
 
 class History:
-    """Usage of each LocalQueue over time. A queue is charged for a grant at once, until usage shows it."""
+    """Usage of each LocalQueue over time, as all LocalQueues are looked at in the same moments.
+
+    A grant is settled at once, and what it is charged fades as other usage does: Kueue folds the entry
+    penalty into the consumed usage on admission (pkg/controller/core/workload_controller.go:
+    updateAfsConsumedUsage).
+    """
 
     def __init__(self, settings: AdmissionFairSharing, weights: Mapping[Door, float]) -> None:
         """`weights` are of the LocalQueues; one that is not in it has weight 1."""
         self.settings, self.weights = settings, weights
         self._used: dict[Door, dict[str, float]] = {}
-        self._charged: dict[Door, dict[str, float]] = {}
         self._sampled: float | None = None
+        self._settled: dict[Door, float] = {}
+        """Time of the last grant of a LocalQueue, where that was after the last sample."""
 
     def of(self, door: Door) -> float:
         """The weighted sum of what a LocalQueue used, over its weight."""
-        used, charged = self._used.get(door, {}), self._charged.get(door, {})
-        both = {name: used.get(name, 0.0) + charged.get(name, 0.0) for name in {*used, *charged}}
-        return self._weighed(door, both)
+        return self._weighed(door, self._used.get(door, {}))
 
     def _weighed(self, door: Door, amounts: Mapping[str, float]) -> float:
         weight = self.weights.get(door, 1.0)
@@ -38,28 +42,33 @@ class History:
 
     def take_over(self, other: History) -> None:
         """Go on with what another one has counted."""
-        self._used, self._charged, self._sampled = other._used, other._charged, other._sampled
+        self._used, self._settled, self._sampled = other._used, other._settled, other._sampled
 
     def status(self) -> dict[str, Any]:
         """All that was counted, as plain JSON."""
         return {
             "sampled": self._sampled,
             "used": [[*door, amounts] for door, amounts in self._used.items()],
-            "charged": [[*door, amounts] for door, amounts in self._charged.items()],
+            "settled": [[*door, at] for door, at in self._settled.items()],
         }
 
     def restore(self, status: Mapping[str, Any]) -> None:
-        """Inverse of `status`."""
+        """Inverse of `status`; what older files keep apart as `charged` is part of the usage."""
         self._sampled = status["sampled"]
         self._used = {(space, name): dict(amounts) for space, name, amounts in status["used"]}
-        self._charged = {(space, name): dict(amounts) for space, name, amounts in status["charged"]}
+        self._settled = {(space, name): at for space, name, at in status.get("settled", ())}
+        for space, name, amounts in status.get("charged", ()):
+            _add(self._used.setdefault((space, name), {}), amounts, 1.0)
 
-    def charge(self, item: Item) -> None:
-        """Count a share of what was just granted at once."""
-        share = self._fading(self.settings.sampling)
-        charged = self._charged.setdefault(item.queue, {})
-        for (_, resource), value in item.usage.items():
-            charged[resource] = charged.get(resource, 0.0) + share * _natural(resource, value)
+    def charge(self, item: Item, now: float, holding: Iterable[Item]) -> None:
+        """Settle what was just granted: usage until now, and at once the share that a whole sample would add.
+
+        `holding` are those that hold quota, this one included.
+        """
+        door = item.queue
+        self._advance(door, now, _amounts(each for each in holding if each.queue == door))
+        self._settled[door] = max(now, self._since(door, now))
+        _add(self._used[door], _amounts([item])[door], self._fading(self.settings.sampling))
 
     def next_sample(self, now: float) -> float:
         """The time at which usage is looked at next."""
@@ -74,7 +83,7 @@ class History:
         pace, however often it is looked at. `waiting` are the LocalQueues that compete, by ClusterQueue.
         """
         following = self.next_sample(now)
-        if self._sampled is None or self._charged or following >= until:
+        if self._sampled is None or self._settled or following >= until:
             return following
         current = _amounts(holding)
         for doors in waiting:
@@ -100,15 +109,22 @@ class History:
     def sample(self, now: float, holding: Iterable[Item]) -> None:
         """Let old usage fade, and count what is held now."""
         current = _amounts(holding)
-        share = self._fading(0.0 if self._sampled is None else now - self._sampled)
         for door in {*self._used, *current}:
-            old, new = self._used.get(door, {}), current.get(door, {})
-            self._used[door] = {
-                resource: (1 - share) * old.get(resource, 0.0) + share * new.get(resource, 0.0)
-                for resource in {*old, *new}
-            }
-        self._charged = {}
+            self._advance(door, now, current)
+        self._settled = {}
         self._sampled = now
+
+    def _advance(self, door: Door, now: float, current: Mapping[Door, Mapping[str, float]]) -> None:
+        """Let the usage of one LocalQueue fade until now, towards what it holds."""
+        share = self._fading(max(0.0, now - self._since(door, now)))
+        faded: dict[str, float] = {}
+        _add(faded, self._used.get(door, {}), 1 - share)
+        _add(faded, current.get(door, {}), share)
+        self._used[door] = faded
+
+    def _since(self, door: Door, now: float) -> float:
+        """The time until which the usage of a LocalQueue is counted; a clock may have been set back since."""
+        return self._settled.get(door, now if self._sampled is None else self._sampled)
 
     def _fading(self, elapsed: float) -> float:
         """The share of the old that is forgotten after so many seconds."""
@@ -125,6 +141,12 @@ def _amounts(holding: Iterable[Item]) -> dict[Door, dict[str, float]]:
         for (_, resource), value in item.usage.items():
             sums[resource] = sums.get(resource, 0.0) + _natural(resource, value)
     return found
+
+
+def _add(sums: dict[str, float], amounts: Mapping[str, float], share: float) -> None:
+    """Add a share of these amounts."""
+    for resource, amount in amounts.items():
+        sums[resource] = sums.get(resource, 0.0) + share * amount
 
 
 def _natural(resource: str, value: int) -> float:

@@ -259,7 +259,11 @@ class Workload:
 
 @dataclass(frozen=True)
 class WaitForPodsReady:
-    """Limits on how long an admitted workload may take until its pods run."""
+    """Limits on how long an admitted workload may take until its pods run, in seconds.
+
+    `recovery_timeout` is for pods that ran once: None is the same time again, 0 no limit, as in Kueue
+    (pkg/controller/core/core.go: waitForPodsReady).
+    """
 
     timeout: float = 1800.0
     recovery_timeout: float | None = None
@@ -270,9 +274,9 @@ class WaitForPodsReady:
     backoff_limit: int | None = None
 
     @property
-    def recovery(self) -> float:
-        """Seconds that a workload has until pods that ran once run again."""
-        return self.timeout if self.recovery_timeout is None else self.recovery_timeout
+    def recovery(self) -> float | None:
+        """Seconds that a workload has until pods that ran once run again; None is no limit."""
+        return self.timeout if self.recovery_timeout is None else self.recovery_timeout or None
 
     def backoff(self, requeues: int) -> float:
         """Seconds before the return after this many evictions."""

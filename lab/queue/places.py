@@ -157,16 +157,25 @@ class Places:
 
     def _keep(self, item: Item, now: float) -> None:
         self.snapshot.held[item.cluster_queue][item.key] = item
-        waits, limit = self.setup.config.pods_ready, item.workload.max_execution
-        began = item.since(now)
-        item.admitted_at = began
+        item.admitted_at = item.since(now)
         if not item.ready:
             self._unready.add(item.key)
-            if waits is not None:
-                since = item.unready_since
-                self._set_deadline(item, began + waits.timeout if since is None else since + waits.recovery)
-        if limit is not None:
-            self._set_deadline(item, began + limit - item.executed)
+            self._set_deadline(item, self._ready_by(item))
+        self._set_deadline(item, self._stop_at(item))
+
+    def _stop_at(self, item: Item) -> float | None:
+        """The time at which an admitted workload has run for as long as it may; None without a limit."""
+        limit, began = item.workload.max_execution, item.admitted_at
+        return None if limit is None or began is None else began + limit - item.executed
+
+    def _ready_by(self, item: Item) -> float | None:
+        """The time by which the pods of an admitted workload have to run; None where nothing limits it."""
+        waits = self.setup.config.pods_ready
+        if waits is None or item.ready or item.admitted_at is None:
+            return None
+        if item.unready_since is None:
+            return item.admitted_at + waits.timeout
+        return None if waits.recovery is None else item.unready_since + waits.recovery
 
     def _let_go(self, item: Item, now: float) -> None:
         """Take a workload out of wherever it is; others may fit then."""
@@ -206,7 +215,10 @@ class Places:
     def _enqueue(self, item: Item, now: float) -> list[Change]:
         """Put a workload into the queue that its LocalQueue leads to. Live, one that names none runs."""
         if self.live and item.unmanaged:
-            return self._run_unmanaged(item, now)
+            item.reason, item.message = "", ""
+            item.evicted, item.evicted_at, item.requeue_at = "", None, None
+            self._run(item, now)
+            return [Change(now, "Admitted", item.key, "Admitted", "It names no queue, and runs at once")]
         door = self.setup.local_queues.get(item.queue)
         name = door.cluster_queue if door is not None else ""
         item.cluster_queue = name
@@ -227,13 +239,14 @@ class Places:
             return self._wait(item, *why, now) if name in self.inactive else []
         return self._wait(item, *why, now)
 
-    @staticmethod
-    def _run_unmanaged(item: Item, now: float) -> list[Change]:
-        item.state, item.reason, item.message = ADMITTED, "", ""
-        item.reserved_at = item.admitted_at = now
-        item.evicted, item.evicted_at, item.requeue_at = "", None, None
-        return [Change(now, "Admitted", item.key, "Admitted", "It names no queue, and runs at once")]
+    def _run(self, item: Item, since: float) -> None:
+        """Let a workload that names no queue run: of all limits only that of its time is kept."""
+        item.state = ADMITTED
+        item.reserved_at = item.admitted_at = since
+        self._set_deadline(item, self._stop_at(item))
 
-    def _set_deadline(self, item: Item, at: float) -> None:
+    def _set_deadline(self, item: Item, at: float | None) -> None:
+        if at is None:
+            return
         self._serial += 1
         heapq.heappush(self._deadlines, (at, self._serial, item, item.admitted_at or 0.0))

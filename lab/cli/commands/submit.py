@@ -21,6 +21,7 @@ from lab.errors import JobError, LabError, UsageError
 from lab.topology import MAX_CPUS, MAX_GPUS
 
 if TYPE_CHECKING:
+    from lab.cli.output import Output
     from lab.cluster.jobs import Job
     from lab.cluster.queue_request import QueuedSubmission
     from lab.cluster.submission import Submitted
@@ -199,6 +200,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     job_id, workload, out = submitted.submission_id, submitted.workload, app.out
     out.note(f"submitted job {workload}")
     document = {"submission_id": job_id, "waits": submitted.waits, "job": None, "workload": workload}
+    _warn(out, submitted)
     if detach:
         if not out.as_json(document):
             out.line(job_id)
@@ -229,11 +231,17 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     raise click.exceptions.Exit(error.exit_code)
 
 
+def _warn(out: Output, submitted: Submitted) -> None:
+    """Say why no node can hold the job."""
+    if submitted.waits:
+        job = submitted.submission_id
+        out.warn(f"job {job} waits: {submitted.waits}", HOPE.format(job=job))
+
+
 def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     job_id, out = submitted.submission_id, app.out
     out.note(f"submitted job {job_id}")
-    if submitted.waits:
-        out.warn(f"job {job_id} waits: {submitted.waits}", HOPE.format(job=job_id))
+    _warn(out, submitted)
     if detach:
         if out.json_wanted:
             out.document({"submission_id": job_id, "waits": submitted.waits, "job": None})

@@ -10,8 +10,9 @@
      "retry": {"limit": 3, "pause": 90, "warmup": 300, "failure_grace": 60, "terminal_exit_codes": [],
                "retryable_exit_codes": [], "success_ttl": 604800} or null}
 
-Only `command` is required, and `queue` or `retry`: a job without a queue runs at once, and is only watched.
-`num_cpus` and `num_gpus` are of the entrypoint.
+Only `command` is required, and `queue`, `retry` or `max_time`: a job without a queue runs at once, and is
+only watched. What only a queue can keep (`ONLY_QUEUED`) is refused then. `num_cpus` and `num_gpus` are of the
+entrypoint.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from lab.queue.reading.nodes import meant
 
 NAMESPACE = "default"
 """Namespace of a job that names no queue."""
+
+ONLY_QUEUED = ("priority_class", "enforce")
+"""Fields that mean nothing without a queue."""
 
 
 def body(data: bytes, kind: str, package: str = "lab.daemons.queue") -> dict[str, Any]:
@@ -88,10 +92,10 @@ def priority_of(name: str, setup: Setup) -> int:
 
 def workload(given: Mapping[str, Any], name: str, setup: Setup, resource: str, now: float) -> Workload:
     """The Workload of a `job`; `resource` is what a GPU is called. Raises NotFoundError, UsageError."""
-    if not given.get("queue") and given.get("retry") is None:
-        raise UsageError("the request: queue is missing", "only a job with a retry policy may name none")
-    space, queue = queue_of(given["queue"], setup) if given.get("queue") else (NAMESPACE, "")
     limit = given.get("max_time")
+    if not given.get("queue"):
+        _check_unqueued(given)
+    space, queue = queue_of(given["queue"], setup) if given.get("queue") else (NAMESPACE, "")
     return Workload(
         space,
         name,
@@ -101,6 +105,18 @@ def workload(given: Mapping[str, Any], name: str, setup: Setup, resource: str, n
         priority=priority_of(given.get("priority_class", ""), setup),
         max_execution=None if limit is None else float(math.ceil(limit)),
     )
+
+
+def _check_unqueued(given: Mapping[str, Any]) -> None:
+    """Refuse a job without a queue that nothing is to be watched of, or that asks for what a queue keeps."""
+    if given.get("retry") is None and given.get("max_time") is None:
+        raise UsageError(
+            "the request: queue is missing", "only a job with a retry policy or a time limit may name none"
+        )
+    wanted = [name for name in ONLY_QUEUED if given.get(name)]
+    wanted += ["workers.min_count"] if (given.get("workers") or {}).get("min_count") is not None else []
+    if wanted:
+        raise UsageError(f"the request: {wanted[0]} without a queue", "name one, or leave it out")
 
 
 def job(given: Mapping[str, Any]) -> QueuedJob:

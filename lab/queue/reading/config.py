@@ -89,7 +89,7 @@ def _pods_ready(at: At, old: bool) -> WaitForPodsReady | None:
     given = at.fields((*known, *(("enable",) if old else ())))
     if old and not ("enable" in given and given["enable"].boolean()):
         return None
-    found = WaitForPodsReady(block_admission=old)
+    found = WaitForPodsReady(timeout=300.0, block_admission=True) if old else WaitForPodsReady()
     if "timeout" in given:
         found = replace(found, timeout=given["timeout"].duration())
         if found.timeout <= 0:

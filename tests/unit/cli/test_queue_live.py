@@ -157,6 +157,28 @@ def test_a_plain_job_with_a_policy_starts_at_once(world: QueueWorld) -> None:
     assert world.labctl.json("queue", "describe", job)["local_queue"] == ""
 
 
+def test_a_plain_job_ends_after_its_time_too(world: QueueWorld) -> None:
+    job = world.labctl.ok("submit", "digits", "--detach", "--max-time", "30m").strip()
+    assert [order.submission_id for order in world.ray.orders] == [job]
+    found = world.labctl.json("queue", "describe", job)
+    assert (found["local_queue"], found["max_time"]) == ("", 1800.0)
+
+
+@pytest.mark.parametrize("watched", [("--max-time", "30m"), ("--retry-limit", "1")])
+def test_a_plain_job_that_is_watched_says_too_that_no_node_can_hold_it(
+    world: QueueWorld, watched: tuple[str, str]
+) -> None:
+    given = ("submit", "digits", "--detach", "-p", "workers=2", "-p", "cpus=64", *watched)
+    result = world.labctl(*given)
+    assert result.exit_code == 0, result.output
+    assert "waits: no node has 64 CPU" in result.stderr
+    refused = world.labctl(*given, "--fail-if-infeasible")
+    assert (refused.exit_code, "the job was not submitted: no node has 64 CPU" in refused.stderr) == (
+        11,
+        True,
+    )
+
+
 def test_a_command_that_does_not_say_what_it_takes_is_refused(classroom: QueueWorld, tmp_path: Path) -> None:
     result = classroom.labctl(
         "submit", "--queue", "ben/default", "--working-dir", str(tmp_path), "--", "python", "-c", "1"

@@ -62,6 +62,28 @@ def test_a_victim_that_ends_by_itself_has_finished() -> None:
     assert state(engine, "low") == FINISHED
 
 
+@pytest.mark.parametrize("applied", [False, True])
+def test_one_that_fits_after_the_preemptions_of_another_queue_is_not_overtaken(applied: bool) -> None:
+    """Its deferred fit is sticky, also through a change of quotas."""
+    reclaim = Preemption(reclaim="Any")
+    given = setup(
+        queue("rest", 0, "all"),
+        queue("a", 2, "all", preemption=reclaim),
+        queue("b", 2, "all", preemption=reclaim),
+    )
+    engine = live(given, job("borrower", "rest", 4, created=1.0))
+    engine.submit(job("first", "a", 2, created=2.0), 20.0)
+    engine.submit(job("deferred", "b", 2, created=3.0), 20.0)
+    engine.settle(20.0)
+    assert "will fit after these preemptions" in engine.told(engine.items["ns/deferred"])[1]
+    if applied:
+        engine.apply(given, 21.0)
+    engine.submit(job("urgent", "b", 2, created=4.0, priority=5), 22.0)
+    engine.settle(22.0)
+    engine.gone("ns/borrower", 25.0)
+    assert set(told(engine.settle(25.0), "Admitted")) == {"first", "deferred"}
+
+
 def test_waiting_for_victims_makes_no_endless_cycles() -> None:
     engine = live(ONE, job("low", "a", 1, created=1.0))
     engine.submit(job("high", "a", 1, created=2.0, priority=5), 20.0)
@@ -134,6 +156,49 @@ def test_one_that_never_gets_ready_backs_off_from_when_it_was_told_to_go() -> No
     assert engine.settle(70.0) == []
     engine.due(80.0)
     assert told(engine.settle(80.0), "Admitted") == {"one": "Admitted"}
+
+
+def unready(recovery_timeout: float | None) -> Engine:
+    """A workload since 10.0, with 10 s until its pods run; they did, and do not since 15.0."""
+    waits = WaitForPodsReady(timeout=10.0, recovery_timeout=recovery_timeout)
+    engine = live(setup(queue("a", 1), config=Config(pods_ready=waits)), job("one", "a", 1, created=1.0))
+    engine.set_ready("ns/one", True, 12.0)
+    engine.set_ready("ns/one", False, 15.0)
+    return engine
+
+
+@pytest.mark.parametrize(("recovery_timeout", "at"), [(None, 25.0), (2.0, 17.0)])
+def test_pods_that_ran_once_have_a_time_of_their_own(recovery_timeout: float | None, at: float) -> None:
+    engine = unready(recovery_timeout)
+    assert engine.due(at - 0.1) == []
+    assert told(engine.due(at), "Evicted") == {"one": "PodsReadyTimeout"}
+
+
+def test_a_recovery_timeout_of_0_is_none_also_after_a_restart() -> None:
+    engine = unready(0.0)
+    document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
+    call = Call(16.0, START, {"objects": list(objects(engine.setup)), "workloads": document})
+    for each in (engine, begin(call)[0]):
+        assert each.due(1e6) == []
+        assert state(each, "one") == ADMITTED
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_one_that_names_no_queue_runs_no_longer_than_it_may(restarted: bool) -> None:
+    engine = live(ONE, replace(job("one", "", 1, created=1.0), max_execution=30.0))
+    if restarted:
+        document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
+        engine, changes = begin(Call(35.0, START, {"objects": list(objects(ONE)), "workloads": document}))
+        assert changes == [], "it was admitted before"
+    assert engine.next_due() == 40.0
+    assert told(engine.due(40.0), "Deactivated") == {"one": "MaximumExecutionTimeExceeded"}
+    assert engine.leaving("ns/one")
+    document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
+    engine, _ = begin(Call(41.0, START, {"objects": list(objects(ONE)), "workloads": document}))
+    assert engine.leaving("ns/one"), "it runs still"
+    engine.gone("ns/one", 42.0)
+    assert state(engine, "one") == INACTIVE
+    assert engine.items["ns/one"].executed == 32.0
 
 
 def test_time_past_is_counted_in_whole_seconds_as_a_status_has_it() -> None:
@@ -243,6 +308,8 @@ def test_usage_over_time_goes_on_after_a_restart() -> None:
     engine = live(chosen, job("one", "a", 2, created=1.0))
     engine.sample(10.0)
     engine.sample(60.0)
+    engine.submit(job("two", "a", 1, created=70.0), 70.0)
+    engine.settle(70.0)
     assert engine.history is not None
     given = json.loads(json.dumps(engine.history.status()))
     restored, _ = begin(
@@ -251,6 +318,9 @@ def test_usage_over_time_goes_on_after_a_restart() -> None:
     assert restored.history is not None
     assert restored.history.of(("ns", "a")) == engine.history.of(("ns", "a")) > 0
     assert restored.history.next_sample(60.0) == engine.history.next_sample(60.0)
+    for history in (engine.history, restored.history):
+        history.sample(360.0, [])
+    assert restored.history.of(("ns", "a")) == engine.history.of(("ns", "a"))
 
 
 def test_a_trace_begins_with_its_start() -> None:

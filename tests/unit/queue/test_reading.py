@@ -106,6 +106,24 @@ def test_the_configuration() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "waits"),
+    [
+        ("v1beta2", "{}", WaitForPodsReady(1800.0)),
+        ("v1beta2", "{recoveryTimeout: 0s}", WaitForPodsReady(1800.0, 0.0)),
+        ("v1beta1", "{enable: true}", WaitForPodsReady(300.0, block_admission=True)),
+        ("v1beta1", "{}", None),
+    ],
+)
+def test_each_version_waits_for_pods_as_kueue_has_it(
+    version: str, given: str, waits: WaitForPodsReady | None
+) -> None:
+    head = f"apiVersion: config.kueue.x-k8s.io/{version}\nkind: Configuration\n"
+    found = read([("config.yaml", f"{head}waitForPodsReady: {given}\n")])
+    assert (found.errors, found.setup.config.pods_ready) == ((), waits)
+    assert read([("again", as_yaml(objects(found.setup)))]).setup.config.pods_ready == waits
+
+
 def test_usage_that_has_no_half_life_gets_a_warning() -> None:
     text = CONFIG.replace("usageHalfLifeTime: 24h, ", "")
     found = read([("config.yaml", text)])

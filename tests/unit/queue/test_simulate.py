@@ -228,6 +228,23 @@ def test_who_used_less_goes_first() -> None:
     assert [name for _, _, name in events(found, "Admitted")] == ["ann-0", "ben", "ann-1", "ann-2"]
 
 
+def test_a_job_that_ended_before_usage_was_looked_at_was_not_free() -> None:
+    fair = AdmissionFairSharing(half_life=1000.0, sampling=100.0)
+    given = setup(
+        queue("a", 1, usage_based=True),
+        config=Config(admission_fair_sharing=fair),
+        local_queues={("ns", name): LocalQueue("ns", name, "a") for name in ("ann", "ben", "cem")},
+    )
+    jobs = [
+        job("short", "ann", 1, created=0.0, duration=10.0),
+        job("long", "cem", 1, created=5.0, duration=200.0),
+        job("second", "ann", 1, created=120.0, duration=10.0),
+        job("first", "ben", 1, created=130.0, duration=10.0),
+    ]
+    found = simulate(given, jobs)
+    assert [name for _, _, name in events(found, "Admitted")] == ["short", "long", "first", "second"]
+
+
 def test_a_heavier_local_queue_may_use_more() -> None:
     fair = AdmissionFairSharing(half_life=1000.0, sampling=10.0)
     doors = {

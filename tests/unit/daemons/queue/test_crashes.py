@@ -162,6 +162,15 @@ def out_of_time(world: World) -> None:
     world.order("one", "cancel", done=lambda record: record.phase == DONE)
 
 
+def out_of_time_without_a_queue(world: World) -> None:
+    """A job that names no queue runs longer than it may."""
+    world.submit("one", "", work=100, max_time=4)
+    world.run(12)
+    assert not world.ray.living()
+    assert world.job("one").phase == "inactive"
+    world.order("one", "cancel", done=lambda record: record.phase == DONE)
+
+
 def refused(world: World) -> None:
     """Ray does not take a job."""
     world.apply(*queue("a", 1))
@@ -218,6 +227,7 @@ STORIES: tuple[Story, ...] = (
     drained,
     reclaimed,
     out_of_time,
+    out_of_time_without_a_queue,
     refused,
     retried,
     preempted_in_its_pause,

@@ -119,8 +119,30 @@ def test_what_is_granted_is_charged_at_once_however_long_the_half_life(half_life
     history = History(AdmissionFairSharing(half_life, SAMPLING), {})
     for item in (holding(cpu=asked), holding(gpu=1)):
         before = history.of(DOOR)
-        history.charge(item)
+        history.charge(item, NOW, [item])
         assert history.of(DOOR) > before
+
+
+@pytest.mark.parametrize(("used", "sampled"), [(0, None), (8, NOW), (8, NOW + SAMPLING)])
+def test_a_grant_is_settled_into_what_was_used(used: int, sampled: float | None) -> None:
+    """workload_controller_test: TestUpdateAfsConsumedUsage, the last with a clock that was set back."""
+    history = History(AdmissionFairSharing(SAMPLING, SAMPLING), {})
+    history.restore({"sampled": sampled, "used": [[*DOOR, {"cpu": used}]]})
+    item = holding(cpu=4000)
+    history.charge(item, NOW, [item])
+    assert history.of(DOOR) == used + 2.0
+    history.sample(NOW + SAMPLING, [])
+    assert history.of(DOOR) == (used + 2.0) / (1 if sampled == NOW + SAMPLING else 2), "it fades as all usage"
+
+
+def test_usage_goes_on_to_the_moment_of_a_grant_and_from_there_to_the_next_sample() -> None:
+    history = History(AdmissionFairSharing(SAMPLING, 2 * SAMPLING), {})
+    first, second = holding(cpu=8000), holding(cpu=4000)
+    history.sample(NOW, [first])
+    history.charge(second, NOW + SAMPLING, [first, second])
+    assert history.of(DOOR) == 6.0 + 3.0, "half of the 12 held, and three quarters of the 4 granted"
+    history.sample(NOW + 2 * SAMPLING, [first, second])
+    assert history.of(DOOR) == 4.5 + 6.0
 
 
 @pytest.mark.parametrize(("given", "weight"), [({"weight": "2"}, 2.0), ({}, 1.0)])
@@ -134,5 +156,5 @@ def test_the_weight_of_a_local_queue(given: tables.Data, weight: float) -> None:
     engine = Engine(tables.setup(parts, namespaces={}, config=config))
     assert engine.history is not None
     for name, found in (("lq", weight), ("missing", 1.0)):
-        engine.history.restore({"sampled": None, "used": [["ns", name, {"cpu": 6.0}]], "charged": []})
+        engine.history.restore({"sampled": None, "used": [["ns", name, {"cpu": 6.0}]]})
         assert engine.history.of(("ns", name)) == 6.0 / found
