@@ -70,6 +70,7 @@ class Controller:
         self.clock, self.resource, self.packages = clock, resource, packages
         self.queued_only = queued_only
         self.away: Mapping[str, str] = {}
+        self.capacity: Mapping[str, int] = {}
         self.wake = threading.Event()
         """Set when there is something to decide."""
         self.engine: Engine

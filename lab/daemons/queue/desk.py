@@ -107,7 +107,7 @@ class Desk:
         files = [(each["name"], each["text"]) for each in given["files"]]
         namespace, dry = given.get("namespace", "default"), given.get("dry_run", False)
         with self._controller.change() as draft:
-            found = setup.apply(self._controller.setup, files, namespace)
+            found = setup.apply(self._controller.setup, files, namespace, self._controller.capacity)
             if not dry and any(change != "unchanged" for change in found.changes.values()):
                 draft.apply(found.setup)
         self._controller.wake.set()

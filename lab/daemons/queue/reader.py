@@ -42,6 +42,10 @@ class Reader(Protocol):
     def resource(self) -> str:
         """The name of a GPU among resources: `nvidia.com/gpu` or `amd.com/gpu`."""
 
+    @property
+    def capacity(self) -> Mapping[str, int]:
+        """CPUs and GPUs of the lab, as quotas count them; empty while its nodes are not known."""
+
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> Sequence[Event]:
         """Events with a number above `since`, oldest first; with `workload` those of one."""
 

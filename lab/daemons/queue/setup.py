@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lab.errors import NotFoundError, RefusedError, UsageError
+from lab.queue.capacity import overcommitted
 from lab.queue.engine import Engine
 from lab.queue.item import FINISHED
 from lab.queue.model import ClusterQueue, Cohort, Setup
@@ -20,6 +21,9 @@ Key = tuple[str, str, str]
 
 HERE = "the lab's queues"
 """The file's name that stands for what is there already."""
+
+LESS = "lower a nominalQuota, or delete queues that nobody needs: labctl queue delete"
+"""Way out of quotas above what the lab has."""
 
 
 class BadObjectsError(UsageError):
@@ -73,10 +77,12 @@ def documents(setup: Setup) -> dict[Key, Object]:
     return {key_of(each): each for each in objects(setup)}
 
 
-def apply(setup: Setup, files: Sequence[tuple[str, str]], namespace: str) -> Applied:
+def apply(
+    setup: Setup, files: Sequence[tuple[str, str]], namespace: str, capacity: Mapping[str, int]
+) -> Applied:
     """The setup with the objects of these files (name, text) in it, in place of those of the same names.
 
-    Raises BadObjectsError with everything that is wrong.
+    Quotas above the lab's `capacity` are warned of. Raises BadObjectsError with everything that is wrong.
     """
     alone = read(files, namespace)
     wrong = [*alone.errors, *_refused(alone), *_moved(setup, alone)]
@@ -93,7 +99,18 @@ def apply(setup: Setup, files: Sequence[tuple[str, str]], namespace: str) -> App
     for key in given:
         same = before.get(key) == after.get(key)
         changes[key] = "unchanged" if same else "configured" if key in before else "created"
-    return Applied(whole.setup, changes, tuple(each for each in whole.warnings if each.file != HERE))
+    warnings = [each for each in whole.warnings if each.file != HERE]
+    return Applied(whole.setup, changes, (*warnings, *_too_much(whole, alone, capacity)))
+
+
+def _too_much(whole: Read, alone: Read, capacity: Mapping[str, int]) -> Iterator[Problem]:
+    """Quotas above what the lab has, told of the last object of these files that adds to them."""
+    owners = {("ClusterQueue", name) for name in alone.setup.cluster_queues}
+    owners |= {("Cohort", name) for name in alone.setup.cohorts}
+    for each in overcommitted(whole.setup, capacity):
+        spots = [spot for place, spot in alone.places.items() if place in owners and place[1] in each.owners]
+        if spots:
+            yield Problem(spots[-1].file, spots[-1].line, spots[-1].path, str(each), LESS)
 
 
 def as_text(found: Iterable[Object]) -> str:

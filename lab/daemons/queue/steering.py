@@ -88,6 +88,21 @@ def lost(
     return total
 
 
+def capacity(nodes: Iterable[Node], gpu: str) -> dict[str, int]:
+    """What the lab has for jobs, as quotas count it; nothing while no node is known.
+
+    A node that is dead or closed comes back, so it counts as it was.
+    """
+    services: dict[str, tuple[float, float]] = {}
+    for node in nodes:
+        has = node.resources.get("CPU", 0.0), node.resources.get("GPU", 0.0)
+        services[node.service] = max(has, services.get(node.service, has))
+    if not services:
+        return {}
+    cpus, gpus = map(sum, zip(*services.values(), strict=True))
+    return {"cpu": int(cpus * 1000), gpu: int(gpus)}
+
+
 def rows(lost: Mapping[FlavorResource, int]) -> list[list[str | int]]:
     """The same as the engine's call `lose` has it."""
     return [[place.flavor, place.resource, amount] for place, amount in sorted(lost.items())]

@@ -11,7 +11,7 @@ from lab.daemons.queue import resets
 from lab.daemons.queue.controller import Controller, Draft
 from lab.daemons.queue.model import RUNNING
 from lab.daemons.queue.rayside import RaySide
-from lab.daemons.queue.steering import Doors, Look, closed, ill, lost, rows, sizes
+from lab.daemons.queue.steering import Doors, Look, capacity, closed, ill, lost, rows, sizes
 from lab.errors import LabError
 
 DOORS_SECONDS, LOOK_SECONDS, NODES_SECONDS = 0.2, 0.5, 2.0
@@ -67,6 +67,7 @@ class Steward:
             self._refused = refused
         elif not refused and kind == "nodes":
             self._nodes = value
+            self._controller.capacity = capacity(value, self._controller.resource)
         elif not refused:
             self._look = value
             self._move(draft)
@@ -115,7 +116,12 @@ class Steward:
         worst = {each.state for each in states if each.node in places}
         shut = self._shut
         tasks: tuple[Task, ...] = (
-            ("nodes", LOOK_SECONDS if shut else NODES_SECONDS, self._ray.nodes, bool(states)),
+            (
+                "nodes",
+                LOOK_SECONDS if shut else NODES_SECONDS,
+                self._ray.nodes,
+                bool(states) or not self._nodes,
+            ),
             ("look", LOOK_SECONDS, lambda: self._ray.look(shut), bool(worst & {EVICT, WARN})),
         )
         return tasks if doors is None else (("doors", DOORS_SECONDS, doors, True), *tasks)

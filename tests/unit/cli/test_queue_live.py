@@ -78,6 +78,17 @@ def test_a_lab_without_a_controller_is_told_so(labctl: Labctl) -> None:
     assert "this lab has no controller of queues" in result.stderr
 
 
+def test_two_examples_beside_each_other_are_warned_of(classroom: QueueWorld) -> None:
+    classroom.controller.capacity = {GPU: 2, "cpu": 16000}
+    assert "add up to" not in classroom.labctl("queue").stderr
+    told = classroom.labctl("queue", "apply", "--example", "two-teams").stderr
+    assert f"quotas of {GPU} add up to 4 (blue 1, classroom 2, red 1), but the lab has 2" in told
+    assert "quotas of cpu add up to 32" in told
+    assert "labctl queue delete" in told
+    assert f"quotas of {GPU} add up to 4" in classroom.labctl("queue").stderr
+    assert len(classroom.labctl.json("queue")["overcommitted"]) == 2
+
+
 # Submitting
 
 

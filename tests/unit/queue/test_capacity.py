@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.queue.capacity import SLACK
+from lab.queue.capacity import SLACK, overcommitted
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, PENDING
 from lab.queue.model import FlavorResource, Preemption, Setup, Workload
 from lab.queue.replay import START, Call, begin, perform, replay
 from lab.queue.writing import objects, workload_object
-from tests.unit.queue.made import FLAVOR, GPU, job, queue, setup, told
+from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup, told
 from tests.unit.queue.test_properties import MANY, PLACE, setups, workloads
 
 RECLAIM = Preemption("LowerOrNewerEqualPriority", "Any")
@@ -40,6 +40,25 @@ def lose(engine: Engine, lost: int, now: float = 20.0) -> None:
 
 def state(engine: Engine, name: str) -> str:
     return engine.items[f"ns/{name}"].state
+
+
+@pytest.mark.parametrize(
+    ("has", "shown"),
+    [
+        (24, []),
+        (23, [f"quotas of {GPU} add up to 24 (blue 8, red 8, {SLACK} 8), but the lab has 23"]),
+        (0, [f"quotas of {GPU} add up to 24 (blue 8, red 8, {SLACK} 8), but the lab has 0"]),
+    ],
+)
+def test_quotas_that_give_out_more_than_there_is(has: int, shown: list[str]) -> None:
+    found = overcommitted(TEAMS, {GPU: has, "cpu": 8000})
+    assert [str(each).partition(": jobs")[0] for each in found] == shown
+
+
+def test_what_a_cohort_adds_and_every_flavor_counts() -> None:
+    both = setup(queue("a", {"fast": 1, "slow": 2}, "all"), cohorts=[cohort("all", amounts=1)])
+    (found,) = overcommitted(both, {GPU: 3})
+    assert (found.quota, dict(found.owners)) == (4, {"a": 3, "all": 1})
 
 
 @pytest.mark.parametrize(("lost", "lends"), [(0, 8), (1, 7), (8, 0), (9, 0)])

@@ -54,6 +54,8 @@ def overview(app: App) -> None:
     for each in found["cluster_queues"]:
         if not each["active"]:
             app.out.warn(f"ClusterQueue {each['name']}: {each['message']}")
+    for each in found.get("overcommitted", ()):
+        app.out.warn(each["message"], each["hint"])
     app.out.line()
     _show(app, jobs)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from lab.daemons.queue.reader import Document, Reader
+from lab.daemons.queue.setup import LESS
 from lab.daemons.queue.views.rows import amount
+from lab.queue.capacity import overcommitted
 from lab.queue.item import ADMITTED, PENDING
 from lab.queue.model import FlavorResource, Quota, quotas
 from lab.queue.shares import share
@@ -73,6 +75,16 @@ def queues(reader: Reader) -> Document:
         "priority_classes": [
             {"name": each.name, "value": each.value, "default": each.default or each.name == "default"}
             for each in sorted(setup.priority_classes, key=lambda each: (-each.value, each.name))
+        ],
+        "overcommitted": [
+            {
+                "resource": each.resource,
+                "quota": amount(each.resource, each.quota),
+                "capacity": amount(each.resource, each.capacity),
+                "message": str(each),
+                "hint": LESS,
+            }
+            for each in overcommitted(setup, reader.capacity)
         ],
         "away": dict(reader.away),
     }

@@ -33,6 +33,7 @@ class State:
         self.lock = threading.RLock()
         self.clock, self.resource = StillClock(), "nvidia.com/gpu"
         self.away: dict[str, str] = {}
+        self.capacity: dict[str, int] = {}
         self.engine = Engine(given)
         self.told: list[Event] = []
         self.jobs: dict[str, Record] = {}

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,31 @@ def test_objects_are_made_changed_and_left_alone(site: Site) -> None:
     assert sorted(kinds) == [
         *("ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "WorkloadPriorityClass"),
     ]
+
+
+def test_quotas_above_what_the_lab_has_are_warned_of(site: Site) -> None:
+    assert site.ask("GET", "/queues")[1]["overcommitted"] == [], "two of two GPUs"
+    site.world.run(2)
+    for dry_run in (True, False):
+        (warning,) = site.apply(*unflavored(queue("b", 1)), dry_run=dry_run)[1]["warnings"]
+        assert (warning["file"], warning["line"]) == ("a.yaml", 1)
+        assert warning["message"] == (
+            "quotas of nvidia.com/gpu add up to 3 (a 2, b 1), but the lab has 2: "
+            "jobs can be admitted that find no room"
+        )
+        assert "labctl queue delete" in warning["hint"]
+    (over,) = site.ask("GET", "/queues")[1]["overcommitted"]
+    assert (over["resource"], over["quota"], over["capacity"]) == ("nvidia.com/gpu", 3, 2)
+    assert over["message"] == warning["message"]
+    assert site.apply(priority("low", 1))[1]["warnings"] == [], "these objects add nothing to it"
+    assert site.apply(*unflavored(queue("b", 0)))[1]["warnings"] == []
+
+
+def test_a_node_that_is_dead_for_now_is_no_reason_to_give_out_less(site: Site) -> None:
+    ray = site.world.ray
+    ray.all_nodes = (replace(ray.all_nodes[0], alive=False), *ray.all_nodes)
+    site.world.run(2)
+    assert site.world.controller.capacity == {"cpu": 16000, "nvidia.com/gpu": 2}
 
 
 def test_a_dry_run_of_apply_changes_nothing(site: Site) -> None:
