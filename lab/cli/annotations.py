@@ -16,14 +16,14 @@ def read_annotations(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
     The file is a manifest with `metadata.annotations`, or a mapping of annotations. Raises UsageError.
     """
-    import yaml
+    from lab.flows.kubernetes.manifests import values
 
     try:
-        documents = [each for each in yaml.safe_load_all(read_text(path, SMALL)) if each is not None]
+        documents = values(read_text(path, SMALL))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
     wrappers = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "AppWrapper"]
     if len(wrappers or documents) != 1:
         raise UsageError(f"{path}: has {len(wrappers or documents)} documents; one AppWrapper is expected")

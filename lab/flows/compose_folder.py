@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.host.files import ROOT
+from lab.host.secrets import RANDOM_IN_SHELL
 from lab.runtime.compose import project
 from lab.runtime.compose.images.building import TORCH_INDEXES
 from lab.runtime.compose.images.model import variant
@@ -27,12 +28,13 @@ FIRST_RENDER = 128
 SECRETS = """#!/bin/sh
 # Makes the secrets of the lab, each once, and notes in compose/.env whose they are. Needs openssl.
 set -eu
+command -v openssl >/dev/null || { echo "secrets.sh: openssl is missing: install it" >&2; exit 1; }
 umask 077
 cd "$(dirname "$0")/compose"
 mkdir -p secrets data
 grep -q ^LAB_UID= .env || printf 'LAB_UID=%s\\nLAB_GID=%s\\n' "$(id -u)" "$(id -g)" >>.env
 cd secrets
-random() { openssl rand -hex "$1" | tr -d '\\n'; }
+RANDOM
 new() { [ -s "$2" ] || random "$1" >"$2"; } # bytes file
 new 32 ray.token
 new 32 jupyter.token
@@ -42,7 +44,8 @@ new 20 s3-root.password
 new 24 redis.password
 printf 'requirepass %s\\n' "$(cat redis.password)" >redis.conf
 if [ ! -s aws.ini ]; then
-    key=$(random 10) secret=$(random 20)
+    key=$(random 10)
+    secret=$(random 20)
     printf '{"access_key": "%s", "secret_key": "%s"}' "$key" "$secret" >s3.json
     printf '[default]\\naws_access_key_id = %s\\naws_secret_access_key = %s\\n' "$key" "$secret" >aws.ini
 fi
@@ -65,7 +68,7 @@ def compose_folder(spec: LabSpec) -> dict[str, bytes]:
     if override:
         found[f"compose/{OVERRIDE}"] = json.dumps(override, indent=1).encode() + b"\n"
     found["compose/.env"] = env_text(state, names).encode()
-    found["secrets.sh"] = SECRETS.encode()
+    found["secrets.sh"] = SECRETS.replace("RANDOM", RANDOM_IN_SHELL).encode()
     found["README.md"] = readme(spec).encode()
     return found
 

@@ -37,6 +37,7 @@ RUN = """#!/bin/bash
 # On every node: the first one has Ray's head, the others join it. Nothing here says `ray stop`, which would
 # end SkyPilot's own Ray too.
 set -eu
+: "${RAY_AUTH_TOKEN:?set it to a random text, as README.md does}"
 export PATH="$HOME/raylab/bin:$PATH" PYTHONPATH="$PWD/probe:$PWD/job"
 export RAYLAB_SERVICE_NAME="ray-worker-$SKYPILOT_NODE_RANK"
 head=$(printf '%s\\n' "$SKYPILOT_NODE_IPS" | head -n 1)
@@ -164,7 +165,8 @@ def readme(wanted: Wanted, sky: Sky) -> str:
 {spec.workers} nodes with {spec.cpus_per_worker} CPUs{gpu} and Ray {RAY_VERSION}. The first one has the head
 and trains too: the nodes of SkyPilot are all alike. Checkpoints and ledgers: `{wanted.storage}`.
 
-    export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... RAY_AUTH_TOKEN=$(openssl rand -hex 32)
+    export AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=...
+    export RAY_AUTH_TOKEN=$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \\n')
     sky launch -c {spec.name} {secrets} task.yaml
     sky logs {spec.name}
     sky down {spec.name}

@@ -54,6 +54,13 @@ REDIS_FILE = "redis.password"
 REDIS_SETTINGS_FILE = "redis.conf"
 """The password in the form of Redis' settings."""
 
+RANDOM_IN_SHELL = """random() { # bytes: as many random ones as hexadecimal digits, or the end
+    text=$(od -An -v -N"$1" -tx1 /dev/urandom | tr -d ' \\n')
+    [ "${#text}" -eq $((2 * $1)) ] || { echo "no random bytes: od or /dev/urandom is missing" >&2; exit 1; }
+    printf %s "$text"
+}"""
+"""The function by which the scripts of an export make secrets; it never makes an empty one."""
+
 METRICS_EXPIRY = 4_891_363_200
 """Seconds since the epoch, 2125-01-01: `mc admin prometheus generate` gives its tokens 100 years, too."""
 

@@ -291,7 +291,7 @@ def _job(
     if parameters and recipe is None:
         raise UsageError(f"-p {parameters[0]}: only for a recipe", "give a command its arguments after --")
     if recipe is not None:
-        return recipe_code(spec.name, recipe, values.settings(parameters), storage)
+        return recipe_code(spec.name, recipe, values.settings(parameters), storage, spec.workers)
     if command is not None:
         return script_code(spec.name, command, working_dir, runtime_env)
     return None

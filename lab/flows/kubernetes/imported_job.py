@@ -11,7 +11,7 @@ from typing import Any
 from lab.errors import ManifestError
 from lab.flows.kubernetes.clusters import RayCluster
 from lab.flows.kubernetes.export.pods import PROBE_FOLDER
-from lab.flows.kubernetes.manifests import Manifest, items, mapping, text
+from lab.flows.kubernetes.manifests import Manifest, items, mapping, text, value_of
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,6 @@ class Job:
 
 
 def job_of(cluster: RayCluster, manifests: Sequence[Manifest], differs: list[str]) -> Job | None:
-    import yaml
-
     job = cluster.job
     entry = text(job.get("entrypoint")) if job else ""
     if job is None or not entry.strip():
@@ -34,8 +32,8 @@ def job_of(cluster: RayCluster, manifests: Sequence[Manifest], differs: list[str
     folders = _mounted(cluster, manifests)
     try:
         words = shlex.split(entry)
-        env = yaml.safe_load(text(job.get("runtimeEnvYAML"))) or {}
-    except (ValueError, yaml.YAMLError) as error:
+        env = value_of(text(job.get("runtimeEnvYAML"))) or {}
+    except ValueError as error:
         raise ManifestError(f"the job of {cluster.manifest.name} cannot be read: {error}") from None
     if not isinstance(env, dict):
         raise ManifestError(f"runtimeEnvYAML of {cluster.manifest.name} is no mapping")

@@ -167,6 +167,26 @@ def plain(at: At) -> Any:
     return value
 
 
+def values(content: str) -> list[Any]:
+    """The documents of a YAML text in Python's types, empty ones left out.
+
+    Raises ValueError for what is no YAML, and for what would never end: `not YAML: ... (line 3)`.
+    """
+    problems = Problems()
+    found = [plain(root) for root in documents(content, "", problems)]
+    for each in problems.errors:
+        raise ValueError(f"{each.message} (line {each.line})")
+    return found
+
+
+def value_of(content: str) -> Any:
+    """The one document of a YAML text, None of an empty one. Raises ValueError as `values` does."""
+    found = values(content)
+    if len(found) > 1:
+        raise ValueError(f"not one document, but {len(found)}")
+    return found[0] if found else None
+
+
 # Files
 
 

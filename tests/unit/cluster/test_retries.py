@@ -110,7 +110,9 @@ def test_a_file_of_annotations(tmp_path: Path, text: str) -> None:
     assert read_annotations(path) == ({"limit": 2}, ())
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]\n", "{", f"{WRAPPER}---{WRAPPER}", "a: 1\n---\nb: 2\n"])
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]\n", "{", f"{WRAPPER}---{WRAPPER}", "a: 1\n---\nb: 2\n", "a: &a [*a]\n"]
+)
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(text)

@@ -19,6 +19,9 @@ from lab.flows.kubernetes.lint import Authorities, Report, lint
 
 __all__ = ["Export", "Wanted", "export"]
 
+SHARED = ("namespaces.yaml", "queues.yaml")
+"""Files with objects that others may use too: `kubectl delete -k` has to leave them."""
+
 NO_DASHBOARDS = "Ray's dashboards are left out: Ray is not installed here"
 
 
@@ -29,7 +32,7 @@ class Export:
     files: Mapping[str, bytes]
     """Path in the folder -> content."""
     applied: tuple[str, ...]
-    """Those of them that `kubectl apply -k` sends, in this order."""
+    """Those of them that are applied, in this order."""
     report: Report
     notes: tuple[str, ...] = ()
 
@@ -59,7 +62,7 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
     found = workload(wanted)
     applied[f"{found['kind'].lower()}.yaml"] = [found]
     texts = {path: as_yaml(objects) for path, objects in applied.items()}
-    texts["kustomization.yaml"] = kustomization(tuple(applied))
+    texts["kustomization.yaml"] = kustomization(tuple(path for path in applied if path not in SHARED))
     beside: dict[str, list[dict[str, Any]]] = {"podmonitors.yaml": around.pod_monitors(wanted)}
     notes = []
     if asked.ray is not None:
@@ -84,7 +87,7 @@ def export(wanted: Wanted, queues: tuple[Path, ...], asked: Authorities) -> Expo
 
 
 def kustomization(files: tuple[str, ...]) -> str:
-    """The list of files for `kubectl apply -k`."""
+    """The list of files for `kubectl apply -k` and `kubectl delete -k`."""
     return as_yaml(
         [{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}]
     )

@@ -8,6 +8,7 @@ from lab.flows.kubernetes.clusters import RAY_VERSION
 from lab.flows.kubernetes.export.pods import HEAD_CPU, HEAD_MEMORY, PROBE_FOLDER, secret_name
 from lab.flows.kubernetes.export.wanted import JOB_FOLDER, VARIANTS, Wanted
 from lab.host.quantities import plural
+from lab.host.secrets import RANDOM_IN_SHELL
 from lab.queue.quantity import shown
 from lab.version import __version__
 
@@ -29,7 +30,7 @@ WHAT = {
     "rayjob.yaml": "the job, with a cluster of Ray of its own",
     "appwrapper.yaml": "the same inside of an AppWrapper, which starts it again after a fault",
     "secrets.sh": "makes the Secrets; no key is in these files",
-    "kustomization.yaml": "all of it for `kubectl apply -k`, but the folder monitoring",
+    "kustomization.yaml": "what is this lab's alone, for `kubectl apply -k` and `kubectl delete -k`",
     "kueue": "settings of Kueue itself, which its manager reads from a ConfigMap",
     "monitoring": "PodMonitors and Ray's dashboards, for the operator of Prometheus",
     "image": "an image with the code: build and push it first",
@@ -48,6 +49,8 @@ def readme(wanted: Wanted, paths: Sequence[str]) -> str:
     worker = f"{spec.cpus_per_worker} CPUs, {shown('memory', wanted.worker_memory)}"
     submitter = "; the pod that submits the job has 500m CPU and 200Mi" if wanted.code else ""
     store = f"{wanted.storage} at {wanted.endpoint}" if wanted.endpoint else wanted.storage
+    queues = " and queues" if wanted.queue else ""
+    volume = ", the volume of Redis" if spec.gcs_ft else ""
     listed = _steps(wanted, there)
     commands = "\n\n".join(
         f"{place}. {words}:\n\n       {step}" for place, (words, step) in enumerate(listed, 1)
@@ -75,7 +78,8 @@ The operators have to be in the cluster already.
 {commands}
 
 `--server-side`, because the API server otherwise keeps what was sent in an annotation, which is too small for
-the ConfigMaps. `kubectl delete -k .` takes everything away again, the namespace with it.
+the ConfigMaps. `kubectl delete -k .` takes the lab away again. What others may use too
+stays, namespaces{queues}, and what was made beside the files: Secrets{volume}.
 """
 
 
@@ -106,8 +110,10 @@ def _steps(wanted: Wanted, there: Container[str]) -> list[tuple[str, str]]:
     if "kueue" in there:
         told = "Whoever runs Kueue: its settings, which replace all that it has; add what else it needs there"
         steps.append((told, KUEUE_SETTINGS))
+    shared = "namespaces.yaml -f queues.yaml" if wanted.queue else "namespaces.yaml"
+    what = "Namespaces and queues, which others may use too" if wanted.queue else "The namespace"
     steps += [
-        ("The namespaces", "kubectl apply --server-side -f namespaces.yaml"),
+        (what, f"kubectl apply --server-side -f {shared}"),
         ("The Secrets", "AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... sh secrets.sh"),
         ("Everything else", "kubectl apply --server-side -k ."),
         ("See it start", f"{kubectl} get {outer} {name} --watch"),
@@ -142,9 +148,11 @@ set -eu
 : "${AWS_ACCESS_KEY_ID:?set it to the key of the object store}"
 : "${AWS_SECRET_ACCESS_KEY:?set it to the secret of that key}"
 
+RANDOM
 new() { # name key: a Secret with a random text, unless it is there
-    KUBECTL get secret "$1" >/dev/null 2>&1 || openssl rand -hex 32 | tr -d '\\n' |
-        KUBECTL create secret generic "$1" --from-file="$2"=/dev/stdin
+    KUBECTL get secret "$1" >/dev/null 2>&1 && return
+    token=$(random 32)
+    printf %s "$token" | KUBECTL create secret generic "$1" --from-file="$2"=/dev/stdin
 }
 NEW
 printf 'AWS_ACCESS_KEY_ID=%s\\nAWS_SECRET_ACCESS_KEY=%s\\n' "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" |
@@ -158,7 +166,8 @@ def secrets_script(wanted: Wanted) -> str:
     new = [f"new {secret_name(wanted, 'token')} auth_token"]
     if wanted.spec.gcs_ft:
         new.append(f"new {secret_name(wanted, 'redis')} password")
-    text = SECRETS.replace("NEW", "\n".join(new)).replace("STORE", secret_name(wanted, "s3"))
+    text = SECRETS.replace("RANDOM", RANDOM_IN_SHELL).replace("NEW", "\n".join(new))
+    text = text.replace("STORE", secret_name(wanted, "s3"))
     return text.replace("KUBECTL", f"kubectl -n {wanted.space}")
 
 

@@ -12,7 +12,7 @@ from lab.flows.kubernetes.manifests import PRIORITY_CLASS, QUEUE_NAME
 
 GROUP = "workers"
 TTL_SECONDS = 600
-"""Time that a cluster stays after its job, to be looked at."""
+"""Time that a cluster stays after its job, to be looked at, where no quota counts it."""
 REDIS_PORT = 6379
 
 Object = dict[str, Any]
@@ -81,14 +81,18 @@ def cluster_spec(wanted: Wanted) -> Object:
 
 
 def ray_job(wanted: Wanted, code: Code) -> Object:
-    """A job with a cluster of its own, which ends with it."""
+    """A job with a cluster of its own, which ends with it.
+
+    Kueue frees its quota as soon as it is complete (pkg/controller/jobs/rayjob/rayjob_controller.go:
+    Finished), so a queued one keeps no pods after that; the log of its submitter stays.
+    """
     spec: Object = {
         "entrypoint": entrypoint(code),
         "runtimeEnvYAML": runtime_env(code),
         "metadata": {"job_name": code.name, **code.metadata},
         "submissionMode": "K8sJobMode",
         "shutdownAfterJobFinishes": True,
-        "ttlSecondsAfterFinished": TTL_SECONDS,
+        "ttlSecondsAfterFinished": 0 if wanted.queue else TTL_SECONDS,
         "backoffLimit": 0,
         "rayClusterSpec": cluster_spec(wanted),
     }

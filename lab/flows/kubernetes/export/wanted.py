@@ -167,11 +167,18 @@ def gpu_plan(vendor: Vendor, spec: LabSpec) -> GpuPlan:
 # Jobs
 
 
-def recipe_code(lab: str, name: str, settings: Mapping[str, str], storage: str) -> Code:
-    """A recipe of workspace/ as a job. Raises NotFoundError, UsageError."""
+def recipe_code(
+    lab: str, name: str, settings: Mapping[str, str], storage: str, workers: int | None = None
+) -> Code:
+    """A recipe of workspace/ as a job, with a rank for each of the `workers` unless `settings` say otherwise.
+
+    Raises NotFoundError, UsageError.
+    """
     recipe = find_recipe(name)
     known = {each.name for each in recipe.parameters}
     chosen = dict(settings)
+    if workers is not None and recipe.ranks:
+        chosen.setdefault(recipe.ranks, str(workers))
     if STORAGE_PARAMETER in known:
         chosen.setdefault(STORAGE_PARAMETER, storage)
     elif storage != DEFAULT_STORAGE:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from lab.flows.kubernetes.clusters import RAY, RayCluster, clusters, inside
 from lab.flows.kubernetes.manifests import (
@@ -13,6 +14,7 @@ from lab.flows.kubernetes.manifests import (
     WARNING,
     Finding,
     Manifest,
+    Path_,
     items,
     mapping,
     text,
@@ -107,6 +109,10 @@ def queued(manifest: Manifest) -> Iterator[Finding]:
         yield manifest.finding("child-queue", ERROR, ("metadata", "labels", QUEUE_NAME), told)
     if manifest.kind == "RayJob":
         yield from _queued_job(manifest)
+    if manifest.kind == APP_WRAPPER:
+        for place, each in enumerate(items(manifest.spec.get("components"))):
+            inner = mapping(mapping(each).get("template"))
+            yield from _outliving(manifest, inner, ("spec", "components", place, "template"))
     if manifest.spec.get("suspend") is False:
         told = "suspend is Kueue's to set: false is overridden"
         yield manifest.finding("suspend", WARNING, ("spec", "suspend"), told, "leave it out")
@@ -138,6 +144,17 @@ def _queued_job(manifest: Manifest) -> Iterator[Finding]:
             "Kueue refuses a RayJob without shutdownAfterJobFinishes: true: its quota would never come back"
         )
         yield manifest.finding("shutdown", ERROR, ("spec",), told, "set shutdownAfterJobFinishes: true")
+    else:
+        yield from _outliving(manifest, manifest.value, ())
+
+
+def _outliving(manifest: Manifest, job: Mapping[str, Any], at: Path_) -> Iterator[Finding]:
+    """Pods that stay after a RayJob: Kueue gives its quota away once KubeRay says that it is complete."""
+    stays = mapping(job.get("spec")).get("ttlSecondsAfterFinished")
+    if isinstance(stays, int) and stays > 0:
+        told = f"the pods stay for {stays} s after the job, but Kueue gives its quota away at once"
+        hint = "set it to 0: the log of the submitter stays, and the ledger"
+        yield manifest.finding("queued-ttl", WARNING, (*at, "spec", "ttlSecondsAfterFinished"), told, hint)
 
 
 def _children(cluster: RayCluster) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.flows.kubernetes.clusters import JOB_AT, RAY, RayCluster, clusters, inside
-from lab.flows.kubernetes.manifests import ERROR, WARNING, Finding, Manifest, items, mapping, text
+from lab.flows.kubernetes.manifests import ERROR, WARNING, Finding, Manifest, items, text, value_of
 from lab.queue.reading.nodes import meant
 
 CLUSTER_RULE, ENVIRONMENT_RULE, OPTION_RULE = "ray-reads-cluster", "runtime-env", "ray-start"
@@ -95,24 +95,21 @@ def _options(cluster: RayCluster, ray: Readers) -> Iterator[Finding]:
 def _environment(
     manifest: Manifest, job: Mapping[str, Any], at: tuple[str | int, ...], ray: Readers
 ) -> Iterator[Finding]:
-    import yaml
-
     given = text(job.get("runtimeEnvYAML"))
     if not given.strip():
         return
     path = (*at, "runtimeEnvYAML")
     try:
-        value = yaml.safe_load(given)
-    except yaml.YAMLError as error:
-        told = f"is not YAML: {_first_line(error)}"
-        yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, told)
+        value = value_of(given)
+    except ValueError as error:
+        yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, f"is {error}")
         return
     if not isinstance(value, dict):
         told = "is no runtime environment: expected a mapping such as `pip: [...]`"
         yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, told)
         return
     try:
-        ray.environment({str(key): each for key, each in mapping(value).items()})
+        ray.environment(value)
     except Exception as error:
         yield manifest.finding(ENVIRONMENT_RULE, ERROR, path, f"Ray refuses it: {_first_line(error)}")
 

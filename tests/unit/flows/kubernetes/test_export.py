@@ -201,6 +201,36 @@ def test_a_job_is_a_ray_job_that_finds_its_code() -> None:
     assert objects(found, "RayCluster") == []
 
 
+@pytest.mark.parametrize(("queue", "seconds"), [("", 600), ("team", 0)])
+@pytest.mark.parametrize("app_wrapper", [False, True])
+def test_a_queued_job_keeps_no_pods_that_its_quota_does_not_count(
+    queue: str, seconds: int, app_wrapper: bool
+) -> None:
+    found = made(Wanted(lab(), queue=queue, code=CODE, app_wrapper=app_wrapper))
+    (manifest,) = (m for m in read_manifests([("f", found.stream())])[0] if m.kind == "RayJob")
+    assert manifest.spec["ttlSecondsAfterFinished"] == seconds
+    assert not [each for each in found.report.findings if each.level == "warning"]
+
+
+@pytest.mark.parametrize("queue", ["", "main"])
+def test_deleting_the_lab_deletes_nothing_that_others_use(tmp_path: Path, queue: str) -> None:
+    queues = [queue_file(tmp_path)] if queue else []
+    found = made(Wanted(lab(gcs_ft=True), queue=queue, code=CODE), queues)
+    (listed,) = yaml.safe_load_all(found.files["kustomization.yaml"])
+    kinds = {
+        each["kind"]: each["metadata"].get("namespace")
+        for path in listed["resources"]
+        for each in yaml.safe_load_all(found.files[path])
+    }
+    assert set(kinds) == {"ConfigMap", "Service", "StatefulSet", "RayJob"}
+    assert set(kinds.values()) == {"raylab"}
+    shared = sorted({*found.applied} - {*listed["resources"]})
+    assert shared == (["namespaces.yaml", "queues.yaml"] if queue else ["namespaces.yaml"])
+    readme = found.files["README.md"].decode()
+    assert f"kubectl apply --server-side -f {' -f '.join(shared)}\n" in readme
+    assert ("namespaces and queues" in readme) == bool(queue)
+
+
 def test_in_an_app_wrapper_only_the_wrapper_is_queued() -> None:
     (outer,) = objects(made(Wanted(lab(), queue="team", code=CODE, app_wrapper=True)), "AppWrapper")
     inner = outer["spec"]["components"][0]["template"]
@@ -357,6 +387,21 @@ def test_a_recipe_is_told_where_its_checkpoints_go() -> None:
     assert code.command[-2:] == ("--storage", "s3://box/f")
     assert set(code.files) == {"common.py", "neighbours.py", "steps.py", "train.py"}
     assert code.name == "raylab-digits"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "ranks", "settings", "told"),
+    [
+        ("digits", "workers", {}, "4"),
+        ("digits", "workers", {"workers": "3"}, "3"),
+        ("llm-serve", "replicas", {}, "4"),
+    ],
+)
+def test_the_nodes_that_train_all_have_a_rank(
+    recipe: str, ranks: str, settings: dict[str, str], told: str
+) -> None:
+    command = recipe_code("raylab", recipe, settings, "s3://ray", 4).command
+    assert command[command.index(f"--{ranks}") + 1] == told
 
 
 def test_a_recipe_that_writes_to_one_place_only_is_refused_another() -> None:

@@ -188,6 +188,8 @@ def test_of_several_clusters_one_has_to_be_chosen() -> None:
         ([changed(cluster(), lambda m: m["spec"].update(headGroupSpec={}))], ManifestError),
         ([changed(job(), lambda m: m["spec"].update(entrypoint="python 'x"))], ManifestError),
         ([changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="- a"))], ManifestError),
+        ([changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="a: ["))], ManifestError),
+        ([changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="a: &a [*a]"))], ManifestError),
         ([cluster(), {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}], ManifestError),
     ],
 )

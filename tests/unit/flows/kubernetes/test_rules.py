@@ -355,6 +355,11 @@ BROKEN: list[tuple[str, str, Object, Callable[[Object], Any]]] = [
         job("main"),
         lambda m: m["spec"].update(clusterSelector={"ray.io/cluster": "x"}),
     ),
+    ("queued-ttl", "warning", job("main"), lambda m: m["spec"].update(ttlSecondsAfterFinished=600)),
+    (
+        *("queued-ttl", "warning", wrapper(job(), "main")),
+        lambda m: inner(m)["spec"].update(ttlSecondsAfterFinished=600),
+    ),
 ]
 
 

@@ -145,6 +145,12 @@ def test_ray_is_not_asked_about_fields_that_are_wrong_already() -> None:
     assert ray.clusters == []
 
 
+BOMB = "a: &0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &{n} [{', '.join([f'*{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+"""A few lines that stand for 10 to the power of 12 values."""
+
+
 def test_the_runtime_environment_of_a_job_is_read_by_ray() -> None:
     ray = Ray()
     found = changed(job(), lambda m: m["spec"].update(runtimeEnvYAML="pip: [emoji]\n"))
@@ -154,7 +160,14 @@ def test_the_runtime_environment_of_a_job_is_read_by_ray() -> None:
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [("a: [", "is not YAML"), ("- a", "is no runtime environment"), ("a: 1", "Ray refuses it")],
+    [
+        ("a: [", "is not YAML"),
+        ("- a", "is no runtime environment"),
+        ("a: 1", "Ray refuses it"),
+        ("a: 1\n---\nb: 2", "is not one document, but 2"),
+        (BOMB, "is not read: its aliases stand for more than"),
+        ("[" * 2000, "is not read: nested deeper"),
+    ],
 )
 def test_a_runtime_environment_that_is_none_is_told(given: str, told: str) -> None:
     def environment(value: dict[str, Any]) -> object:
