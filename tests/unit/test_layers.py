@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -206,6 +207,16 @@ def test_what_knows_a_single_runtime_is_seen() -> None:
     assert knows_a_runtime("lab.runtime.local.boot", "lab.runtime.compose.engine")
     assert not knows_a_runtime("lab.runtime.select", "lab.runtime.compose.engine")
     assert not knows_a_runtime("lab.faults.base", "lab.runtime.base")
+
+
+def test_yaml_is_read_only_where_its_depth_and_its_aliases_are_limited() -> None:
+    reads = re.compile(r"\byaml\.\w*(load|compose|parse|construct)\w*\(")
+    readers = {
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "lab").rglob("*.py"))
+        if reads.search(path.read_text(encoding="utf-8"))
+    }
+    assert readers == {"lab/queue/reading/nodes.py", "lab/flows/chaos/schedule.py"}
 
 
 def test_no_file_is_longer_than_four_hundred_lines() -> None:
