@@ -48,7 +48,7 @@ class App:
         self.lab: str | None = None
         self.runtime = "auto"
         self.verbose = False
-        self.out = Output()
+        self.out = Output(about=self._about)
 
     @property
     def name(self) -> str:
@@ -56,6 +56,18 @@ class App:
         from lab.runtime.select import lab_name
 
         return lab_name(self.lab)
+
+    def _about(self, text: str) -> str:
+        """Advice that names this lab."""
+        if "labctl " not in text:
+            return text
+        from lab.host.naming import about
+        from lab.runtime.select import lab_name
+
+        try:
+            return about(text, self.name, lab_name(None))
+        except UsageError:  # no lab has such a name
+            return text
 
     def open(self, *, announce: bool = False) -> Lab:
         """The lab that --lab and --runtime choose. `announce` says on stderr which runtime that is.

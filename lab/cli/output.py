@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -49,8 +50,9 @@ def _encoded(text: str, stream: TextIO) -> str:
 class Output:
     """The two streams of one command."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.json_wanted, self.quiet = False, quiet
+    def __init__(self, *, quiet: bool = False, about: Callable[[str], str] = str) -> None:
+        """`about` names the lab in advice: in all that goes to stderr, in errors as JSON, and in `advise`."""
+        self.json_wanted, self.quiet, self.about = False, quiet, about
         self.documents = 0
         """JSON documents written so far."""
 
@@ -74,6 +76,10 @@ class Output:
     def line(self, text: str = "") -> None:
         """Print a line of the result, without control characters."""
         self.raw_line(harmless(text))
+
+    def advise(self, text: str) -> None:
+        """Print a line of the result that names commands to type."""
+        self.line(self.about(text))
 
     def raw_line(self, text: str) -> None:
         """Print a line unchanged: of a log, whose colours stay, or drawn for the terminal."""
@@ -132,6 +138,7 @@ class Output:
     ) -> None:
         """Print an error and its hint, a line each; with --json also a document that holds `extra`."""
         shown = describe(error)
+        shown["hint"] = self.about(shown["hint"])
         try:
             if self.json_wanted and document:
                 self.document({"error": shown, **(extra or {})}, compact=self.documents > 0)
@@ -146,10 +153,9 @@ class Output:
             self._tell(found.told, self._label("cause:", "red") + " ")
             self._tell(found.advice, "  -> ")
 
-    @staticmethod
-    def _tell(text: str, before: str = "") -> None:
+    def _tell(self, text: str, before: str = "") -> None:
         """Write a line to stderr; `before` may hold colour."""
-        click.echo(before + _encoded(harmless(text), sys.stderr), err=True)
+        click.echo(before + _encoded(harmless(self.about(text)), sys.stderr), err=True)
 
     @staticmethod
     def _label(text: str, colour: str) -> str:

@@ -107,7 +107,7 @@ class RayApi:
         if reply.status in (401, 403):
             raise ClusterError(
                 f"Ray's dashboard at {self.url} refused the token (HTTP {reply.status})",
-                "somebody else started that lab, or its token file was replaced: `labctl down`, then `up`",
+                "somebody else started that lab, or its token was replaced: `labctl down`, then `labctl up`",
             )
         return Reply(reply.status, reply.data)
 

@@ -175,7 +175,7 @@ class Queues:
         if reply.status in (401, 403):
             raise ClusterError(
                 f"the queues' controller at {self._url} refused the token (HTTP {reply.status})",
-                "somebody else started that lab, or its token file was replaced: `labctl down`, then `up`",
+                "somebody else started that lab, or its token was replaced: `labctl down`, then `labctl up`",
             )
         return reply
 

@@ -94,7 +94,7 @@ def load_or_make(folder: Path) -> Secrets:
         if not all(texts.values()):
             raise ValueError("one is empty")
     except (OSError, ValueError) as error:
-        hint = "`labctl down`, remove that folder, then `up`"
+        hint = "`labctl down`, remove that folder, then `labctl up`"
         raise ServiceError(f"the secrets in {folder} cannot be read ({error})", hint) from error
     root = Credentials(texts[ROOT_USER_FILE], texts[ROOT_PASSWORD_FILE])
     _keep(folder / METRICS_FILE, minio_metrics_token(root))

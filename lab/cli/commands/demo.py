@@ -110,23 +110,21 @@ def _show_more(app: App, result: DemoResult, address: str, *, down: bool) -> Non
             app.out.line(f"  {comparison.detail}")
     if result.seconds:
         app.out.line()
-        rows = [(name, f"{value:.1f} s") for name, value in result.seconds.items()]
-        app.out.show(render.table(("PHASE", "TOOK"), rows))
+        took = [(name, f"{value:.1f} s") for name, value in result.seconds.items()]
+        app.out.show(render.table(("PHASE", "TOOK"), took))
     if down:
         return
     app.out.line()
     job_id = result.receipt.submission_id
-    render.pairs(
-        app.out,
-        (
-            ("dashboard", address),
-            ("its token", "labctl services" if address else ""),
-            ("break it again", "labctl submit digits --detach, then labctl fault-inject ray-worker-0"),
-            ("the job's log", f"labctl job logs {job_id}"),
-            ("what was saved", f"labctl checkpoints {job_id}"),
-            ("stop the lab", "labctl down"),
-        ),
+    rows = (
+        ("dashboard", address),
+        ("its token", "labctl services" if address else ""),
+        ("break it again", "labctl submit digits --detach, then labctl fault-inject ray-worker-0"),
+        ("the job's log", f"labctl job logs {job_id}"),
+        ("what was saved", f"labctl checkpoints {job_id}"),
+        ("stop the lab", "labctl down"),
     )
+    render.pairs(app.out, ((name, app.out.about(value)) for name, value in rows))
 
 
 def dashboard(lab: Lab) -> str:

@@ -197,7 +197,7 @@ def _not_waited(app: App, outcome: Outcome) -> None:
 
     fault = outcome.fault
     revert = find_fault(fault.kind).kind.revert
-    bring_back = "" if fault.reverted_at is not None else f"labctl restart {fault.target}"
+    bring_back = "" if fault.reverted_at is not None else app.out.about(f"labctl restart {fault.target}")
     if app.out.as_json({"fault": documents.fault(fault), "revert": revert, "next": bring_back}):
         return
     app.out.line(f"{fault.kind} {fault.target}: injected at {format.clock(fault.at)}")

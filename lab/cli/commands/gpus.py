@@ -131,7 +131,7 @@ def _show(app: App, found: Sequence[Detection], plan: GpuPlan | None) -> None:
     for detection in found:
         if detection.problem:
             hint = f" -> {detection.hint}" if detection.hint else ""
-            app.out.line(f"note: {detection.problem}{hint}")
+            app.out.advise(f"note: {detection.problem}{hint}")
     if plan is None:
         return
     app.out.line()

@@ -57,7 +57,7 @@ def jobs(app: App) -> None:
             where = queue_words.place(each) or f"in LocalQueue {each['local_queue']}"
             app.out.line(f"job {each['name']} waits: {where}; {each['reason'] or 'not tried yet'}")
         if len(queued) > QUEUED_SHOWN:
-            app.out.line(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
+            app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:
         app.out.line("no jobs yet")
         app.out.note("start one: labctl submit digits")

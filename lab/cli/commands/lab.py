@@ -182,7 +182,9 @@ def status(app: App, check: bool) -> None:
     seen = lab.status()
     nodes, running, problems = cluster(lab, seen)
     problems += tuple(
-        f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
+        app.out.about(
+            f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
+        )
         for entry in (left_behind(lab) if seen.up else ())
     )
     devices = health_of(lab) if seen.up else ()

@@ -164,7 +164,7 @@ def _show(app: App, item: Lesson, result: LessonResult) -> None:
     from lab.flows.lessons.results import table
 
     for line in table(item, result):
-        app.out.line(line)
+        app.out.advise(line)
 
 
 def _judge(app: App, result: LessonResult) -> None:

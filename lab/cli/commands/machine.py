@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -53,6 +54,7 @@ def doctor(app: App, url: str | None, file: Path | None, bucket: str | None) -> 
         )
     else:
         checks = run_checks(name, runtime)
+    checks = tuple(replace(check, hint=app.out.about(check.hint)) for check in checks)
     failed = [check for check in checks if check.outcome == "failed"]
     if not app.out.as_json({"ok": not failed, "checks": [documents.check(check) for check in checks]}):
         rows = ((check.outcome, check.name, check.detail) for check in checks)

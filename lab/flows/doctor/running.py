@@ -33,7 +33,10 @@ def dashboard(lab: RunningLab) -> Check:
     if lab.dashboard.status != 200:
         detail = f"with the token: {_answer(lab.dashboard)}"
         return Check(
-            "dashboard", "failed", detail, "look at `labctl logs ray-head`; then `labctl down` and `up`"
+            "dashboard",
+            "failed",
+            detail,
+            "look at `labctl logs ray-head`; then `labctl down` and `labctl up`",
         )
     if lab.anonymous.status not in REFUSED:
         detail = f"without the token: {_answer(lab.anonymous)}; whoever reaches it can run code"

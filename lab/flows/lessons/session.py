@@ -15,6 +15,7 @@ from lab.flows.lessons.evidence import gather, write_records
 from lab.flows.lessons.model import Lesson, LessonResult, job_prefix
 from lab.flows.lessons.results import judge, keep_in_store, not_yet, table
 from lab.host.clock import POLL_SECONDS, WALL, Clock, settle
+from lab.host.naming import about
 
 if TYPE_CHECKING:
     from lab.lab import Lab
@@ -119,8 +120,15 @@ class Session:
         result = judge(self.lesson, evidence, at=self._clock(), more=more)
         keep_in_store(self.lab.store, result)
         for line in table(self.lesson, result):
-            self._say(line)
+            self._say(self._about(line))
         return result
+
+    def on_host(self, command: str) -> None:
+        """Print a command of labctl to type on the host, such as `jobs`, with the lab that it is about."""
+        self._say(f"Type this on the host, now:\n{self._about(f'labctl {command}')}")
+
+    def _about(self, text: str) -> str:
+        return about(text, self.lab.name)
 
     def _find(self, job: str) -> Job:
         """The job, which may have been submitted only a moment ago. Raises NotFoundError, ClusterError."""

@@ -1,0 +1,34 @@
+"""Commands of labctl in advice, with the lab that they are about: `labctl --lab other up`.
+
+Advice is written without a lab. Where it is shown, `about` adds it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lab.topology import DEFAULT_LAB
+
+COMMANDS = (
+    *("chaos", "checkpoints", "demo", "doctor", "down", "export", "fault-inject", "faults", "gpus", "heal"),
+    *("health", "job", "jobs", "ladder", "lesson", "logs", "queue", "report", "restart", "services"),
+    *("status", "submit", "top", "up"),
+)
+"""Commands that act on a lab, or tell of one."""
+
+WITHOUT = ("queue check", "queue simulate")
+"""Those of them that do neither."""
+
+COMMAND = re.compile(
+    rf"\blabctl (?!(?:{'|'.join(WITHOUT)})\b)(?=(?:{'|'.join(COMMANDS)})(?![\w-]))(?![^`\n;]*--lab\b)"
+)
+
+
+def about(text: str, lab: str, bare: str = DEFAULT_LAB) -> str:
+    """Advice with the lab in every command that acts on one, unless the default is meant anyway.
+
+    `bare` is the lab that a command without `--lab` would choose.
+    """
+    if lab == bare == DEFAULT_LAB:
+        return text
+    return COMMAND.sub(f"labctl --lab {lab} ", text)
