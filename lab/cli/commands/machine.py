@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,25 @@ from lab.cli.complete import COMPLETE_VARIABLE, PROGRAM
 from lab.cli.context import AFTER_DASHES, App, DashCommand, LabCommand, pass_app
 from lab.cli.output import coloured
 from lab.errors import CheckError, UsageError
+from lab.host.files import ROOT
 from lab.topology import BUCKET
 
 SHELLS = ("bash", "zsh", "fish")
 
 ALIASES = ("labctl.py", "./labctl.py")
 """Other names under which labctl is typed, from its checkout."""
+
+CALLS: Mapping[str, Mapping[str, str]] = {
+    "bash": {"bash_complete $1": "bash_complete {program}"},
+    "zsh": {
+        f"    (( ! $+commands[{PROGRAM}] )) && return 1\n": "",
+        f"zsh_complete {PROGRAM})": "zsh_complete {program})",
+        f"_completion {PROGRAM}\n": f"_completion {PROGRAM} {ALIASES[0]}\n",
+        f"#compdef {PROGRAM}\n": f"#compdef {PROGRAM} {ALIASES[0]}\n",
+    },
+    "fish": {f"(commandline -t) {PROGRAM})": "(commandline -t) {program})"},
+}
+"""What click's scripts call, and under which names -> what they have to."""
 
 
 @click.command(cls=LabCommand)
@@ -132,13 +147,19 @@ def completion(app: App, shell: str) -> None:
 
 
 def completion_script(shell: str, cli: click.Command) -> str:
-    """Build what the shell has to read to complete labctl."""
+    """Build what the shell has to read to complete labctl.
+
+    It asks this checkout's labctl.py: an alias, such as README.md's, is no command that a script can call.
+    """
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
     assert kind is not None
     values = kind(cli, {}, PROGRAM, COMPLETE_VARIABLE).source_vars()
     script = kind.source_template % values
+    program = shlex.quote(str(ROOT / ALIASES[0]))
+    for said, meant in CALLS[shell].items():
+        script = script.replace(said, meant.format(program=program))
     if shell == "bash":
         script += "".join(f"complete -o nosort -F {values['complete_func']} {name}\n" for name in ALIASES)
     return script.strip() + "\n"

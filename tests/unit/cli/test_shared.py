@@ -14,6 +14,7 @@ from lab.cli.main import cli
 from lab.errors import UsageError
 from lab.lab import Lab
 from lab.topology import DEFAULT_LAB
+from tests.conftest import ROOT
 from tests.unit.cli.fakes import Labctl
 
 EXPECTED = {
@@ -223,7 +224,9 @@ def test_the_runtime_is_announced_by_up_and_elsewhere_only_when_asked(labctl: La
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(labctl: Labctl, shell: str) -> None:
     script = labctl.ok("completion", shell)
-    assert f"_LABCTL_COMPLETE={shell}_complete" in script
+    (asks,) = (line for line in script.splitlines() if f"_LABCTL_COMPLETE={shell}_complete" in line)
+    assert f"{ROOT / 'labctl.py'})" in asks, "README's alias is no command that a script can call"
+    assert "$+commands" not in script
     assert script.strip() == completion_script(shell, cli).strip()
     assert labctl.json("completion", shell) == {"shell": shell, "script": completion_script(shell, cli)}
 
