@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.cluster.ray_settings import environment
+from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, UsageError
 from lab.evidence.ledger import Steps, number, steps_of
 from lab.faults.records import LoggedFault
@@ -35,6 +36,9 @@ NAME = re.compile(r"(?P<job>.+)-(?P<at>\d+)")
 
 MAX_SECONDS = 1e11
 """Any point in time is less after 1970: this is in the year 5138."""
+
+SAME_SECONDS = 0.01
+"""Times that are nearer are one, written once in a ledger and once in a receipt."""
 
 LISTED = 5
 """Receipts and jobs that an error names."""
@@ -165,20 +169,38 @@ class _Reader:
             if subject.receipt is None:
                 raise
             return self._down(error.message)
+        if not self._is_ours(history):
+            told = f"the receipt is not of lab {lab.name}, whose object store has no ledger of the job"
+            return Evidence(subject, missing=(f"{told}: this is the receipt alone",))
+        cluster = self._cluster()
         return Evidence(
             subject,
             history=history,
             steps=_steps(events, subject),
-            **self._cluster(),
+            **cluster,
             **self._control(history),
             faults=self._faults(),
             lab=lab.name,
             runtime=lab.runtime.kind,
             samples=self._samples(),
             machine=_machine(events),
-            **self._lab_itself(),
+            **self._lab_itself(cluster),
             missing=tuple(self._missing),
         )
+
+    def _is_ours(self, history: History | None) -> bool:
+        """Tell if the subject is of this lab: in its store, or a file that tells what its ledger tells."""
+        receipt = self._subject.receipt
+        if receipt is None or self._subject.key:
+            return True
+        runs = history.runs if history is not None else ()
+        run = next((each for each in runs if each.name == receipt["run"]), None)
+        if run is None:
+            return False
+        begun = {each.number: each.started_at for each in run.attempts}
+        pairs = [(begun.get(each["attempt"]), each["started_at"]) for each in receipt["attempts"]]
+        apart = [abs(one - other) for one, other in pairs if one is not None and other is not None]
+        return max(apart, default=SAME_SECONDS if receipt["attempts"] else 0.0) < SAME_SECONDS
 
     def _down(self, why: str) -> Evidence:
         if self._subject.receipt is None:
@@ -210,13 +232,13 @@ class _Reader:
         """Service of each node, and status, entrypoint and recipe of the job."""
         with self._noted("Ray did not answer"):
             nodes = self._lab.api.nodes()
-            jobs = [job for job in self._lab.jobs.list() if job.submission_id == self._subject.job]
+            name = self._subject.job
+            jobs = [j for j in self._lab.jobs.list() if name in (j.submission_id, j.metadata.get(RESUMES))]
+            jobs.sort(key=lambda job: job.submission_id != name)  # one that died with its head is resumed
             told = [{"status": j.status, "entrypoint": j.entrypoint, "recipe": j.recipe} for j in jobs]
-            return {
-                "services": {node.node_id: node.service for node in nodes},
-                "workers": tuple(sorted({node.service for node in nodes if is_worker(node.service)})),
-                "job": told[0] if told else {},
-            }
+            services = {node.node_id: node.service for node in nodes}
+            workers = tuple(sorted(filter(is_worker, set(services.values()))))
+            return {"services": services, **({"workers": workers, "job": told[0]} if told else {})}
         return {}
 
     def _control(self, history: History | None) -> dict[str, Any]:
@@ -244,8 +266,13 @@ class _Reader:
                 return samples.samples
         return ()
 
-    def _lab_itself(self) -> dict[str, Any]:
-        """GPUs and settings of the lab."""
+    def _lab_itself(self, cluster: Mapping[str, Any]) -> dict[str, Any]:
+        """GPUs and settings of the lab, where it was not started anew since the job: then it had others."""
+        if not cluster.get("job"):
+            self._missing.append(
+                "Ray does not know the job: GPUs and settings of the lab are of another start"
+            )
+            return {}
         with self._noted("the lab's settings could not be read"):
             spec = self._lab.runtime.spec()
             each = f"{spec.workers} workers, each with {spec.cpus_per_worker} logical CPUs"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.cluster.submission import RESUMES
 from lab.errors import LabDownError, LabError, NotFoundError, StoreError, UsageError
 from lab.faults.records import FAULTS_PREFIX
 from lab.flows.recovery.control import CONTROL_OF
 from lab.flows.recovery.usage_samples import Sample, Samples
 from lab.flows.report import find_subject, read_evidence
 from lab.flows.report.find import parse_receipt
-from lab.flows.report.model import Subject
+from lab.flows.report.model import Evidence, Subject
 from tests.unit.flows.report import cases
 from tests.unit.flows.world import JOB, W0, W1, Training, World
 
@@ -202,6 +204,49 @@ def test_a_receipt_of_another_lab_says_that_its_ledger_is_not_here(world: World)
     found = read_evidence(world.lab, Subject("elsewhere", receipt("elsewhere")))
     assert found.history is None
     assert any("no ledger of the job" in line for line in found.missing)
+    assert found == Evidence(found.subject, missing=found.missing), "nothing is of this lab"
+
+
+def own(trained: World, later: float = 0.0) -> dict[str, Any]:
+    """A receipt that tells what the ledger of the job tells, or of another lab's job with its name."""
+    (run,) = trained.lab.history(JOB).runs
+    attempts = [
+        {**receipt()["attempts"][0], "attempt": each.number, "started_at": each.started_at + later}
+        for each in run.attempts
+    ]
+    return {**receipt(), "run": run.name, "attempts": attempts}
+
+
+def test_a_file_is_of_this_lab_when_the_ledger_tells_the_same(trained: World) -> None:
+    found = read_evidence(trained.lab, Subject(JOB, own(trained)))
+    assert (found.lab, found.missing) == ("raylab", ())
+    assert found.settings
+
+
+def test_a_receipt_of_a_job_that_died_with_its_head_has_attempts_of_two_jobs(trained: World) -> None:
+    told = own(trained)
+    told["attempts"] += [{**told["attempts"][0], "attempt": 9, "started_at": 9e8}]
+    job = trained.jobs.jobs.pop(JOB)
+    trained.jobs.jobs["again"] = replace(job, submission_id="again", metadata={RESUMES: JOB})
+    found = read_evidence(trained.lab, Subject(JOB, told))
+    assert (found.lab, found.missing, bool(found.settings)) == ("raylab", (), True)
+
+
+@pytest.mark.parametrize("changes", [{"run": "another"}, {}])
+def test_a_job_of_the_same_name_in_another_lab_is_not_this_one(
+    trained: World, changes: dict[str, Any]
+) -> None:
+    foreign = own(trained, 0.0 if changes else 5.0) | changes
+    found = read_evidence(trained.lab, Subject(JOB, foreign))
+    assert (found.lab, found.history, found.settings, found.workers) == ("", None, (), ())
+
+
+def test_settings_of_a_later_start_of_the_lab_are_not_shown(trained: World) -> None:
+    keep(trained, JOB, 2000)
+    trained.jobs.jobs.clear()
+    found = read_evidence(trained.lab, find_subject(trained.lab, JOB))
+    assert (found.lab, found.gpus, found.settings, found.workers) == ("raylab", "", (), ())
+    assert any("of another start" in line for line in found.missing)
 
 
 def test_damaged_samples_are_named(trained: World) -> None:
