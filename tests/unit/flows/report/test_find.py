@@ -211,7 +211,7 @@ def own(trained: World, later: float = 0.0) -> dict[str, Any]:
     """A receipt that tells what the ledger of the job tells, or of another lab's job with its name."""
     (run,) = trained.lab.history(JOB).runs
     attempts = [
-        {**receipt()["attempts"][0], "attempt": each.number, "started_at": each.started_at + later}
+        {**receipt()["attempts"][0], "attempt": each.number, "started_at": (each.started_at or 0.0) + later}
         for each in run.attempts
     ]
     return {**receipt(), "run": run.name, "attempts": attempts}
