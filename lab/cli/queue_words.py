@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.cli import format
+from lab.queue.plainly import said
 
 Document = Mapping[str, Any]
 
@@ -90,6 +91,16 @@ def reason(document: Document) -> str:
     return f"{word}: {message}" if word and message else word or message or "not tried yet"
 
 
+def explained(document: Document) -> str:
+    """The same of a job that does not wait, with a sentence for people."""
+    return reason({**document, "message": with_sentence(document["message"])})
+
+
+def plainly(document: Document) -> str:
+    """The reason in a sentence for people; empty for a job that does not wait."""
+    return str(document.get("waits") or "")
+
+
 def called(document: Document) -> str:
     """A job with its name and owner: `ann/job-x (sweep, of ann)`."""
     owner = document.get("owner", "")
@@ -151,6 +162,7 @@ def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
     """Names and values about a job that waits, or would."""
     yield "place", place(document)
     yield "reason", reason(document)
+    yield "waits", plainly(document)
     for each in document["missing"]:
         short = amount(each["resource"], each["missing"])
         yield "missing", f"{short} of flavor {each['flavor']}"
@@ -167,11 +179,11 @@ def why_rows(document: Document) -> Iterator[tuple[str, Any]]:
 
 def waits(document: Document) -> str:
     """One sentence about a job that waits, for whoever follows it."""
-    told = [place(document) or document["local_queue"], reason(document)]
+    told = [place(document) or document["local_queue"], reason(document), plainly(document)]
     held = [called(each) for each in document["holders"][:SHOWN]]
     told += [f"held by {', '.join(held)}"] if held else []
     told += [f"starts {when}"] if (when := start(document)) else []
-    return f"job {document['workload']} waits: {'; '.join(told)}"
+    return f"job {document['workload']} waits: {'; '.join(filter(None, told))}"
 
 
 # A job, its attempts and events
@@ -198,6 +210,7 @@ def job_rows(found: Document) -> Iterator[tuple[str, Any]]:
     yield "retry", retry(found)
     yield "status", found["status"]
     yield "reason", reason(found) if found["reason"] or found["message"] else ""
+    yield "waits", plainly(found)
     yield "place", place(found)
     yield "submitted", format.clock(found["created"])
     yield "held quota", format.seconds(found["executed"]) if found["executed"] else ""
@@ -245,8 +258,14 @@ def event(each: Document, *, short: bool = False) -> str:
     queue = each["cluster_queue"]
     where = "" if short else f" {each['workload']}{f' in {queue}' if queue else ''}"
     why = f" ({each['reason']})" if each["reason"] and each["reason"] != each["event"] else ""
-    told = each["message"] if each["event"] != "Admitted" else ""
+    told = with_sentence(each["message"]) if each["event"] != "Admitted" else ""
     return f"{format.clock(each['at'])}  {each['event']:<11}{where}{why}{f'  {told}' if told else ''}"
+
+
+def with_sentence(message: str) -> str:
+    """A message of Kueue's form, followed by a sentence for people."""
+    sentence = said(message)
+    return f"{message} ({sentence})" if sentence else message
 
 
 # Queues

@@ -174,7 +174,7 @@ class Follower:
     def _evicted(self, attempt: Document) -> str:
         for each in reversed(self.found["events"]):
             if each["event"] in ("Preempted", "Deactivated") and each["message"]:
-                return f"{each['reason']}: {each['message']}"
+                return f"{each['reason']}: {queue_words.with_sentence(each['message'])}"
         return str(attempt["evicted"])
 
     def _say_why(self) -> None:

@@ -16,6 +16,7 @@ from lab.queue.history import History
 from lab.queue.holders import Holder, Position, Shortage, holders, position, shortages
 from lab.queue.item import ADMITTED, PENDING, Item
 from lab.queue.model import FlavorResource, Setup, Workload
+from lab.queue.plainly import Name, waits, whose
 from lab.queue.simulate import Run
 
 LIMIT, USUAL = "time limit", "usual time"
@@ -79,6 +80,8 @@ class Outlook:
     position: Position | None
     shortages: tuple[Shortage, ...]
     holders: tuple[Holder, ...]
+    waits: str = ""
+    """The reason in a sentence for people."""
     forecast: Forecast = Forecast()
 
 
@@ -104,10 +107,12 @@ def outlook(
     *,
     history: History | None = None,
     moments: int = MOST_MOMENTS,
+    name: Name = whose,
 ) -> Outlook:
     """Look ahead for the workload `key`, one of `workloads`, which are all that is not finished.
 
-    `usual` has the usual time of a workload where one is known, `history` what LocalQueues used so far.
+    `usual` has the usual time of a workload where one is known, `history` what LocalQueues used so far;
+    `name` says whose a holder is.
     """
     lengths = {each.key: length_of(each, usual.get(each.key)) for each in workloads}
     run = Run(setup, [_timed(each, lengths[each.key]) for each in workloads], everything=True, start=now)
@@ -127,6 +132,7 @@ def outlook(
         position=position(engine, item),
         shortages=short,
         holders=holders(engine, item, short),
+        waits=waits(engine, item, name),
     )
     return replace(first, forecast=_forecast(run, item, short, lengths, moments))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lab.queue.item import PENDING, Item
 from lab.queue.model import quotas
+from lab.queue.plainly import waits, whose
 from lab.queue.shares import share
 from lab.queue.simulate import Simulation, Span
 from lab.queue.writing import natural
@@ -68,6 +69,7 @@ def _workload(found: Simulation, item: Item, spans: list[Span]) -> dict[str, Any
         "state": item.state,
         "reason": reason,
         "message": message,
+        "waits": waits(found.engine, item, whose),
         "flavors": {} if admission is None else admission.flavors(),
         "waited": _round(max(0.0, spans[0].begin - created)) if spans else None,
         "held": [

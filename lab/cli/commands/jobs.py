@@ -55,7 +55,8 @@ def jobs(app: App) -> None:
             render.show_jobs(app.out, found, waiting)
         for each in queued[:QUEUED_SHOWN]:
             where = queue_words.place(each) or f"in LocalQueue {each['local_queue']}"
-            app.out.line(f"job {each['name']} waits: {where}; {each['reason'] or 'not tried yet'}")
+            why = ": ".join(filter(None, (each["reason"] or "not tried yet", queue_words.plainly(each))))
+            app.out.line(f"job {each['name']} waits: {where}; {why}")
         if len(queued) > QUEUED_SHOWN:
             app.out.advise(f"and {len(queued) - QUEUED_SHOWN} more wait: labctl queue list --status pending")
     else:

@@ -224,7 +224,7 @@ def _queued(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
     if job.status == "FAILED" and found["status"] == "Finished":
         _failed(app, lab, job, submitted.waits, {"workload": workload, "queue": found})
     error = JobError(
-        f"job {workload}: {found['status']}, {queue_words.reason(found)}",
+        f"job {workload}: {found['status']}, {queue_words.explained(found)}",
         f"what happened: labctl queue describe {job_id}",
     )
     out.complain(error, {**document, "job": documents.job(job), "queue": found})

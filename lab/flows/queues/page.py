@@ -72,14 +72,14 @@ def _queues(told: dict[str, Any]) -> Rows:
 def _workloads(told: dict[str, Any]) -> Rows:
     for each in told["workloads"]:
         waited = "" if each["waited"] is None else f"{each['waited']:g} s"
-        why = f"{each['reason']}: {each['message']}" if each["message"] else each["reason"]
+        why = ": ".join(filter(None, (each["reason"], each["message"])))
         yield (
             each["workload"],
             each["cluster_queue"],
             each["state"],
             waited,
             str(each["preemptions"]),
-            why,
+            f"{why} ({each['waits']})" if each["waits"] else why,
         )
 
 

@@ -15,6 +15,27 @@ from tests.unit.cli.queues import GPU, SIMULATED, QueueWorld
 DATA = ROOT / "tests" / "unit" / "data" / "queue"
 SEEDS = DATA / "seeds"
 BAD = [part.split("\n", 1) for part in ("\n" + (DATA / "bad.txt").read_text()).split("\n==== ")[1:]]
+ONE_QUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: lab}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: all}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+    - coveredResources: [cpu, nvidia.com/gpu]
+      flavors:
+        - name: lab
+          resources: [{name: cpu, nominalQuota: 16}, {name: nvidia.com/gpu, nominalQuota: 1}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: default}
+spec: {clusterQueue: all}
+"""
 DETACHED = ("submit", "digits", "--detach", "--queue")
 
 
@@ -249,6 +270,7 @@ def test_a_job_that_waits_says_why_and_then_runs(classroom: QueueWorld) -> None:
     assert result.exit_code == 0, result.output
     assert "waits: 1st of 1 in ClusterQueue classroom" in result.stderr
     assert f"held by ann/{first} (one" in result.stderr
+    assert "1 more needed; 1 more GPU is needed; ann holds both; held by" in result.stderr
     assert "is admitted by ClusterQueue classroom" in result.stderr
     assert second in labctl.ok("queue", "list", "--status", "admitted")
 
@@ -267,6 +289,7 @@ def test_a_preempted_job_is_followed_into_its_next_attempt(teams: QueueWorld) ->
     )
     assert result.exit_code == 0, result.output
     assert "was stopped: InCohortReclamation: Preempted to accommodate a workload" in result.stderr
+    assert ", which takes back what its queue red had lent)" in result.stderr
     assert "attempt 2 of job alice/job-" in result.stderr
     assert result.stdout == "epoch 1/3\nepoch 2/3\n" * 2
     job = next(each for each in teams.ray.orders if each.submission_id.endswith("-2")).submission_id
@@ -319,6 +342,35 @@ def test_a_job_that_waits_is_known_to_jobs_and_job_show(classroom: QueueWorld) -
     document = labctl.json("job", "show", job)
     assert (document["submission_id"], document["status"]) == (job, "QUEUED")
     assert document["why"]["forecast"]["why_not"] == "unknown"
+
+
+def test_everywhere_kueues_message_is_followed_by_a_sentence(classroom: QueueWorld) -> None:
+    job, labctl = waiting(classroom), classroom.labctl
+    told = "1 more GPU is needed; ann holds both"
+    for line in (
+        *(("queue",), ("queue", "list"), ("queue", "why", job), ("queue", "describe", job)),
+        *(("jobs",), ("job", "show", job), (*DETACHED[:2], "--queue", "cem/default", "--dry-run")),
+    ):
+        shown = " ".join(labctl.ok(*line).split())
+        assert told in shown, line
+    assert "1 more needed (1 more GPU is needed)" in labctl.ok("queue", "events")
+    for found in (labctl.json("queue", "why", job), labctl.json("queue", "describe", job)):
+        assert found["waits"] == told
+    (first, second), (third,) = (
+        [each["waits"] for each in labctl.json("queue", "list", "--status", status)["workloads"]]
+        for status in ("admitted", "pending")
+    )
+    assert (first, second, third) == ("", "", told)
+
+
+def test_a_holder_in_everybodys_namespace_is_who_submitted(world: QueueWorld, tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(ONE_QUEUE)
+    world.labctl.ok("queue", "apply", str(path))
+    for _ in range(2):
+        job = world.labctl.ok(*DETACHED, "main").strip()
+    held = world.labctl.json("queue", "why", job)["holders"][0]["owner"]
+    assert world.labctl.json("queue", "why", job)["waits"] == f"1 more GPU is needed; {held} holds it"
 
 
 def test_a_job_that_waits_has_no_log_yet(classroom: QueueWorld) -> None:

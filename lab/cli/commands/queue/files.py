@@ -230,6 +230,7 @@ def understood(found: Read) -> list[str]:
 def story(result: Simulation) -> list[str]:
     """Describe the events in lines, in their order, and then what still waits."""
     from lab.queue.item import PENDING
+    from lab.queue.plainly import said, waits, whose
 
     changes = result.changes
     lines = []
@@ -238,7 +239,7 @@ def story(result: Simulation) -> list[str]:
         why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
         lines.append(f"{each.at - result.start:10.3f} s  {each.event:<11} {each.workload}{where}{why}")
         if each.event in ("Pending", "Preempted", "Deactivated"):
-            lines.append(f"{'':14}{each.message}")
+            lines += [f"{'':14}{told}" for told in (each.message, said(each.message)) if told]
     if len(changes) > SHOWN:
         lines.append(f"and {len(changes) - SHOWN} more events; --json shows all")
     waiting = [each for each in result.engine.items.values() if each.state == PENDING]
@@ -246,4 +247,6 @@ def story(result: Simulation) -> list[str]:
     for item in waiting[:SHOWN]:
         reason, message = result.engine.told(item)
         lines.append(f"  {item.key}: {reason or 'not tried yet'}{f': {message}' if message else ''}")
+        if sentence := waits(result.engine, item, whose):
+            lines.append(f"{'':14}{sentence}")
     return lines

@@ -111,7 +111,11 @@ def _row(each: Document, now: float) -> tuple[Any, ...]:
         None if position is None else queue_words.ordinal(position),
         format.seconds(each["executed"]) if each["executed"] else "",
         format.seconds(max(0.0, now - each["created"])),
-        each["reason"] if waits else "takes more than asked" if each["takes_more"] else "",
+        ": ".join(filter(None, (each["reason"], queue_words.plainly(each))))
+        if waits
+        else "takes more than asked"
+        if each["takes_more"]
+        else "",
     )
 
 
@@ -161,7 +165,7 @@ def why(app: App, name: str) -> None:
     if found["status"] == "Pending":
         render.pairs(app.out, [("job", queue_words.called(found)), *queue_words.why_rows(found)])
         return
-    told = queue_words.reason(found) if found["reason"] or found["message"] else ""
+    told = queue_words.explained(found) if found["reason"] or found["message"] else ""
     render.pairs(app.out, (("job", queue_words.called(found)), ("status", found["status"]), ("reason", told)))
 
 

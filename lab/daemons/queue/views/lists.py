@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Document, Reader
-from lab.daemons.queue.views.rows import EVICTED, row, state_of
+from lab.daemons.queue.views.rows import EVICTED, Plainly, row, state_of
 from lab.errors import NotFoundError, UsageError
 from lab.queue.engine import Engine
 from lab.queue.holders import positions
@@ -41,12 +41,13 @@ def workloads(reader: Reader, *, status: str = UNFINISHED, queue: str = "", limi
         order = (_ORDER[state], "" if state == FINISHED else item.cluster_queue)
         rows.append(((*order, -number if state == FINISHED else place), record, item))
     rows.sort(key=lambda each: each[0])
-    now = reader.clock()
-    shown = rows[:limit] if limit else rows
+    shown, plainly = rows[:limit] if limit else rows, Plainly(reader)
     return {
-        "workloads": [row(engine, record, item, places.get(record.key), now) for _, record, item in shown],
+        "workloads": [
+            row(reader, record, item, places.get(record.key), plainly) for _, record, item in shown
+        ],
         "total": len(rows),
-        "now": now,
+        "now": reader.clock(),
         "away": dict(reader.away),
     }
 

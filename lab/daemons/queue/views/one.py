@@ -7,7 +7,7 @@ from dataclasses import asdict
 from lab.daemons.queue import resets
 from lab.daemons.queue.model import RESETTING, Record
 from lab.daemons.queue.reader import Document, Reader
-from lab.daemons.queue.views.rows import amounts, find, pod_set, row
+from lab.daemons.queue.views.rows import Plainly, amounts, find, pod_set, row
 from lab.queue.holders import position
 from lab.queue.item import Item
 
@@ -17,11 +17,11 @@ LATEST = 1_000
 
 def describe(reader: Reader, key: str) -> Document:
     """Everything that is known of one workload. Raises NotFoundError."""
-    (record, item), now = find(reader, key), reader.clock()
+    record, item = find(reader, key)
     job, workload, engine = record.job, item.workload, reader.engine
     events = reader.events(limit=1_000_000, workload=record.key)[-LATEST:]
     return {
-        **row(engine, record, item, position(engine, item), now),
+        **row(reader, record, item, position(engine, item), Plainly(reader)),
         "pod_sets": [pod_set(each) for each in workload.pod_sets],
         "granted": _granted(item),
         "active": item.active,
@@ -45,7 +45,7 @@ def describe(reader: Reader, key: str) -> Document:
             }
             for each in events
         ],
-        "now": now,
+        "now": reader.clock(),
         "away": dict(reader.away),
     }
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from lab.daemons.queue.model import DONE, Record
 from lab.daemons.queue.reader import Document, Reader
-from lab.daemons.queue.views.rows import EVICTED, amount, find, pod_set, row, state_of
+from lab.daemons.queue.views.rows import EVICTED, Plainly, amount, find, pod_set, row, state_of
 from lab.queue.engine import Engine
 from lab.queue.forecast import Forecast, Outlook, outlook, usual_times
 from lab.queue.holders import Holder, Position, Shortage, position
@@ -31,7 +31,7 @@ def why(reader: Reader, key: str) -> Document:
         place = position(engine, item)
         look = _Look(reader, record.key) if state == PENDING else None
         base = {
-            **row(engine, record, item, place, now),
+            **row(reader, record, item, place, Plainly(reader)),
             **_place(place),
             "reason": item.evicted if state == EVICTED else reason,
             "message": message,
@@ -58,6 +58,7 @@ def dry_run(reader: Reader, workload: Workload) -> Document:
         "status": ADMITTED if found.admitted else PENDING,
         "reason": "" if found.admitted else found.reason,
         "message": "" if found.admitted else found.message,
+        "waits": found.waits,
         "flavors": found.flavors,
         **_place(found.position),
         "preempts": list(found.preempts),
@@ -72,7 +73,7 @@ class _Look:
 
     def __init__(self, reader: Reader, key: str, *more: Workload) -> None:
         engine = reader.engine
-        self.key, self.now = key, reader.clock()
+        self.key, self.now, self.name = key, reader.clock(), Plainly(reader).name
         self.setup, self.history = engine.setup, engine.history
         kinds: dict[str, str] = {}
         self.workloads = [*more]
@@ -85,7 +86,8 @@ class _Look:
         self.usual = {key: times[kind] for key, kind in kinds.items() if kind in times}
 
     def __call__(self) -> Outlook:
-        return outlook(self.setup, self.workloads, self.now, self.key, self.usual, history=self.history)
+        given = self.setup, self.workloads, self.now, self.key, self.usual
+        return outlook(*given, history=self.history, name=self.name)
 
 
 def _kind(record: Record) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
 from lab.daemons.queue.model import Record
 from lab.daemons.queue.reader import Document, Reader
 from lab.errors import NotFoundError
-from lab.queue.engine import Engine
-from lab.queue.holders import Position
+from lab.queue.holders import Holder, Position
 from lab.queue.item import ADMITTED, Item
 from lab.queue.model import PodSet
+from lab.queue.plainly import waits, whose
 from lab.queue.quantity import CPU
+from lab.queue.reading import DEFAULT_NAMESPACE
 
 EVICTED = "Evicted"
 """Status of a workload that is being stopped and still holds its quota."""
@@ -26,7 +27,30 @@ def state_of(item: Item) -> str:
     return EVICTED if item.state == ADMITTED and item.evicted else item.state
 
 
-def row(engine: Engine, record: Record, item: Item, where: Position | None, now: float) -> Document:
+class Plainly:
+    """Reasons of waiting jobs in sentences for people; those of the same shape in one queue have the same."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._known: dict[Hashable, str] = {}
+
+    def __call__(self, item: Item) -> str:
+        """The sentence of a job; empty for one that does not wait."""
+        engine = self._reader.engine
+        key = (item.cluster_queue, item.state, item.shape, engine.told(item))
+        if key not in self._known:
+            self._known[key] = waits(engine, item, self.name)
+        return self._known[key]
+
+    def name(self, holder: Holder) -> str:
+        """The namespace of a holder; in the one that is everybody's, who submitted it."""
+        record = self._reader.jobs.get(holder.workload)
+        owner = "" if record is None else record.job.owner
+        return owner if owner and holder.local_queue[0] == DEFAULT_NAMESPACE else whose(holder)
+
+
+def row(reader: Reader, record: Record, item: Item, where: Position | None, plainly: Plainly) -> Document:
+    engine, now = reader.engine, reader.clock()
     reason, message = engine.told(item)
     job, attempt = record.job, record.attempt
     running = item.state == ADMITTED and item.admitted_at is not None
@@ -46,6 +70,7 @@ def row(engine: Engine, record: Record, item: Item, where: Position | None, now:
         "phase": record.phase,
         "reason": item.evicted if state_of(item) == EVICTED else reason,
         "message": message,
+        "waits": plainly(item),
         "position_in_cluster_queue": None if where is None else where.in_cluster_queue,
         "position_in_local_queue": None if where is None else where.in_local_queue,
         "created": record.created,
