@@ -19,8 +19,8 @@ from tests.unit.queue.made import job, queue, running, setup
 ROW = {
     "workload", "namespace", "name", "job_name", "recipe", "command", "owner", "local_queue", "cluster_queue",
     "priority", "priority_class", "status", "phase", "reason", "message", "waits",
-    "position_in_cluster_queue", "position_in_local_queue", "created", "admitted_at", "finished_at", "executed", "attempts",
-    "submission_id", "takes_more",
+    "position_in_cluster_queue", "position_in_local_queue", "created", "admitted_at", "finished_at",
+    "executed", "attempts", "submission_id", "takes_more",
 }  # fmt: skip
 
 
