@@ -35,7 +35,7 @@ class Overcommitment:
 
     def __str__(self) -> str:
         """All of it in a sentence."""
-        parts = ", ".join(f"{name} {shown(self.resource, each)}" for name, each in self.owners.items())
+        parts = ", ".join(f"{name} {shown(self.resource, quota)}" for name, quota in self.owners.items())
         total, has = shown(self.resource, self.quota), shown(self.resource, self.capacity)
         return (
             f"quotas of {self.resource} add up to {total} ({parts}), but the lab has {has}: "
@@ -54,9 +54,9 @@ def overcommitted(setup: Setup, capacity: Mapping[str, int]) -> Iterator[Overcom
             )
             if nominal:
                 owners[owner.name] = owners.get(owner.name, 0) + nominal
-        found = Overcommitment(resource, amount, dict(sorted(owners.items())))
-        if found.quota > amount:
-            yield found
+        sums = Overcommitment(resource, amount, dict(sorted(owners.items())))
+        if sums.quota > amount:
+            yield sums
 
 
 def shrink(tree: Tree, lost: Usage) -> None:

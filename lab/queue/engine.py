@@ -115,7 +115,7 @@ class Engine(Places):
         waiting = [each for each in self.items.values() if each.state == PENDING]
         held = [each for each in self.items.values() if each.state == ADMITTED and not each.unmanaged]
         history = self.history
-        sticky = {id(each.sticky) for each in self.pending.values()}
+        sticky = {id(pending.sticky) for pending in self.pending.values()}
         self.setup = setup
         self._build()
         if self.history is not None and history is not None:

@@ -66,7 +66,7 @@ class History:
         `holding` are those that hold quota, this one included.
         """
         door = item.queue
-        self._advance(door, now, _amounts(each for each in holding if each.queue == door))
+        self._advance(door, now, _amounts(held for held in holding if held.queue == door))
         self._settled[door] = max(now, self._since(door, now))
         _add(self._used[door], _amounts([item])[door], self._fading(self.settings.sampling))
 

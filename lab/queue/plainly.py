@@ -65,8 +65,8 @@ def said(message: str) -> str:
     """A message in a sentence; empty for one that needs none."""
     sentence = _short(message) or _never(message) or _preempted(message)
     if not sentence:
-        whole = (told for form, told in WHOLE if message.startswith(form))
-        state = (told for form, told in STATES if message.endswith(form))
+        whole = (words for form, words in WHOLE if message.startswith(form))
+        state = (words for form, words in STATES if message.endswith(form))
         sentence = next(whole, "") or next(state, "")
     return sentence
 
@@ -130,16 +130,18 @@ def _preempted(message: str) -> str:
 # Those who hold it
 
 
-def _held(engine: Engine, item: Item, short: Iterable[Shortage], found: Iterable[Holder], name: Name) -> str:
+def _held(
+    engine: Engine, item: Item, short: Iterable[Shortage], holding: Iterable[Holder], name: Name
+) -> str:
     """The holders of the first resource that is missing: `ann holds both`, `ann holds 1, ben 2`."""
-    missing = {each.place.resource: each.place for each in reversed(tuple(short))}
+    missing = {shortage.place.resource: shortage.place for shortage in reversed(tuple(short))}
     if not missing:
         return ""
     place = missing[_ranked(missing)[0]]
     amounts: dict[str, int] = {}
-    for each in found:
-        if used := each.usage.get(place, 0):
-            amounts[name(each)] = amounts.get(name(each), 0) + used
+    for holder in holding:
+        if used := holder.usage.get(place, 0):
+            amounts[name(holder)] = amounts.get(name(holder), 0) + used
     if not amounts:
         return ""
     (first, most), *others = sorted(amounts.items(), key=lambda pair: (-pair[1], pair[0]))

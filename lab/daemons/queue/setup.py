@@ -99,7 +99,7 @@ def apply(
     for key in given:
         same = before.get(key) == after.get(key)
         changes[key] = "unchanged" if same else "configured" if key in before else "created"
-    warnings = [each for each in whole.warnings if each.file != HERE]
+    warnings = [problem for problem in whole.warnings if problem.file != HERE]
     return Applied(whole.setup, changes, (*warnings, *_too_much(whole, alone, capacity)))
 
 
@@ -107,10 +107,11 @@ def _too_much(whole: Read, alone: Read, capacity: Mapping[str, int]) -> Iterator
     """Quotas above what the lab has, told of the last object of these files that adds to them."""
     owners = {("ClusterQueue", name) for name in alone.setup.cluster_queues}
     owners |= {("Cohort", name) for name in alone.setup.cohorts}
-    for each in overcommitted(whole.setup, capacity):
-        spots = [spot for place, spot in alone.places.items() if place in owners and place[1] in each.owners]
-        if spots:
-            yield Problem(spots[-1].file, spots[-1].line, spots[-1].path, str(each), LESS)
+    for excess in overcommitted(whole.setup, capacity):
+        places = [place for place in alone.places if place in owners and place[1] in excess.owners]
+        if places:
+            spot = alone.places[places[-1]]
+            yield Problem(spot.file, spot.line, spot.path, str(excess), LESS)
 
 
 def as_text(found: Iterable[Object]) -> str:

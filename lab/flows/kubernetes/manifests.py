@@ -173,18 +173,18 @@ def values(content: str) -> list[Any]:
     Raises ValueError for what is no YAML, and for what would never end: `not YAML: ... (line 3)`.
     """
     problems = Problems()
-    found = [plain(root) for root in documents(content, "", problems)]
-    for each in problems.errors:
-        raise ValueError(f"{each.message} (line {each.line})")
-    return found
+    read = [plain(root) for root in documents(content, "", problems)]
+    for problem in problems.errors:
+        raise ValueError(f"{problem.message} (line {problem.line})")
+    return read
 
 
 def value_of(content: str) -> Any:
     """The one document of a YAML text, None of an empty one. Raises ValueError as `values` does."""
-    found = values(content)
-    if len(found) > 1:
-        raise ValueError(f"not one document, but {len(found)}")
-    return found[0] if found else None
+    read = values(content)
+    if len(read) > 1:
+        raise ValueError(f"not one document, but {len(read)}")
+    return read[0] if read else None
 
 
 # Files

@@ -170,8 +170,8 @@ class _Reader:
                 raise
             return self._down(error.message)
         if not self._is_ours(history):
-            told = f"the receipt is not of lab {lab.name}, whose object store has no ledger of the job"
-            return Evidence(subject, missing=(f"{told}: this is the receipt alone",))
+            why = f"the receipt is not of lab {lab.name}, whose object store has no ledger of the job"
+            return Evidence(subject, missing=(f"{why}: this is the receipt alone",))
         cluster = self._cluster()
         return Evidence(
             subject,
@@ -194,11 +194,11 @@ class _Reader:
         if receipt is None or self._subject.key:
             return True
         runs = history.runs if history is not None else ()
-        run = next((each for each in runs if each.name == receipt["run"]), None)
+        run = next((run for run in runs if run.name == receipt["run"]), None)
         if run is None:
             return False
-        begun = {each.number: each.started_at for each in run.attempts}
-        pairs = [(begun.get(each["attempt"]), each["started_at"]) for each in receipt["attempts"]]
+        begun = {attempt.number: attempt.started_at for attempt in run.attempts}
+        pairs = [(begun.get(row["attempt"]), row["started_at"]) for row in receipt["attempts"]]
         apart = [abs(one - other) for one, other in pairs if one is not None and other is not None]
         return max(apart, default=SAME_SECONDS if receipt["attempts"] else 0.0) < SAME_SECONDS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -219,6 +220,18 @@ def test_the_runtime_is_announced_by_up_and_elsewhere_only_when_asked(labctl: La
     assert line not in labctl("status").stderr
     assert line in labctl("status", "--verbose").stderr
     assert "runtime: fake\n" in labctl("up", "--runtime", "local").stderr
+
+
+def test_advice_names_the_lab_that_it_is_about(labctl: Labctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    labctl.runtime.down()
+    for line in (("status", "--lab", "other"), ("--lab", "other", "services")):
+        assert labctl(*line).stderr == "start it with: labctl --lab other up\n"
+    assert "-> start it with `labctl --lab other up`" in labctl("status", "--check", "--lab", "other").stderr
+    refused = json.loads(labctl("queue", "--json", "--lab", "other").stdout)
+    assert "labctl --lab other up" in refused["error"]["hint"]
+    assert "labctl up\n" in labctl("status").stderr
+    monkeypatch.setenv("RAYLAB_NAME", "other")
+    assert "labctl --lab raylab up\n" in labctl("status", "--lab", "raylab").stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

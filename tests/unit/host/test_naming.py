@@ -43,4 +43,4 @@ def test_every_command_has_its_place() -> None:
     assert not {*COMMANDS} & ALONE
     queue = cli.commands["queue"]
     assert isinstance(queue, click.Group)
-    assert {each.removeprefix("queue ") for each in WITHOUT} <= {*queue.commands}
+    assert {line.removeprefix("queue ") for line in WITHOUT} <= {*queue.commands}

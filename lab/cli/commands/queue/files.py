@@ -239,7 +239,7 @@ def story(result: Simulation) -> list[str]:
         why = f" ({each.reason})" if each.reason and each.reason != each.event else ""
         lines.append(f"{each.at - result.start:10.3f} s  {each.event:<11} {each.workload}{where}{why}")
         if each.event in ("Pending", "Preempted", "Deactivated"):
-            lines += [f"{'':14}{told}" for told in (each.message, said(each.message)) if told]
+            lines += [f"{'':14}{text}" for text in (each.message, said(each.message)) if text]
     if len(changes) > SHOWN:
         lines.append(f"and {len(changes) - SHOWN} more events; --json shows all")
     waiting = [each for each in result.engine.items.values() if each.state == PENDING]

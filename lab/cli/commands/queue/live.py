@@ -54,8 +54,8 @@ def overview(app: App) -> None:
     for each in found["cluster_queues"]:
         if not each["active"]:
             app.out.warn(f"ClusterQueue {each['name']}: {each['message']}")
-    for each in found.get("overcommitted", ()):
-        app.out.warn(each["message"], each["hint"])
+    for excess in found.get("overcommitted", ()):
+        app.out.warn(excess["message"], excess["hint"])
     app.out.line()
     _show(app, jobs)
 

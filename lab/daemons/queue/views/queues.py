@@ -78,13 +78,13 @@ def queues(reader: Reader) -> Document:
         ],
         "overcommitted": [
             {
-                "resource": each.resource,
-                "quota": amount(each.resource, each.quota),
-                "capacity": amount(each.resource, each.capacity),
-                "message": str(each),
+                "resource": excess.resource,
+                "quota": amount(excess.resource, excess.quota),
+                "capacity": amount(excess.resource, excess.capacity),
+                "message": str(excess),
                 "hint": LESS,
             }
-            for each in overcommitted(setup, reader.capacity)
+            for excess in overcommitted(setup, reader.capacity)
         ],
         "away": dict(reader.away),
     }

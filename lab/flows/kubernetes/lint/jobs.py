@@ -110,8 +110,8 @@ def queued(manifest: Manifest) -> Iterator[Finding]:
     if manifest.kind == "RayJob":
         yield from _queued_job(manifest)
     if manifest.kind == APP_WRAPPER:
-        for place, each in enumerate(items(manifest.spec.get("components"))):
-            inner = mapping(mapping(each).get("template"))
+        for place, component in enumerate(items(manifest.spec.get("components"))):
+            inner = mapping(mapping(component).get("template"))
             yield from _outliving(manifest, inner, ("spec", "components", place, "template"))
     if manifest.spec.get("suspend") is False:
         told = "suspend is Kueue's to set: false is overridden"
@@ -152,9 +152,10 @@ def _outliving(manifest: Manifest, job: Mapping[str, Any], at: Path_) -> Iterato
     """Pods that stay after a RayJob: Kueue gives its quota away once KubeRay says that it is complete."""
     stays = mapping(job.get("spec")).get("ttlSecondsAfterFinished")
     if isinstance(stays, int) and stays > 0:
-        told = f"the pods stay for {stays} s after the job, but Kueue gives its quota away at once"
+        message = f"the pods stay for {stays} s after the job, but Kueue gives its quota away at once"
         hint = "set it to 0: the log of the submitter stays, and the ledger"
-        yield manifest.finding("queued-ttl", WARNING, (*at, "spec", "ttlSecondsAfterFinished"), told, hint)
+        path = (*at, "spec", "ttlSecondsAfterFinished")
+        yield manifest.finding("queued-ttl", WARNING, path, message, hint)
 
 
 def _children(cluster: RayCluster) -> Iterator[Finding]:
