@@ -231,7 +231,12 @@ def test_advice_names_the_lab_that_it_is_about(labctl: Labctl, monkeypatch: pyte
     assert "labctl --lab other up" in refused["error"]["hint"]
     assert "labctl up\n" in labctl("status").stderr
     monkeypatch.setenv("RAYLAB_NAME", "other")
-    assert "labctl --lab raylab up\n" in labctl("status", "--lab", "raylab").stderr
+    app = App()
+    assert app.out.about("labctl up") == "labctl --lab other up"
+    app.lab = DEFAULT_LAB
+    assert app.out.about("labctl up") == "labctl --lab raylab up"
+    app.lab = "no lab"
+    assert app.out.about("labctl up") == "labctl up"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
