@@ -8,6 +8,7 @@ another labctl finds it too.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -61,13 +62,13 @@ class CheckpointFault(Fault):
                     "a training with smaller checkpoints",
                 )
             kept = f"{KEPT_PREFIX}/{scene.job}/{prefix.rstrip('/').rsplit('/', 1)[-1]}"
-            scene.memo.update(
-                damaged=[uri], bucket=bucket, kept=kept, keys=[entry.key for entry in hit]
-            )  # fmt: skip
-            for number, entry in enumerate(hit):
-                store.put(f"{kept}/{number}", holder.get(entry.key))
-            scene.remember()
-            self.damage(holder, hit)
+            becomes = {
+                entry.key: self._keep(store, f"{kept}/{n}", holder, entry) for n, entry in enumerate(hit)
+            }
+            sums = [_sum(data) for data in becomes.values()]
+            scene.note(damaged=[uri], bucket=bucket, kept=kept, keys=[*becomes], becomes=sums)
+            for key, data in becomes.items():
+                _write(holder, key, data)
             struck = signal(at_saver, "kill", saver.pid)
         except BaseException:
             with contextlib.suppress(LabError):  # the revert tries it again, and says what is wrong
@@ -83,18 +84,23 @@ class CheckpointFault(Fault):
         finally:
             self._put_back(scene)
 
+    def _keep(self, store: Store, place: str, holder: Store, entry: StoredObject) -> bytes | None:
+        """Copy a file to its place; returns what it is to become."""
+        data = holder.get(entry.key)
+        store.put(place, data)
+        return self.damaged(data)
+
     def _put_back(self, scene: Scene) -> None:
+        """Write what was kept where the damage still is: training may have saved another file there since."""
         memo = scene.memo
         if "keys" not in memo:
             return
         store = _store(scene)
         holder = store.in_bucket(memo["bucket"])
-        for number, key in enumerate(memo["keys"]):
-            try:
-                data = store.get(f"{memo['kept']}/{number}")
-            except MissingObjectError:  # the revert was done before
-                continue
-            holder.put(key, data)
+        for number, (key, damaged) in enumerate(zip(memo["keys"], memo["becomes"], strict=True)):
+            kept = _read(store, f"{memo['kept']}/{number}")
+            if kept is not None and _sum(_read(holder, key)) == damaged:
+                holder.put(key, kept)
         store.delete_prefix(f"{memo['kept']}/")
 
     def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
@@ -103,8 +109,27 @@ class CheckpointFault(Fault):
         return [biggest] if biggest is not None and biggest.size else []
 
     @abstractmethod
-    def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """Damage these files."""
+    def damaged(self, data: bytes) -> bytes | None:
+        """Return what a file with this content becomes; None: it is deleted."""
+
+
+def _read(store: Store, key: str) -> bytes | None:
+    try:
+        return store.get(key)
+    except MissingObjectError:
+        return None
+
+
+def _write(store: Store, key: str, data: bytes | None) -> None:
+    if data is None:
+        store.delete([key])
+    else:
+        store.put(key, data)
+
+
+def _sum(data: bytes | None) -> str:
+    """Return the SHA-256 of a file; empty for one that is not there."""
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def newest(store: Store, scene: Scene) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lab.faults import Expected, FaultKind, Scope, Traits
 from lab.faults.kinds._checkpoint import CheckpointFault
-from lab.store.base import Store, StoredObject
 
 BYTES = 64
 """Number of bytes that are inverted, in the middle of the file."""
@@ -24,10 +21,8 @@ class CheckpointCorrupt(CheckpointFault):
         traits=Traits("had its newest checkpoint corrupted"),
     )
 
-    def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """See CheckpointFault.damage."""
-        for entry in entries:
-            data = bytearray(store.get(entry.key))
-            begin = max(0, len(data) // 2 - BYTES // 2)
-            data[begin : begin + BYTES] = bytes(255 - byte for byte in data[begin : begin + BYTES])
-            store.put(entry.key, bytes(data))
+    def damaged(self, data: bytes) -> bytes | None:
+        """See CheckpointFault.damaged."""
+        begin = max(0, len(data) // 2 - BYTES // 2)
+        middle = bytes(255 - byte for byte in data[begin : begin + BYTES])
+        return data[:begin] + middle + data[begin + BYTES :]

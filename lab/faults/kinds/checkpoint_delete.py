@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lab.faults import Expected, FaultKind, Scope, Traits
 from lab.faults.kinds._checkpoint import CheckpointFault
-from lab.store.base import Store, StoredObject
+from lab.store.base import StoredObject
 
 
 class CheckpointDelete(CheckpointFault):
@@ -25,6 +25,6 @@ class CheckpointDelete(CheckpointFault):
         """See CheckpointFault.choose."""
         return entries
 
-    def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """See CheckpointFault.damage."""
-        store.delete(entry.key for entry in entries)
+    def damaged(self, data: bytes) -> bytes | None:
+        """See CheckpointFault.damaged."""
+        return None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lab.faults import Expected, FaultKind, Scope, Traits
 from lab.faults.kinds._checkpoint import CheckpointFault
-from lab.store.base import Store, StoredObject
 
 
 class CheckpointTruncate(CheckpointFault):
@@ -21,7 +18,6 @@ class CheckpointTruncate(CheckpointFault):
         traits=Traits("had its newest checkpoint cut in half"),
     )
 
-    def damage(self, store: Store, entries: Sequence[StoredObject]) -> None:
-        """See CheckpointFault.damage."""
-        for entry in entries:
-            store.put(entry.key, store.get(entry.key)[: entry.size // 2])
+    def damaged(self, data: bytes) -> bytes | None:
+        """See CheckpointFault.damaged."""
+        return data[: len(data) // 2]

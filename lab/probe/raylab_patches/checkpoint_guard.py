@@ -10,7 +10,8 @@ processes of the attempt start, so that a checkpoint that is intact costs the at
 
 What lay in the store at each commit is kept in a small object beside the run's own snapshot, for a later job
 that goes on with the run. Cost: a listing and a HEAD per file at each commit and at each attempt. Where the
-store cannot be read, Ray's choice stands. The classes used here are internal to Ray.
+store cannot be read, and where several checkpoints share one path, Ray's choice stands. The classes used here
+are internal to Ray.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def _keep(manager: Any, known: Mapping[str, Any]) -> None:
 def _look_ahead(manager: Any, sums: Sums) -> None:
     """Begin to look at the newest checkpoint: `_choose` wants to know whether it is intact."""
     newest = manager._latest_checkpoint_result
-    if newest is not None:
+    if newest is not None and not _shares_its_path(manager, newest):
         known = _known(manager)
         executor = ThreadPoolExecutor(1, "raylab-checkpoint")
         entry = known.get(_name(newest.checkpoint))
@@ -203,7 +204,7 @@ def _look_ahead(manager: Any, sums: Sums) -> None:
 def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums: Sums) -> None:
     """Remove damaged checkpoints from the manager, from the newest one to the first that is intact."""
     newest = manager._latest_checkpoint_result
-    if newest is None:
+    if newest is None or _shares_its_path(manager, newest):
         return
     known, index = _known(manager), manager._checkpoint_to_report_index
     older = [result for result in manager._checkpoint_results if result is not newest]
@@ -230,6 +231,15 @@ def _choose(manager: Any, refused: Callable[[str, str, str | None], None], sums:
         manager._pending_training_results.pop(result.checkpoint, None)
         refused(str(uri_of(result.checkpoint)), reason, uri_of(chosen.checkpoint) if chosen else None)
     manager._write_state_to_storage()
+
+
+def _shares_its_path(manager: Any, newest: Any) -> bool:
+    """Tell whether an older checkpoint lay where the newest does: what is there may be half of each.
+
+    A script that saves them all under one name has no other to fall back to, so Ray's choice stands.
+    """
+    path = newest.checkpoint.path
+    return any(r.checkpoint.path == path for r in manager._checkpoint_results if r is not newest)
 
 
 def problem(checkpoint: Any, entry: Mapping[str, Any] | None, sums: Sums) -> str:

@@ -97,6 +97,20 @@ def test_the_newest_checkpoint_is_damaged_and_put_back(name: str) -> None:
     assert world.files() == before
 
 
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_file_that_training_has_saved_anew_under_its_name_is_left_alone(name: str) -> None:
+    world, scene = World(), None
+    before = world.files()
+    scene = world.scene()
+    fault(name).inject(scene)
+    world.store.put("run/checkpoint_2/model.pt", b"saved again")
+
+    fault(name).revert(scene)
+
+    assert world.files() == {**before, "run/checkpoint_2/model.pt": b"saved again"}
+    assert not world.store.list(KEPT_PREFIX)
+
+
 def test_a_checkpoint_that_training_has_refused_is_not_damaged_again() -> None:
     world = World()
     world.refused(2)

@@ -43,16 +43,16 @@ class World:
         storage = StorageContext(str(self.root), "run")
         self.manager = self.manager_class(CheckpointConfig(num_to_keep=4), storage)
 
-    def save(self, content: str = "weights") -> Path:
-        """One more checkpoint, committed."""
+    def save(self, content: str = "weights", name: str = "") -> Path:
+        """One more checkpoint, committed, in a folder of its own unless that is named."""
         from ray.train import Checkpoint
         from ray.train.v2._internal.execution.training_report import _TrainingReport
 
         self.number += 1
-        folder = self.root / "run" / f"checkpoint_{self.number}"
-        folder.mkdir(parents=True)
+        folder = self.root / "run" / (name or f"checkpoint_{self.number}")
+        folder.mkdir(parents=True, exist_ok=bool(name))
         (folder / "model.pt").write_text(f"{content} {self.number}")
-        (folder / "part").mkdir()
+        (folder / "part").mkdir(exist_ok=True)
         (folder / "part" / "a").write_text("a")
         report: Any = _TrainingReport(Checkpoint(str(folder)), {"epoch": self.number}, False)
         self.manager.register_checkpoint(report)
@@ -92,6 +92,15 @@ def test_a_truncated_checkpoint_is_refused_for_the_one_before(world: World) -> N
     (newest / "model.pt").write_text("wei")
     assert world.resume() == first.name
     assert world.refused == [(str(newest), "model.pt has 3 bytes instead of 9", str(first))]
+
+
+def test_checkpoints_that_share_one_path_are_left_to_ray(world: World) -> None:
+    for _ in range(3):
+        folder = world.save(name="latest")
+    (folder / "model.pt").write_text("half of the ne")  # the next one was being written there
+    world.schedule()
+    assert world.resume() == "latest"
+    assert not world.refused
 
 
 def test_the_newest_one_is_looked_at_while_the_ranks_start(
