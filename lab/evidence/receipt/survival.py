@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import inf
+from statistics import median
 from typing import Any
 
 from lab.evidence.ledger import Healing, RunAttempt, Steps
 from lab.host.quantities import rounded
+
+SLOW_STEPS = 3.0
+"""Usual steps that may pass between two steps of a survivor: the one that is given up, and taken again."""
+
+LITTLE_SECONDS, LITTLE_SHARE = 2.0, 0.5
+"""Longest gap of a survivor that counts as going on: in seconds, or as a share of the time it was alone."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,20 @@ class Survivor:
     """The longest time between two of its steps; None where it took none after the fault."""
     steps_alone: int
     """Steps that it took without the lost ranks."""
+    usual_gap: float | None = None
+    """The usual time between two of its steps before the fault; None where it took fewer than two."""
+
+    def waited(self, absence: float | None) -> bool:
+        """Tell whether it stood still until the lost ranks were back, after `absence` seconds.
+
+        Not if its longest gap is little for the steps that it takes, or for the time that it was alone.
+        """
+        if self.longest_gap is None:
+            return True
+        if self.longest_gap <= SLOW_STEPS * (self.usual_gap or 0.0):
+            return False
+        most = LITTLE_SECONDS if absence is None else max(LITTLE_SECONDS, LITTLE_SHARE * absence)
+        return not self.steps_alone or self.longest_gap > most
 
 
 @dataclass(frozen=True)
@@ -40,21 +62,41 @@ class Survival:
         return self.attempt.nodes_at(self.at)
 
     @cached_property
+    def _given_up(self) -> Mapping[int, float]:
+        """Rank -> time at which Ray Train gave it up after the fault."""
+        lost = reversed(self.attempt.replacements)
+        return {r.rank: r.given_up_at for r in lost if self.at <= r.given_up_at < self.until}
+
+    @cached_property
+    def _missed_at(self) -> Mapping[int, float]:
+        """Rank on the node that was hit -> time at which it was given up, or others went on without it."""
+        here = {rank for rank, node in self.nodes.items() if node == self.node_id}
+        others = [s for s in self.steps.stretches if s.rank in self.nodes.keys() - here]
+        alone = min(
+            (s.times[0] for s in others if s.ranks < len(self.nodes) and self.at <= s.times[0] < self.until),
+            default=inf,
+        )
+        missed = {rank: min(alone, self._given_up.get(rank, inf)) for rank in here}
+        return {rank: at for rank, at in missed.items() if at < inf}
+
+    @cached_property
     def healings(self) -> tuple[Healing, ...]:
-        """The first healing after the fault of each rank on the node that was hit."""
+        """The first healing of each rank that was missed after the fault.
+
+        A rank may also drop out, and be healed, before it is lost: under load, or in an earlier fault.
+        """
         first: dict[int, Healing] = {}
         for healing in self.steps.healings:
-            on_node = self.nodes.get(healing.rank) == self.node_id
-            if on_node and self.at <= healing.at < self.until:
+            missed = self._missed_at.get(healing.rank, inf)
+            if missed <= healing.at < self.until:
                 first.setdefault(healing.rank, healing)
         return tuple(first[rank] for rank in sorted(first))
 
     @cached_property
     def lost(self) -> tuple[int, ...]:
         """The ranks on that node that were given up, or came back with a neighbour's state."""
-        given_up = {r.rank for r in self.attempt.replacements if self.at <= r.given_up_at < self.until}
-        here = {rank for rank, node in self.nodes.items() if node == self.node_id}
-        return tuple(sorted(here & (given_up | {h.rank for h in self.healings})))
+        seen = {*self._given_up, *(healing.rank for healing in self.healings)}
+        return tuple(sorted(self._missed_at.keys() & seen))
 
     @cached_property
     def back_at(self) -> float | None:
@@ -87,7 +129,9 @@ class Survival:
         taken = [(at, ranks) for at, _, ranks in self.steps.of(rank, pid) if self.at < at <= end]
         gap = self.steps.longest_gap(rank, pid, self.at, end) if pid is not None else None
         alone = sum(ranks < len(self.nodes) for _, ranks in taken)
-        return Survivor(rank, gap.seconds if gap and taken else None, alone)
+        before = [b - a for a, b in pairwise(at for at, _, _ in self.steps.of(rank, pid) if at <= self.at)]
+        usual = median(before) if before else None
+        return Survivor(rank, gap.seconds if gap and taken else None, alone, usual)
 
     def process(self, rank: int) -> int | None:
         """Return the process of a rank that took the last step before the fault."""
@@ -103,13 +147,21 @@ class Survival:
 
     @cached_property
     def repeated(self) -> tuple[int, int] | None:
-        """Rank and number of a step that a rank took twice, or that it left out; None where there is none."""
+        """Rank and number of a step that a rank took twice; None where there is none.
+
+        A new process may take steps of its own before it is given the others' state, which makes them void.
+        """
+        healed = {(h.rank, h.pid): h.at for h in reversed(self.steps.healings)}
         for rank in self.steps.ranks:
-            last = 0
-            for _, number, _ in self.steps.of(rank):
-                if number <= last:
-                    return rank, number
-                last = number
+            processes, last = self.steps.pids(rank), 0
+            for stretch in (s for s in self.steps.stretches if s.rank == rank):
+                void = healed.get((rank, stretch.pid), 0.0) if stretch.pid != processes[0] else 0.0
+                for number, at in enumerate(stretch.times, stretch.first):
+                    if at < void:
+                        continue
+                    if number <= last:
+                        return rank, number
+                    last = number
         return None
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.evidence.receipt.case import NO_LEDGER, Answer, Case
 from lab.evidence.receipt.questions.hit import hit_attempt
 from lab.host.quantities import plural
+from lab.topology import JOB_FINAL
 
 NOT_LOST = "no rank was left out: the fault was over, or too weak, before the others had to go on without it"
 
@@ -35,12 +36,14 @@ def went_on(case: Case) -> Answer:
         return False, f"attempt {case.after[0].number} had to start: all ranks began again from a checkpoint"
     stood = [s.rank for s in case.survival.survivors if s.longest_gap is None]
     if stood:
-        over = case.evidence.job_status in ("SUCCEEDED", "FAILED", "STOPPED")
+        over = case.evidence.job_status in JOB_FINAL
         return (False if over else None), f"{_ranks(stood)} took no step after the fault"
     told = ", ".join(
         f"rank {s.rank}: longest gap {s.longest_gap:.2f} s, {plural(s.steps_alone, 'step')} alone"
         for s in case.survival.survivors
     )
+    if any(s.waited(case.survival.full_strength) for s in case.survival.survivors):
+        return False, f"{told}: the others waited until the lost ranks were back"
     return True, told
 
 

@@ -13,7 +13,7 @@ from lab.evidence.receipt import Verdict, judge
 from lab.evidence.receipt.expected import Expected
 from lab.host.schemas import load_schema, misfits
 from tests.fakes.ledger import counted
-from tests.unit.data.survivors import AT, NEW, OLD, OTHER, evidence, story
+from tests.unit.data.survivors import AT, NEW, OLD, OTHER, event, evidence, steps, story
 
 
 def wrong(events: Sequence[Event]) -> set[str]:
@@ -80,6 +80,47 @@ def test_what_went_wrong_is_found(
     happened: Callable[[list[Event]], list[Event]], not_passed: set[str]
 ) -> None:
     assert wrong(happened(story())) == not_passed
+
+
+def moved(events: list[Event], name: str, rank: int, since: float, by: float) -> list[Event]:
+    """These events of a rank come later."""
+    return [
+        replace(
+            e,
+            at=e.at + by,
+            fields={**e.fields, **({"began": e.fields["began"] + by} if name == "steps" else {})},
+        )
+        if (e.event, e.rank) == (name, rank) and e.at >= since
+        else e
+        for e in events
+    ]
+
+
+def all_stood_still(events: list[Event]) -> list[Event]:
+    """Nobody steps for 30 s; then rank 1 takes one step alone, and both go on."""
+    told = [e for e in events if not (e.event == "steps" and e.rank == 1 and e.at == AT + 0.5)]
+    for name, rank in (("steps", 0), ("steps", 1), ("healed", 0), ("state", 0), ("state", 1)):
+        told = moved(told, name, rank, AT, 30.0)
+    told.append(steps(1, OTHER, 101, AT + 31.9, 15, 1))
+    return [*counted(told)]
+
+
+def test_survivors_that_waited_for_the_lost_rank_did_not_go_on() -> None:
+    assert wrong(all_stood_still(story())) == {"survivors went on"}
+
+
+def test_a_rank_that_dropped_out_before_it_was_lost_came_back_only_once() -> None:
+    """Under load it was left out for a moment, and healed by a step right after the kill's first signal."""
+    early = event("healed", AT + 0.01, 0, pid=OLD, step=100, source="rank1")
+    survivors = judge(evidence(counted([*story(), early]))).to_json()["survivors"]
+    assert survivors["rejoined"] == [{"rank": 0, "after": 2.0, "step": 116, "source": "rank1"}]
+
+
+def test_steps_of_a_new_process_before_it_has_the_others_state_are_void() -> None:
+    alone = steps(0, NEW, 1, AT + 1.5, 1, 1)
+    assert wrong([*counted([*story(), alone])]) == set()
+    later = steps(0, NEW, 1, AT + 12.0, 1, 1)
+    assert wrong([*counted([*story(), later])]) == {"nothing repeated"}
 
 
 def test_a_fault_that_left_nobody_out_proves_nothing() -> None:
