@@ -172,11 +172,12 @@ class Engine:
         Where it tells of none between the moments `around`, or does not answer, these moments.
         """
         window = ("--since", f"{around.first:.6f}", "--until", f"{around.last:.6f}")
-        times: Sequence[float] = ()
         with contextlib.suppress(EngineError):
-            told = self.ask("events", *window, "--format", "{{json .}}")
-            times = event_times(told, container, actions)
-        return Struck(min(times), max(times)) if times else around
+            if times := event_times(
+                self.ask("events", *window, "--format", "{{json .}}"), container, actions
+            ):
+                return Struck(min(times), max(times))
+        return around
 
     def logs(self, container: str, follow: bool, tail: int | None) -> Iterator[str]:
         """A container's output, both streams, a line at a time; the process ends with the iterator."""
