@@ -167,10 +167,7 @@ class Engine:
             return str(error)
 
     def struck(self, container: str, actions: Collection[str], around: Struck) -> Struck:
-        """The time in which a container was acted on, by the engine's own events of these kinds.
-
-        Where it tells of none between the moments `around`, or does not answer, these moments.
-        """
+        """The time of the engine's events of these kinds on a container; `around` where it tells of none then."""
         window = ("--since", f"{around.first:.6f}", "--until", f"{around.last:.6f}")
         with contextlib.suppress(EngineError):
             if times := event_times(
