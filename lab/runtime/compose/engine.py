@@ -167,12 +167,11 @@ class Engine:
             return str(error)
 
     def struck(self, container: str, actions: Collection[str], around: Struck) -> Struck:
-        """The time of the engine's events of these kinds on a container; `around` where it tells of none then."""
+        """The time of the engine's events of these kinds on a container; `around` where it tells of none."""
         window = ("--since", f"{around.first:.6f}", "--until", f"{around.last:.6f}")
         with contextlib.suppress(EngineError):
-            if times := event_times(
-                self.ask("events", *window, "--format", "{{json .}}"), container, actions
-            ):
+            told = self.ask("events", *window, "--format", "{{json .}}")
+            if times := event_times(told, container, actions):
                 return Struck(min(times), max(times))
         return around
 
