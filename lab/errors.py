@@ -176,3 +176,8 @@ class KubernetesError(LabError):
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+
+def message_of(error: BaseException) -> str:
+    """The message of a LabError; of any other error what Python calls it."""
+    return error.message if isinstance(error, LabError) else repr(error)

@@ -118,7 +118,7 @@ SERVICES: tuple[Service, ...] = (
         METRICS,
         "the lab's own metrics, for Prometheus",
         (Port("metrics", 9101, settable=False),),
-        health="/metrics",
+        health="/healthz",
         after=(STORE,),
         optional=True,
     ),

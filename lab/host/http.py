@@ -68,10 +68,10 @@ def request(
             own.clear()
 
 
-def http_status(url: str, headers: Mapping[str, str] | None = None) -> int | None:
-    """The HTTP status of a GET, or None when nothing answers."""
+def get(url: str, headers: Mapping[str, str] | None = None) -> Reply | None:
+    """The answer to a GET, or None when nothing answers."""
     try:
-        return request("GET", url, headers=headers).status
+        return request("GET", url, headers=headers)
     except NoAnswerError:
         return None
 

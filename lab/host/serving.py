@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import io
 import re
 import signal
 import socket
@@ -22,10 +24,20 @@ IDLE_SECONDS = 30.0
 """Longest wait for the next bytes of a request."""
 
 
+class Log(io.TextIOBase):
+    """The service's log, which is stderr: what cannot be written there is lost, and nothing else is."""
+
+    def write(self, text: str, /) -> int:
+        """Raises nothing: the disk may be full, or stderr closed."""
+        with contextlib.suppress(Exception):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        return len(text)
+
+
 def log(line: str) -> None:
-    """One line on stderr, which is the service's log."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    """One line of the log. Raises nothing."""
+    Log().write(f"{line}\n")
 
 
 def listen_address(text: str, example: str) -> tuple[str, int]:
@@ -93,6 +105,10 @@ def make_server(host: str, port: int, app: App) -> Any:
 
     class Handler(WSGIRequestHandler):
         timeout = IDLE_SECONDS
+
+        def get_stderr(self) -> Any:
+            """Let a page that fails be answered although that cannot be logged."""
+            return Log()
 
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing: health and metrics are asked for every few seconds."""

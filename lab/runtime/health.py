@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +10,10 @@ from dataclasses import dataclass, field
 
 from lab.cluster.api import Node, RayApi
 from lab.errors import ClusterError
+from lab.host import http
 from lab.host.clock import WALL, Clock
-from lab.host.http import TIMEOUT_SECONDS, http_status
+from lab.host.http import TIMEOUT_SECONDS, Reply
+from lab.host.reading import parse_json
 from lab.host.secrets import Secrets
 from lab.runtime.ports import LOOPBACK
 from lab.services import HEAD, JUPYTER, STORE, is_node, row
@@ -21,10 +24,13 @@ START_TOLERANCE_SECONDS = 1.0
 virtual machine may be a little off. An earlier node is the one that the same service was before: the cluster
 still lists it for about a second."""
 
+LONGEST_DETAIL = 500
+"""Characters of what a service says of itself that are shown."""
+
 NO_SECRETS = "it cannot be asked: the lab's secrets cannot be read"
 
-Http = Callable[[str, Mapping[str, str]], "int | None"]
-"""The HTTP status of a GET with these headers, or None when nothing answers."""
+Http = Callable[[str, Mapping[str, str]], "Reply | None"]
+"""The answer to a GET with these headers, or None when nothing answers."""
 ListNodes = Callable[[str, str], Sequence[Node]]
 """The cluster's nodes, from the dashboard's URL and the token. Raises ClusterError."""
 
@@ -50,7 +56,7 @@ class World:
     """All that a runtime asks of the world beside its processes or its engine; tests pass their own."""
 
     clock: Clock = WALL
-    http: Http = http_status
+    http: Http = http.get
     nodes: ListNodes = ray_nodes
     redis: Callable[[int], str] = redis_problem
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -104,8 +110,8 @@ class View:
             return (), ""
         dashboard, token = self.url(HEAD), self.secrets.ray_token
         if starting:
-            problem = self._get(f"{dashboard}/api/version", {"Authorization": f"Bearer {token}"})
-            if problem:
+            answers, problem = self._get(f"{dashboard}/api/version", {"Authorization": f"Bearer {token}"})
+            if not answers:
                 return (), problem
         try:
             return self.world.nodes(dashboard, token), ""
@@ -116,8 +122,8 @@ class View:
         """The status of a service now."""
         state, detail = seen.state, seen.detail
         if state is State.RUNNING and not detail:
-            detail = self._missing(service, seen, cluster)
-            if not detail:
+            serves, detail = self._serves(service, seen, cluster)
+            if serves:
                 state = State.HEALTHY
                 if service == STORE:
                     detail = "moto stands in for MinIO" if self.stand_in else "MinIO"
@@ -130,29 +136,41 @@ class View:
         cluster = self.cluster(seen.get(HEAD))
         return tuple(self.status(name, each, cluster) for name, each in seen.items()), cluster[1]
 
-    def _missing(self, service: str, seen: Seen, cluster: Cluster) -> str:
-        """The reason why a running service does not serve yet, or nothing."""
+    def _serves(self, service: str, seen: Seen, cluster: Cluster) -> tuple[bool, str]:
+        """Whether a running service serves, and the reason why it does not, or what it says of itself."""
         if is_node(service) and self.secrets is None:
-            return NO_SECRETS
+            return False, NO_SECRETS
         if is_node(service):
-            return cluster[1] or (
-                "" if _node(service, seen.since, cluster) else "its node is not alive in Ray"
-            )
+            alive = not cluster[1] and bool(_node(service, seen.since, cluster))
+            return alive, "" if alive else cluster[1] or "its node is not alive in Ray"
         known, url, headers = row(service), self.url(service), {}
         if not url or not known.health:
-            return seen.own_check
+            return not seen.own_check, seen.own_check
         if service == JUPYTER:
             if self.secrets is None:
-                return NO_SECRETS
+                return False, NO_SECRETS
             headers["Authorization"] = f"token {self.secrets.jupyter_token}"
         path = known.stand_in_health if self.stand_in and known.stand_in_health else known.health
         return self._get(url + path, headers)
 
-    def _get(self, url: str, headers: Mapping[str, str]) -> str:
-        status = self.world.http(url, headers)
-        if status == 200:
-            return ""
-        return f"{url} does not answer" if status is None else f"{url} answers HTTP {status}"
+    def _get(self, url: str, headers: Mapping[str, str]) -> tuple[bool, str]:
+        """Whether a GET is answered with 200, and the detail that the answer gives, or the problem."""
+        reply = self.world.http(url, headers)
+        if reply is None:
+            return False, f"{url} does not answer"
+        detail = _detail(reply.data)
+        if reply.status == 200:
+            return True, detail
+        return False, detail or f"{url} answers HTTP {reply.status}"
+
+
+def _detail(data: bytes) -> str:
+    """The `detail` of a daemon's page of health (lab.host.loops); empty for any other page."""
+    with contextlib.suppress(ValueError):
+        page = parse_json(data)
+        if isinstance(page, dict) and isinstance(page.get("detail"), str):
+            return str(page["detail"])[:LONGEST_DETAIL]
+    return ""
 
 
 def _node(service: str, since: float, cluster: Cluster) -> str:

@@ -252,7 +252,8 @@ class InsideRuntime(Runtime):
     def _serves(self, service: str, base: str) -> bool:
         """True when it says so itself, or its stand-in does."""
         paths = (row(service).health, row(service).stand_in_health)
-        return any(self._world.http(base + path, {}) == 200 for path in paths if path)
+        replies = (self._world.http(base + path, {}) for path in paths if path)
+        return any(reply is not None and reply.status == 200 for reply in replies)
 
     def _plan(self, nodes: Sequence[Node]) -> GpuPlan:
         having = [

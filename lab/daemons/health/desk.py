@@ -71,6 +71,8 @@ class Desk:
             self.board.override(each, now)
         self.board.listen(self._changed)
         self._dirty = False
+        self._unkept = ""
+        """Reason why the last try to write failed."""
         self._checks: dict[str, dict[str, bool]] = {}
         """Node -> its checks, and whether each is invasive."""
         self._skipped: dict[str, dict[str, str]] = {}
@@ -263,8 +265,11 @@ class Desk:
         """Write what has changed. A disk that is full must not keep the states from being known."""
         if not self._dirty:
             return
-        self._dirty = False
         try:
             self._store.keep_health(documents.kept(self.board.states(), self.board.overrides()))
-        except StateError as error:
-            self._say(f"health is not kept: {error.message}")
+        except StateError as error:  # with the next report or tick it is tried again
+            if error.message != self._unkept:
+                self._say(f"health is not kept: {error.message}")
+            self._unkept = error.message
+        else:
+            self._dirty, self._unkept = False, ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from lab.daemons.metrics.collector import LabCollector
 from lab.daemons.metrics.follower import Follower
 from lab.daemons.metrics.sources import ClusterSource, ClusterView, StoreSource, StoreView
 from lab.errors import LabError
+from lab.host.loops import Loop, Loops
 from lab.host.serving import LOOPBACK_NAMES, App, listen_address, log, make_server, named, serve
 from lab.services import METRICS
 
@@ -33,14 +33,14 @@ def followers(environ: Mapping[str, str]) -> tuple[Follower[ClusterView], Follow
     return cluster, Follower("store", StoreSource(environment.object_store(environ), jobs).read)
 
 
-def make_app(collector: Any) -> App:
-    """The WSGI application that serves a collector's metrics, under the server's own names only."""
+def make_app(collector: Any, loops: Loops) -> App:
+    """The WSGI application that serves a collector's metrics and tells of the loops, under its own names."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import make_wsgi_app
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return named(make_wsgi_app(registry), (*LOOPBACK_NAMES, METRICS))
+    return named(loops.told(make_wsgi_app(registry)), (*LOOPBACK_NAMES, METRICS))
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -51,16 +51,15 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     try:
         host, port = listen_address(args.listen, LISTEN)
         cluster, store = followers(environ)
-        server = make_server(host, port, make_app(LabCollector(cluster, store)))
+        loops = Loops(Loop(follower.name, follower.look) for follower in (cluster, store))
+        server = make_server(host, port, make_app(LabCollector(cluster, store), loops))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    stop = threading.Event()
-    for follower in (cluster, store):
-        follower.follow(stop)
+    loops.start()
     log(f"serving http://{host}:{server.server_port}/metrics")
     serve(server)
-    stop.set()
+    loops.end()
     return 0
 
 

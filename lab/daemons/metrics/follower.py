@@ -1,12 +1,11 @@
-"""Follows a source in a thread of its own: a source that hangs or fails never delays an answer."""
+"""Follows a source in a loop of its own: a source that hangs or fails never delays an answer."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from lab.errors import LabError
+from lab.errors import message_of
 from lab.host.clock import WALL, Clock
 from lab.host.serving import log
 
@@ -53,27 +52,17 @@ class Follower(Generic[T]):
             return None
         return self.latest
 
-    def look(self) -> None:
-        """Poll once. Raises nothing."""
+    def look(self) -> float:
+        """Poll once; returns the seconds until the next poll. A source that fails raises nothing."""
         try:
             latest = self._read()
         except Exception as error:  # whatever another version of Ray or of the store answers: serving goes on
             self.errors += 1
-            why = error.message if isinstance(error, LabError) else repr(error)
             if not self.failed:
-                self._say(f"{self.name}: {why}")
+                self._say(f"{self.name}: {message_of(error)}")
             self.failed = True
-            return
+            return POLL_SECONDS
         if self.failed:
             self._say(f"{self.name}: answers again")
         self.latest, self.good_at, self.failed = latest, self._clock(), False
-
-    def follow(self, stop: threading.Event) -> None:
-        """Poll until `stop` is set, in a thread of its own."""
-
-        def run() -> None:
-            while not stop.is_set():
-                self.look()
-                stop.wait(POLL_SECONDS)
-
-        threading.Thread(target=run, name=f"raylab-metrics-{self.name}", daemon=True).start()
+        return POLL_SECONDS

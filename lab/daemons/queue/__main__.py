@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from lab.daemons.queue.store import Store
 from lab.daemons.queue.workers import Threads
 from lab.errors import LabError, RefusedError
 from lab.host.files import make_private, take_lock
+from lab.host.loops import HEALTH, Loop, Loops
 from lab.host.serving import LOOPBACK_NAMES, App, bearing, listen_address, log, make_server, named, serve
 from lab.topology import Vendor
 
@@ -54,16 +54,22 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, health: Desk, token: str) -> App:
+def make_app(controller: Controller, health: Desk, loops: Loops, token: str) -> App:
     """The WSGI application, for whoever bears Ray's token, under the service's own names only."""
     routes = Routes(controller, views, exposition(controller, Collector(health)), health_pages(health))
-    return named(bearing(routes, token, public=("/healthz",)), (*LOOPBACK_NAMES, NAME))
+    app = loops.told(routes, lambda: {"away": dict(controller.away)})
+    return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
 
-def watch(health: Desk, stop: threading.Event) -> None:
-    """Look at who is silent, until `stop` is set."""
-    while not stop.wait(TICK_SECONDS):
+def loops_of(reconciler: Reconciler, health: Desk) -> Loops:
+    """The loops of the controller: the queues, and who of the agents of health is silent."""
+
+    def watch() -> float:
         health.tick()
+        return TICK_SECONDS
+
+    queues = Loop("queue-loop", reconciler.step, wake=reconciler.controller.wake)
+    return Loops((queues, Loop("health", watch)))
 
 
 def main(
@@ -93,22 +99,17 @@ def main(
         resource, store = gpu_resource(environ), Store(folder)
         controller = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
         health = Desk(store, free_nodes(environment.ray(environ)), controller.lock, controller.clock, log)
-        server = make_server(host, port, make_app(controller, health, token))
+        reconciler = Reconciler(controller, ray, Threads(), states=health.board.states, say=log)
+        loops = loops_of(reconciler, health)
+        server = make_server(host, port, make_app(controller, health, loops, token))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code
-    states = health.board.states
-    reconciler = Reconciler(controller, ray, Threads(), states=states, say=log)
     health.board.listen(lambda _: controller.wake.set())
-    stop = threading.Event()
-    loop = threading.Thread(target=reconciler.run, args=(stop,), name="queue-loop", daemon=True)
-    loop.start()
-    threading.Thread(target=watch, args=(health, stop), name="health", daemon=True).start()
+    loops.start()
     log(f"serving http://{host}:{server.server_port}")
     serve(server)
-    stop.set()
-    controller.wake.set()
-    loop.join(timeout=2.0)
+    loops.end()
     lock.close()
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -128,8 +128,11 @@ class Controller:
                     batch = draft.batch()
                     self._store.commit(batch)
                     self._calls += len(batch.calls)
-            except BaseException:
+            except BaseException as error:
                 self._stale = draft.made
+                if draft.made and isinstance(error, Exception):
+                    with suppress(StateError):  # readers must not see what was not written
+                        self._fresh()
                 raise
             if draft.changes:
                 for told in self._listeners:

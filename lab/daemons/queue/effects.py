@@ -16,7 +16,7 @@ from lab.daemons.queue.model import UNCERTAIN_SECONDS, WORKERS, Attempt, Record,
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.rayside import Order, RaySide
 from lab.daemons.queue.workers import Workers
-from lab.errors import LabError, NotFoundError, UsageError
+from lab.errors import LabError, NotFoundError, UsageError, message_of
 from lab.host.clock import Clock
 from lab.queue.item import ADMITTED, Item
 
@@ -93,13 +93,16 @@ class Effects:
         self._committed.discard(attempt.submission_id)
 
     def background(self, kind: str, task: Callable[[], Any]) -> None:
-        """Ask something in the background; the outcome is what it returns, or the LabError it raises."""
+        """Ask something in the background; the outcome is what it returns, or the error it raises."""
 
         def run() -> None:
             try:
                 self._done(Outcome(kind, "", task()))
             except LabError as error:
                 self._done(Outcome(kind, "", error))
+            except Exception as error:
+                self._failed(kind, f"{kind}: {error!r}")
+                self._done(Outcome(kind, "", LabError(repr(error))))
 
         self._workers.start(f" {kind}", run)
 
@@ -117,8 +120,8 @@ class Effects:
                 self._retries.pop(attempt.submission_id, None)
             except (UsageError, NotFoundError) as error:
                 self._refused(record, attempt, error)
-            except LabError as error:
-                self._failed(attempt.submission_id, f"{record.key}: not submitted: {error.message}")
+            except Exception as error:
+                self._failed(attempt.submission_id, f"{record.key}: not submitted: {message_of(error)}")
             self._tried[attempt.submission_id] = self._clock()
             self._wake()
 
@@ -128,8 +131,8 @@ class Effects:
         """Find out if Ray refused an attempt for good, or only because it has it already."""
         try:
             known = self._ray.find(attempt.submission_id) is not None
-        except LabError as silent:
-            self._failed(attempt.submission_id, f"{record.key}: not submitted: {silent.message}")
+        except Exception as silent:
+            self._failed(attempt.submission_id, f"{record.key}: not submitted: {message_of(silent)}")
             return
         if not known:
             self._done(Outcome("refused", record.key, (attempt.number, error.message)))
@@ -182,8 +185,8 @@ class Effects:
     def _look(self, name: str, stop: Stop) -> None:
         try:
             found = self._ray.checkpoint_since(name, stop.since)
-        except LabError as error:
-            self._failed(_look_of(name), f"{name}: its checkpoints cannot be looked at: {error.message}")
+        except Exception as error:
+            self._failed(_look_of(name), f"{name}: its checkpoints cannot be looked at: {message_of(error)}")
             return
         if found is not False:  # it has one, or trains nothing
             self._committed.add(name)
@@ -194,8 +197,8 @@ class Effects:
         try:
             self._ray.stop(name)
             self._retries.pop(name, None)
-        except LabError as error:
-            self._failed(name, f"{name}: not stopped: {error.message}")
+        except Exception as error:
+            self._failed(name, f"{name}: not stopped: {message_of(error)}")
         self._wake()
 
     # Both

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,18 +91,6 @@ class Reconciler:
                 if attempt is not None:
                     self.effects.restored(attempt)
 
-    def run(self, stop: threading.Event) -> None:
-        """Step until `stop` is set, whatever happens in a step."""
-        wake = self.controller.wake
-        while not stop.is_set():
-            try:
-                pause = self.step()
-            except LabError as error:  # the disk is full, for one
-                self._say(f"the queues stand still: {error.message}")
-                pause = CALM_SECONDS * 5
-            wake.wait(pause)
-            wake.clear()
-
     def step(self) -> float:
         """Look, decide, write, act; returns the seconds until the next step. Raises StateError."""
         if self._is_time("tidy", TIDY_SECONDS):
@@ -184,10 +171,10 @@ class Reconciler:
 
     def _judge(self, draft: Draft, seen: Seen) -> None:
         """Draw the conclusions from what Ray shows of an attempt."""
-        record = self.controller.records[seen.key]
-        attempt, job = record.attempt, seen.job
-        if attempt is None or attempt.number != seen.number or record.phase not in HOLDING:
-            return  # it went on while Ray was asked
+        record, job = self.controller.records.get(seen.key), seen.job
+        attempt = None if record is None else record.attempt
+        if record is None or attempt is None or attempt.number != seen.number or record.phase not in HOLDING:
+            return  # it went on, or was not written, while Ray was asked
         if job is None:
             self._unknown(draft, record, attempt)
             return
@@ -355,10 +342,11 @@ class Reconciler:
         with controller.lock:
             unfinal = {each.key: each for each in seen if each.job is None or not each.job.final}
             for key, each in unfinal.items():
-                record = controller.records[key]
-                attempt, item = record.attempt, controller.engine.items[key]
-                if attempt is None or attempt.number != each.number:
+                record = controller.records.get(key)
+                attempt = None if record is None else record.attempt
+                if record is None or attempt is None or attempt.number != each.number:
                     continue
+                item = controller.engine.items[key]
                 if record.phase == SUBMITTING and each.job is None:
                     self.effects.submit(record, attempt, item)
                 elif record.phase == STOPPING and record.stop is not None and each.job is not None:

@@ -119,7 +119,6 @@ class Routes:
         self._desk = Desk(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
         self._routes: tuple[tuple[str, str, Handler], ...] = (
-            ("GET", "/healthz", self._healthz),
             ("GET", "/workloads", self._workloads),
             ("GET", job, self._page(lambda asked: pages.describe(controller, asked.key))),
             ("GET", f"{job}/why", lambda asked: Answer(document=pages.why(controller, asked.key))),
@@ -171,9 +170,6 @@ class Routes:
                 return Answer(document=make(asked))
 
         return handler
-
-    def _healthz(self, _: Request) -> Answer:
-        return Answer(document={"status": "ok", "away": dict(self._controller.away)})
 
     def _workloads(self, asked: Request) -> Answer:
         limit = asked.number("limit", 0, MOST_ROWS)

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from lab.host.serving import log
+
 Task = Callable[[], None]
 
 MOST = 8
@@ -16,7 +18,7 @@ class Workers(Protocol):
     """Runs tasks."""
 
     def start(self, key: str, task: Task) -> bool:
-        """Run a task, unless one for this key is on its way (False). It raises nothing."""
+        """Run a task, unless one for this key is on its way, or no thread can be made (False)."""
 
     def busy(self, key: str) -> bool:
         """Tell if a task for this key is on its way."""
@@ -25,7 +27,8 @@ class Workers(Protocol):
 class Threads:
     """Workers that are threads; they do not keep the process from ending."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = log) -> None:
+        self._say = say
         self._lock = threading.Lock()
         self._keys: set[str] = set()
         self._free = threading.Semaphore(MOST)
@@ -41,12 +44,22 @@ class Threads:
             try:
                 with self._free:
                     task()
+            except BaseException as error:  # nobody else would hear of it
+                self._say(f"{key.strip()}: {error!r}")
             finally:
-                with self._lock:
-                    self._keys.discard(key)
+                self._forget(key)
 
-        threading.Thread(target=run, name=f"queue-{key}", daemon=True).start()
+        try:
+            threading.Thread(target=run, name=f"queue-{key}", daemon=True).start()
+        except RuntimeError as error:
+            self._forget(key)
+            self._say(f"{key.strip()}: {error}")
+            return False
         return True
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._keys.discard(key)
 
     def busy(self, key: str) -> bool:
         """See Workers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from lab.errors import LabError
+from lab.errors import LabError, message_of
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.faults import Fault, Scene
 from lab.host.clock import Clock
@@ -34,8 +34,7 @@ class Revert:
         """The reason of its failure, for a receipt."""
         if self.error is None:
             return ()
-        why = self.error.message if isinstance(self.error, LabError) else repr(self.error)
-        return (f"{NOT_REVERTED}: {why}",)
+        return (f"{NOT_REVERTED}: {message_of(self.error)}",)
 
     @property
     def bug(self) -> Exception | None:

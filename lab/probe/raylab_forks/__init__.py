@@ -27,9 +27,11 @@ Nothing here imports Ray or torch at its top, and nothing of it imports `lab`.
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 
 def log(text: str) -> None:
-    """One line of a server's log."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+    """One line of a server's log. Raises nothing: the disk may be full."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)

@@ -17,6 +17,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 import traceback
 
 from raylab_forks import child, launcher, log, preload, refusal, threads
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 * 1024 * 1024
 """Largest request; environment and arguments of a process are at most 2 MiB on Linux."""
+
+
+REST_SECONDS = 0.1
+"""Pause after an error that no launcher is to blame for, such as too many open files."""
 
 
 class Conversation:
@@ -75,6 +80,7 @@ class Listener:
         self._forks: dict[int, Conversation] = {}
         self._listener: socket.socket | None = None
         self._wake: tuple[int, int] = (-1, -1)
+        self._trouble = ""
 
     def listen(self) -> None:
         """Begin to listen. Raises RuntimeError when this process cannot be forked, OSError."""
@@ -106,12 +112,28 @@ class Listener:
 
     def serve(self, on_end: Callable[[int, int], None] = lambda pid, code: None) -> Any:
         """Serve for ever. `on_end` is told of children that are no forks of a launcher's."""
-        self._on_end = on_end
+        self._on_end, server = on_end, os.getpid()
         while True:
             for key, _ in self._selector.select():
-                forked = key.data() if callable(key.data) else self._hear(key.data)
+                try:
+                    forked = key.data() if callable(key.data) else self._hear(key.data)
+                except Exception as error:  # the trouble of one launcher must not become that of all
+                    if os.getpid() != server:
+                        raise
+                    self._troubled(key.data, repr(error))
+                    continue
                 if forked is not None:
                     return forked
+
+    def _troubled(self, who: Any, why: str) -> None:
+        """Give up the launcher that made trouble; where there is none, rest before the next try."""
+        if why != self._trouble:
+            log(f"{self._level}: {why}")
+        self._trouble = why
+        if isinstance(who, Conversation):
+            self._gone(who)
+        else:
+            time.sleep(REST_SECONDS)
 
     # Launchers
 
@@ -243,9 +265,9 @@ class Listener:
     def _be(self, talk: Conversation) -> Any:
         """Become the process that was asked for, in the fork, without what is the server's."""
         assert talk.request is not None
-        self.give_up(talk)
-        received, talk.received = talk.received, []
         try:
+            self.give_up(talk)
+            received, talk.received = talk.received, []
             return child.become(
                 talk.request, received, talk.connection, self._marks, self._pools, self._base_path
             )

@@ -26,6 +26,9 @@ TOLERANCE_SECONDS = 1.0
 FORGOTTEN_SECONDS = 120.0
 """After this time no node of the container's last life is alive in Ray any more, stock settings included."""
 
+LONGEST_DETAIL = 500
+"""Characters of what a service says of itself that are printed."""
+
 NODES = "/api/v0/nodes?detail=1&limit=1000"
 
 Get = Callable[[str, Mapping[str, str]], bytes]
@@ -78,9 +81,18 @@ def http(url: str, fetch: Get = get) -> str:
     """Problem of `url`; empty when it serves."""
     try:
         fetch(url, {})
+    except urllib.error.HTTPError as error:  # a daemon of the lab says what is wrong with it
+        return f"{url}: {_detail(error) or error}"
     except (OSError, ValueError) as error:
         return f"{url}: {error}"
     return ""
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["detail"])[:LONGEST_DETAIL]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def main(argv: Sequence[str]) -> int:

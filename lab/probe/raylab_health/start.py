@@ -23,6 +23,9 @@ URL = "RAYLAB_HEALTH_URL"
 PAUSE_SECONDS = 5.0
 """Time in which the node starts alone."""
 
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 30.0
+"""Back-off after a step of the agent that failed: the first pause, doubled each time, and the longest."""
+
 NICENESS = 10
 NAME = "raylab-health"
 TIMEOUT_SECONDS = 4.0
@@ -40,7 +43,7 @@ def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, st
     try:
         parent, pid = os.getpid(), os.fork()
     except OSError as error:  # the node is worth more than its agent
-        print(f"no health agent: {error}", file=sys.stderr, flush=True)
+        say(f"no health agent: {error}")
         return 0
     if pid:
         return pid
@@ -49,9 +52,29 @@ def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, st
         settle(parent, NICENESS)
         serve(environ, gpus(arguments), parent, loopback=loopback)
     except BaseException as error:
-        print(f"the health agent has ended: {error!r}", file=sys.stderr, flush=True)
+        say(f"the health agent has ended: {error!r}")
     finally:
         os._exit(code)
+
+
+def say(line: str) -> None:
+    """Log a line. Raises nothing: the disk may be full."""
+    with contextlib.suppress(Exception):
+        print(line, file=sys.stderr, flush=True)
+
+
+def repeat(step: Callable[[], None], goes_on: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+    """Make steps as long as `goes_on` says so: one that raises is logged, and repeated after a back-off."""
+    failures = 0
+    while goes_on():
+        try:
+            step()
+            failures = 0
+        except Exception as error:
+            if not failures:
+                say(f"a step of the health agent failed: {error!r}")
+            sleep(min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures, 10)))
+            failures += 1
 
 
 def gpus(arguments: Sequence[str]) -> int:
@@ -107,9 +130,12 @@ def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool)
         gpus=gpus,
         address=address,
     )
-    while os.getppid() == parent:
+
+    def step() -> None:
         agent.step()
         hang_up(listener)
+
+    repeat(step, lambda: os.getppid() == parent, time.sleep)
     runner.kill()
     os._exit(0)
 

@@ -22,6 +22,7 @@ from lab.daemons.queue.reconcile import Reconciler
 from lab.daemons.queue.steering import Look
 from lab.daemons.queue.store import Store
 from lab.host.clock import Clock
+from lab.host.loops import Loops
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
@@ -143,7 +144,7 @@ class QueueWorld:
         self.controller = Controller(store, Packages(folder), clock=clock)
         self.reconciler = Reconciler(self.controller, self.ray, AtOnce())
         self.health = Desk(store, lambda node: True, self.controller.lock, clock)
-        self.app = make_app(self.controller, self.health, TOKEN)
+        self.app = make_app(self.controller, self.health, Loops(()), TOKEN)
         self.asked: list[str] = []
         """Method and path of each request."""
         self.away = False

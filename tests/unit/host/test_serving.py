@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -11,7 +15,7 @@ from typing import Any
 import pytest
 
 from lab.errors import PortTakenError, UsageError
-from lab.host.serving import LOOPBACK_NAMES, answer, bearing, listen_address, make_server, named
+from lab.host.serving import LOOPBACK_NAMES, answer, bearing, listen_address, log, make_server, named
 
 NAMES = (*LOOPBACK_NAMES, "metrics")
 TOKEN = "the-token"
@@ -93,6 +97,34 @@ def test_without_a_token_everybody_may_ask() -> None:
     said: list[str] = []
     assert bearing(seven, "")({"PATH_INFO": "/"}, lambda status, _: said.append(status)) == [b"7"]
     assert said == ["200 OK"]
+
+
+class Broken:
+    """A stderr whose disk is full."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stderr", [Broken(), closed(), None])
+def test_a_log_that_cannot_be_written_keeps_nobody_from_anything(
+    port: int, monkeypatch: pytest.MonkeyPatch, stderr: Any
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr)
+        log("a line")
+        with pytest.raises(urllib.error.HTTPError, match="500"):
+            ask(port, "/broken")
+    assert ask(port) == "7"
 
 
 def test_a_page_that_fails_does_not_end_the_server(port: int, capsys: pytest.CaptureFixture[str]) -> None:

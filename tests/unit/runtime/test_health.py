@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError
+from lab.host.http import Reply
 from lab.host.secrets import Secrets
 from lab.runtime.health import Seen, View, World
 from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, REDIS, STORE, worker
@@ -35,7 +37,7 @@ def node(service: str, started_at: float | None, *, alive: bool = True) -> Node:
         (STORE, False, "http://127.0.0.1:4/minio/health/live"),
         (STORE, True, "http://127.0.0.1:4/raylab/health"),
         (PROMETHEUS, True, "http://127.0.0.1:6/-/ready"),
-        (METRICS, True, "http://127.0.0.1:7/metrics"),
+        (METRICS, True, "http://127.0.0.1:7/healthz"),
         (JUPYTER, True, "http://127.0.0.1:5/api/status"),
     ],
 )
@@ -52,9 +54,9 @@ def test_a_service_is_healthy_when_it_answers_its_users(
 ) -> None:
     asked: list[tuple[str, Mapping[str, str]]] = []
 
-    def http(url: str, headers: Mapping[str, str]) -> int | None:
+    def http(url: str, headers: Mapping[str, str]) -> Reply | None:
         asked.append((url, headers))
-        return answer
+        return None if answer is None else Reply(answer, {}, b"")
 
     found = view(stand_in=stand_in, http=http).status(service, RUNS, ((), ""))
 
@@ -105,11 +107,31 @@ def test_a_dashboard_that_takes_connections_and_stays_silent_is_not_asked_for_no
 
 
 def test_a_service_that_wants_a_secret_can_only_be_seen_to_run_without_it() -> None:
-    blind = view(secrets=None, http=lambda url, headers: 200)
+    blind = view(secrets=None, http=lambda url, headers: Reply(200, {}, b""))
     for service in (HEAD, W0, JUPYTER):
         found = blind.status(service, RUNS, blind.cluster(RUNS))
         assert (found.state, "secrets cannot be read" in found.detail) == (State.RUNNING, True)
     assert blind.status(STORE, RUNS, ((), "")).state is State.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("status", "page", "state", "detail"),
+    [
+        (503, {"detail": "queue-loop has completed no step for 75 s"}, State.RUNNING, "queue-loop has"),
+        (200, {"detail": "a damaged file is kept as old.sqlite"}, State.HEALTHY, "a damaged file"),
+        (200, {"detail": "x" * 10_000}, State.HEALTHY, "x" * 500),
+        (503, {"detail": 7}, State.RUNNING, "answers HTTP 503"),
+        (503, ["detail"], State.RUNNING, "answers HTTP 503"),
+    ],
+)
+def test_a_daemon_says_of_itself_what_a_person_should_know(
+    status: int, page: object, state: State, detail: str
+) -> None:
+    asked = view(http=lambda url, headers: Reply(status, {}, json.dumps(page).encode()))
+    found = asked.status(METRICS, RUNS, ((), ""))
+    assert found.state is state
+    assert detail in found.detail
+    assert len(found.detail) < 600
 
 
 def test_a_service_without_http_is_as_its_own_check_says() -> None:

@@ -17,6 +17,7 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
+from lab.host.http import Reply
 from lab.lab import Lab
 from lab.runtime.health import World
 from lab.runtime.inside import InsideRuntime
@@ -67,7 +68,7 @@ def inside(
             raise nodes
         return nodes
 
-    world = World(http=lambda url, _: 200 if url in serving else None, nodes=list_nodes)
+    world = World(http=lambda url, _: Reply(200, {}, b"") if url in serving else None, nodes=list_nodes)
     return InsideRuntime("mine", environment, world=world)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from lab.daemons.metrics.__main__ import main, make_app
 from lab.errors import UsageError
+from lab.host.loops import Loops
 
 
 class Collector:
@@ -27,7 +28,8 @@ class Collector:
 def test_the_metrics_are_served_under_its_own_names(host: str, status: str) -> None:
     said: list[str] = []
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "HTTP_HOST": host}
-    body = b"".join(make_app(Collector())(environ, lambda status, _: said.append(status)))
+    app = make_app(Collector(), Loops(()))
+    body = b"".join(app(environ, lambda status, _: said.append(status)))
     assert said == [status]
     assert (b"raylab_test 7.0" in body.splitlines()) == status.startswith("200")
 

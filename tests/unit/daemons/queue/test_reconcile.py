@@ -17,7 +17,7 @@ from lab.daemons.queue.store import Batch
 from lab.errors import RefusedError, StateError
 from lab.queue.replay import replay
 from lab.queue.writing import workload_object
-from tests.unit.daemons.queue.world import World, priority, queue, short
+from tests.unit.daemons.queue.world import CrashingStore, World, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
@@ -242,6 +242,78 @@ def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
     world.settle()
     world.check_end()
     assert short(world.job("one")) == ["SUCCEEDED"]
+
+
+def test_a_job_that_could_not_be_written_is_shown_to_nobody_and_ends_no_step(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.submit("before", "", work=60, retry={})
+    world.run(3)
+    before = dict(world.controller.records)
+    with monkeypatch.context() as patch:
+        patch.setattr(CrashingStore, "commit", full)
+        with pytest.raises(StateError, match="full"):
+            world.submit("lost", "", work=9, retry={})
+        assert world.controller.records == before, "readers see what was not written"
+        with pytest.raises(StateError, match="full"):
+            world.step()
+    world.step()
+    assert world.controller.records.keys() == before.keys()
+    world.submit("after", "", work=2, retry={})
+    world.settle()
+    world.check_end()
+
+
+def test_what_ray_showed_of_a_job_that_is_not_on_disk_ends_no_step(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.step()  # tidies, which it will not do again soon
+    with monkeypatch.context() as patch:
+        patch.setattr(CrashingStore, "commit", full)
+        patch.setattr(CrashingStore, "load", full)  # memory stays ahead of the file
+        with pytest.raises(StateError, match="full"):
+            world.submit("lost", "", work=9, retry={})
+    assert world.controller.records
+    world.step()
+    assert not world.controller.records
+
+
+def test_an_unforeseen_error_of_a_task_is_tried_again_with_a_back_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.apply(*queue("a", 1))
+    world.run(8)
+    tries: list[float] = []
+
+    def broken(*_: object) -> None:
+        tries.append(world.clock())
+        raise KeyError("an answer of unknown shape")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.ray, "submit", broken)
+        world.submit("one", work=3)
+        world.run(60)
+    assert 5 <= len(tries) <= 8
+    world.settle()
+    world.check_end()
+
+
+def test_an_unforeseen_error_of_a_look_is_that_of_who_was_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(8)
+    assert not world.controller.away
+
+    def broken() -> None:
+        raise KeyError("an answer of unknown shape")
+
+    monkeypatch.setattr(world.ray, "ping_store", broken)
+    world.run(8)
+    assert world.controller.away == {"store": "KeyError('an answer of unknown shape')"}
+
+
+def full(*_: object, **__: object) -> None:
+    raise StateError("the disk is full")
 
 
 def test_what_was_recorded_live_gives_the_same_when_it_is_replayed(world: World) -> None:

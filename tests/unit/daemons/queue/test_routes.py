@@ -63,13 +63,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
     world.close()
 
 
-def test_health_says_who_is_away(site: Site) -> None:
-    assert site.ask("GET", "/healthz") == (
-        200,
-        {"status": "ok", "away": {"ray": "not asked yet", "store": "not asked yet"}},
-    )
-
-
 def test_a_job_is_taken_in_and_can_be_looked_at(site: Site) -> None:
     status, told = site.ask(
         "POST", "/jobs", {**JOB, "priority_class": "high", "max_time": 89.5, "owner": "me"}

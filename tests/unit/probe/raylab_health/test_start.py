@@ -33,6 +33,23 @@ def test_a_node_starts_although_its_agent_cannot(
     assert "no health agent" in capsys.readouterr().err
 
 
+def test_a_step_that_fails_ends_no_agent(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [None, KeyError("now"), *[OSError("full")] * 8, None, ValueError("odd")]
+    slept: list[float] = []
+
+    def step() -> None:
+        error = steps.pop(0)
+        if error is not None:
+            raise error
+
+    start.repeat(step, lambda: bool(steps), slept.append)
+    assert slept == [1.0, 2.0, 4.0, 8.0, 16.0, *[start.LONGEST_SECONDS] * 4, 1.0]
+    assert capsys.readouterr().err.splitlines() == [
+        "a step of the health agent failed: KeyError('now')",
+        "a step of the health agent failed: ValueError('odd')",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [(["start", "--num-gpus=2"], 2), (["start"], 0), (["--num-gpus=x"], 0), (["--num-gpus=1"] * 2, 1)],

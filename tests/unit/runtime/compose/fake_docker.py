@@ -11,6 +11,7 @@ from typing import Any
 from lab.cluster.api import Node
 from lab.errors import ClusterError, EngineError, LabError
 from lab.host.command import OnLine
+from lab.host.http import Reply
 from lab.runtime.compose import project, state
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images.model import ResolvedImages
@@ -46,6 +47,9 @@ def lab_state(folder: Path, name: str = "lab", **changes: Any) -> ComposeState:
     return made
 
 
+OK = Reply(200, {}, b"")
+
+
 @dataclass
 class FakeDocker:
     """What a test arranges and reads."""
@@ -76,6 +80,8 @@ class FakeDocker:
     """Service -> what `docker start` fails with."""
     fails: dict[tuple[str, str], BaseException] = field(default_factory=dict)
     """(verb, service) -> what that fails with, each time."""
+    pages: dict[str, Reply] = field(default_factory=dict)
+    """Service -> how it answers when it is asked for its health."""
     never: set[str] = field(default_factory=set)
     """Services that run but never serve."""
     pythonless: set[str] = field(default_factory=set)
@@ -147,7 +153,7 @@ class FakeDocker:
         ready = self.clock() >= container.started_at + SLOW_SECONDS and not doomed
         return container.state == "running" and ready and container.service not in self.never
 
-    def http(self, url: str, headers: Mapping[str, str]) -> int | None:
+    def http(self, url: str, headers: Mapping[str, str]) -> Reply | None:
         """A GET of a published port."""
         del headers
         port = int(url.split("/")[2].rpartition(":")[2])
@@ -156,13 +162,13 @@ class FakeDocker:
             found = state.load(folder) if container.state == "running" else None
             name = row(container.service).url_port
             if found is not None and found.ports.get(name) == port:
-                return 200 if self.serves(container) else None
+                return self.pages.get(container.service, OK) if self.serves(container) else None
         return None
 
     def list_nodes(self, dashboard: str, token: str) -> Sequence[Node]:
         """What Ray says: a worker joins when the head serves."""
         del token
-        if self.http(dashboard, {}) != 200:
+        if self.http(dashboard, {}) is None:
             raise ClusterError(f"Ray's dashboard at {dashboard} does not answer")
         if self.ghosts:
             return self.ghosts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from lab.errors import (
     SetupError,
     WaitTimeoutError,
 )
+from lab.host.http import Reply
 from lab.runtime import ports
 from lab.runtime.compose import boot, state
 from lab.runtime.compose.boot import START_SECONDS
@@ -122,6 +124,17 @@ def test_what_is_down_paused_or_removed_is_repaired_and_the_rest_stays(
     docker.journal.clear()
     assert up.up(spec()).healthy
     assert set(started(docker)) == {WORKER, OTHER, JUPYTER}
+
+
+def test_up_restarts_a_service_of_which_a_loop_is_stuck(up: ComposeRuntime, docker: FakeDocker) -> None:
+    why = "queue-loop has completed no step for 130 s: a step has not returned"
+    docker.pages[QUEUE] = Reply(503, {}, json.dumps({"detail": why}).encode())
+    assert not up.status().healthy
+    docker.clock.after(40.0, docker.pages.clear)
+    said: list[Progress] = []
+    assert up.up(spec(), said.append).healthy
+    assert started(docker) == [QUEUE]
+    assert said[0].detail == f"runs, and gets 30 s to answer: {why}"
 
 
 def test_a_set_up_that_failed_is_repeated(up: ComposeRuntime, docker: FakeDocker) -> None:

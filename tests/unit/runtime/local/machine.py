@@ -16,6 +16,7 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError
+from lab.host.http import Reply
 from lab.runtime import ports
 from lab.runtime.health import World
 from lab.runtime.local import boot, forks, processes, state
@@ -28,6 +29,7 @@ from lab.topology import Credentials, LabSpec, Struck
 from tests.fakes import FakeClock
 
 BOOTED_AT = 1_700_000_000.0
+OK = Reply(200, {}, b"")
 
 
 @dataclass
@@ -54,6 +56,8 @@ class Machine:
     """(spawn | end | TERM | STOP | CONT | bucket, service)"""
     graces: dict[str, float] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
+    pages: dict[str, Reply] = field(default_factory=dict)
+    """Service -> how it answers when it is asked for its health."""
     dies: set[str] = field(default_factory=set)
     """Services whose process ends at once."""
     exit_codes: dict[str, int] = field(default_factory=dict)
@@ -173,13 +177,13 @@ class Machine:
         self.on_probe.get(service, lambda: None)()
         return service not in self.unready and service in self.alive
 
-    def http(self, url: str, headers: Mapping[str, str]) -> int | None:
+    def http(self, url: str, headers: Mapping[str, str]) -> Reply | None:
         del headers
         name = self._port_name(urlsplit(url).port or 0)
         if name == "dashboard":
-            return None if self.silent else 200
+            return None if self.silent else OK
         service = next(each.name for each in SERVICES for port in each.ports if port.name == name)
-        return 200 if self._serves(service) else None
+        return self.pages.get(service, OK) if self._serves(service) else None
 
     def _port_name(self, number: int) -> str:
         labs = filter(None, map(state.load, self.folders))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import socket
 from pathlib import Path
@@ -21,6 +22,7 @@ from lab.errors import (
     WaitTimeoutError,
 )
 from lab.host.files import lock
+from lab.host.http import Reply
 from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
@@ -192,6 +194,21 @@ def test_up_replaces_a_service_that_runs_but_does_not_serve(machine: Machine, tm
 
     assert machine.runtime(tmp_path).up(SPEC).healthy
     assert machine.journal[:2] == [("end", worker(0)), ("spawn", worker(0))]
+
+
+def test_up_restarts_a_service_of_which_a_loop_is_stuck(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    why = "queue-loop has completed no step for 75 s: the disk is full"
+    machine.pages[QUEUE] = Reply(503, {}, json.dumps({"detail": why}).encode())
+    machine.journal.clear()
+    machine.on_spawn[QUEUE] = machine.pages.clear
+
+    shown = machine.runtime(tmp_path).status()
+    assert not shown.healthy
+    assert [each.detail for each in shown.services if each.state is State.RUNNING] == [why]
+    assert machine.runtime(tmp_path).up(SPEC).healthy
+    assert machine.journal[:2] == [("end", QUEUE), ("spawn", QUEUE)]
+    assert machine.services("spawn") == [QUEUE]
 
 
 def test_a_failed_repair_stops_only_what_it_started(machine: Machine, tmp_path: Path) -> None:
