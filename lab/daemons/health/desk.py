@@ -56,15 +56,14 @@ class Desk:
         clock: Clock,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Go on with what was kept. Raises StateError."""
+        """Go on with what was kept, or anew where that cannot be read. Raises StateError."""
         self.lock, self.clock = lock, clock
         self._store, self._free, self._say = store, free, say
         try:
             found = documents.read_kept(store.health())
-        except (ValueError, TypeError, KeyError) as error:
-            raise StateError(
-                f"the kept health cannot be read: {error!r}", "start anew: `labctl down --volumes`"
-            ) from error
+        except (ValueError, TypeError, KeyError) as error:  # the agents will tell of it again
+            say(f"the kept health cannot be read, it begins anew: {error!r}")
+            found = documents.read_kept(None)
         now = clock()
         self.board = Board(found.devices, now)
         for each in found.overrides:

@@ -22,7 +22,7 @@ from lab.daemons.health.desk import Desk
 from lab.daemons.health.gauges import Collector
 from lab.daemons.health.rayside import free_nodes
 from lab.daemons.health.routes import routes as health_pages
-from lab.daemons.queue import views
+from lab.daemons.queue import aside, views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.metrics import exposition
 from lab.daemons.queue.packages import Packages
@@ -54,10 +54,13 @@ def gpu_resource(environ: Mapping[str, str]) -> str:
     return AMD if environ.get("RAYLAB_GPU") == Vendor.AMD.value else NVIDIA
 
 
-def make_app(controller: Controller, health: Desk, loops: Loops, token: str) -> App:
-    """The WSGI application, for whoever bears Ray's token, under the service's own names only."""
+def make_app(controller: Controller, health: Desk, loops: Loops, token: str, note: str = "") -> App:
+    """The WSGI application, for whoever bears Ray's token, under the service's own names only.
+
+    `note` is what a person should know while all is well.
+    """
     routes = Routes(controller, views, exposition(controller, Collector(health)), health_pages(health))
-    app = loops.told(routes, lambda: {"away": dict(controller.away)})
+    app = loops.told(routes, lambda: {"away": dict(controller.away), "detail": note})
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 
 
@@ -96,12 +99,17 @@ def main(
         except BlockingIOError as error:
             raise RefusedError(f"another controller works in {folder}", "end it first") from error
         queued_only = environ.get("RAYLAB_QUEUED_ONLY") == "1"
-        resource, store = gpu_resource(environ), Store(folder)
-        controller = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
-        health = Desk(store, free_nodes(environment.ray(environ)), controller.lock, controller.clock, log)
-        reconciler = Reconciler(controller, ray, Threads(), states=health.board.states, say=log)
+        resource, free = gpu_resource(environ), free_nodes(environment.ray(environ))
+
+        def begin(store: Store) -> tuple[Controller, Desk]:
+            made = Controller(store, Packages(folder), resource=resource, queued_only=queued_only)
+            return made, Desk(store, free, made.lock, made.clock, log)
+
+        controller, health = aside.open_store(folder, begin, log)
+        states, began = health.board.states, aside.set_aside_at(folder)
+        reconciler = Reconciler(controller, ray, Threads(), states=states, say=log, began=began)
         loops = loops_of(reconciler, health)
-        server = make_server(host, port, make_app(controller, health, loops, token))
+        server = make_server(host, port, make_app(controller, health, loops, token, aside.note(folder)))
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code

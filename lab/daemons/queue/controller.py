@@ -28,7 +28,7 @@ from lab.daemons.queue.model import (
 )
 from lab.daemons.queue.packages import Packages
 from lab.daemons.queue.retention import MOST_CALLS, MOST_EVENTS, MOST_FINISHED, outlived
-from lab.daemons.queue.store import Batch, Store
+from lab.daemons.queue.store import Batch, Store, damage
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
 from lab.queue.engine import Engine
@@ -182,9 +182,7 @@ class Controller:
         try:
             self.engine, changes = begin(call)
         except (KeyError, ValueError) as error:
-            raise StateError(
-                f"the queues' state cannot be read: {error}", "start anew: `labctl down --volumes`"
-            ) from error
+            raise damage(self._store.path, error) from error
         self.records = {record.key: record for record, _ in loaded.workloads}
         self.holding = {key for key, record in self.records.items() if record.phase in HOLDING}
         self.waiting = {key for key, record in self.records.items() if record.phase == QUEUED}

@@ -73,10 +73,14 @@ class Reconciler:
         *,
         states: States = tuple,
         say: Callable[[str], None] = lambda _: None,
+        began: float = 0.0,
     ) -> None:
-        """`states` are those of every device of the nodes, which is read under the controller's lock."""
+        """`states` are those of every device of the nodes, which is read under the controller's lock.
+
+        `began` is the time at which the queues began anew: jobs of those before them may go on.
+        """
         self.controller, self._ray, self._say = controller, ray, say
-        self._clock = controller.clock
+        self._clock, self._began = controller.clock, began
         self.effects = Effects(ray, controller.packages, workers, self._clock, controller.wake.set, say)
         self._steward = Steward(controller, ray, states, say)
         self._looked: dict[str, float] = {}
@@ -314,12 +318,16 @@ class Reconciler:
             if record is not None and job.submission_id in ids:
                 if record.phase not in HOLDING or job.submission_id != ids[-1]:
                     self.effects.end(job.submission_id)
-            elif self.controller.queued_only:
+            elif self.controller.queued_only and not self._is_older(job):
                 if job.submission_id not in self._strangers:
                     self._strangers.add(job.submission_id)
                     told = f"job {job.submission_id} was submitted past the queues"
                     draft.tell("Stopped", "", "QueuedOnly", told)
                 self.effects.end(job.submission_id)
+
+    def _is_older(self, job: Job) -> bool:
+        """Tell if a job came through queues of which nothing is known any more."""
+        return WORKLOAD in job.metadata and job.started_at is not None and job.started_at < self._began
 
     # Deciding
 

@@ -67,17 +67,33 @@ class Loaded:
     usage: Mapping[str, Any] | None = None
 
 
+class DamagedError(StateError):
+    """What the file has cannot be read, and never will be."""
+
+
 class Store:
     """The file. Every method is one transaction. Raises StateError when it cannot be read or written."""
 
     SYNCHRONOUS = "FULL"
     """SQLite's setting: a transaction that was committed survives a loss of power."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open it, or make it."""
+    def __init__(self, folder: Path, *, prepare: bool = True) -> None:
+        """Open it, or make it; without `prepare` nothing is read or changed yet. Raises DamagedError too."""
         self.path = make_private(folder) / FILE
         with self._explained():
             self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        if prepare:
+            self.prepare()
+
+    def prepare(self) -> None:
+        """Look whether the file is whole, and make what it lacks. Raises DamagedError, StateError."""
+        journal = self.path.with_name(f"{FILE}-wal")
+        if _size(journal) and not _size(self.path):
+            raise damage(self.path, ValueError("it is empty, and its journal is not"))
+        with self._explained():
+            (state,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+            if state != "ok":
+                raise sqlite3.DatabaseError(" ".join(state.split()))
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute(f"PRAGMA synchronous = {self.SYNCHRONOUS}")
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -89,7 +105,8 @@ class Store:
             elif version != VERSION:
                 raise StateError(
                     f"{self.path} has version {version}, this controller reads version {VERSION}",
-                    "use the version of the lab that wrote it, or `labctl down --volumes`",
+                    "use the version of the lab that wrote it, or set the file aside: "
+                    f"mv {self.path} {self.path}.old",
                 )
             self._database.execute(HEALTH)
 
@@ -98,9 +115,9 @@ class Store:
         self._database.close()
 
     def load(self) -> Loaded:
-        """Everything but events and trace."""
+        """Everything but events and trace. Raises DamagedError too."""
         execute = self._database.execute
-        with self._explained():
+        with self._explained(DamagedError):
             objects = execute("SELECT document FROM objects ORDER BY rowid").fetchall()
             columns = "key, document, job, phase, created, finished_at"
             rows = execute(f"SELECT {columns} FROM workloads ORDER BY created, rowid").fetchall()
@@ -196,14 +213,39 @@ class Store:
             raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, content: type[StateError] = StateError) -> Iterator[None]:
+        """Raise StateError for what SQLite raises, or DamagedError, and `content` for unreadable rows."""
         try:
             yield
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-            raise StateError(
-                f"the queues' state in {self.path} cannot be read or written: {error}",
-                "free some space; if the file is damaged: `labctl down --volumes`",
+            kind = content
+            if isinstance(error, sqlite3.Error):
+                damaged = type(error) is sqlite3.DatabaseError or str(error).startswith("no such ")
+                kind = DamagedError if damaged else StateError
+            raise (
+                damage(self.path, error)
+                if kind is DamagedError
+                else StateError(
+                    f"the queues' state in {self.path} cannot be read or written: {error}",
+                    "free some space, or check the owner of that folder",
+                )
             ) from error
+
+
+def damage(path: Path, error: Exception) -> DamagedError:
+    """The error for a file whose content cannot be read."""
+    return DamagedError(
+        f"the queues' state in {path} is damaged: {error}",
+        "`labctl up` sets that file aside and begins without queues; stored objects stay",
+    )
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 when there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _split(row: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -78,7 +78,7 @@ def climb(
     if lab.status().up:
         raise RefusedError(
             f"the lab {lab.name} is up: another ladder runs, or one was killed",
-            f"wait for it, or: labctl down --volumes --lab {lab.name}",
+            f"wait for it, or: labctl down --lab {lab.name}",
         )
     attempts: list[Attempted] = []
     interrupt: KeyboardInterrupt | None = None

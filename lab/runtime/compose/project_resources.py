@@ -33,7 +33,8 @@ def check_volumes(engine: Engine, project: str, folder: Path) -> tuple[str, ...]
         other = ", or that lab's RAYLAB_HOME" if owner else ""
         raise RefusedError(
             f"the volumes of the Compose project {project} {whose}",
-            f"choose another --lab{other}, or delete what they hold: docker volume rm {' '.join(theirs)}",
+            f"choose another --lab{other}; if nobody needs what they hold: "
+            f"docker volume rm {' '.join(theirs)}",
         )
     return tuple(found)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -375,19 +374,3 @@ def test_an_end_among_two_thousand_that_wait_costs_little(world: World) -> None:
     assert [world.controller.records[key].name for key in world.controller.holding] == ["job-0000"]
     assert written == [3]
     assert spent < 0.25
-
-
-def test_the_file_of_another_version_is_refused(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.close()
-    database = sqlite3.connect(tmp_path / "queue.sqlite")
-    database.execute("PRAGMA user_version = 7")
-    database.close()
-    with pytest.raises(StateError, match="version 7"):
-        world.start()
-
-
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "queue.sqlite").write_bytes(b"this is no database, but long enough to be looked at" * 100)
-    with pytest.raises(StateError, match=r"queue\.sqlite"):
-        World(tmp_path)

@@ -155,7 +155,7 @@ class FakeRay:
         known = self.jobs[name]
         status = known.status(self.clock())
         code = known.code if status == "FAILED" else None
-        return Job(name, status, "", f"it {status}", None, None, "", code, known.order.metadata)
+        return Job(name, status, "", f"it {status}", known.created, None, "", code, known.order.metadata)
 
     def submit(self, order: Order) -> None:
         self._ask("submit")
