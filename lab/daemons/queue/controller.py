@@ -27,7 +27,7 @@ from lab.daemons.queue.model import (
     submission_id,
 )
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.retention import MOST_CALLS, MOST_EVENTS, MOST_FINISHED, outlived
+from lab.daemons.queue.retention import MOST_CALLS, MOST_EVENTS, MOST_FINISHED, abandoned, outlived
 from lab.daemons.queue.store import Batch, Store, damage
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
@@ -141,10 +141,12 @@ class Controller:
     def tidy(self) -> None:
         """Drop what is too old to matter: finished jobs, early events of long lives, a long trace.
 
-        Nothing that has not finished is dropped. Raises StateError.
+        Nothing that has not finished is dropped; a job that was given up has. Raises StateError.
         """
         with self.change() as draft:
-            kept = self.setup.config.keep_finished
+            kept, items = self.setup.config.keep_finished, self.engine.items
+            for key in abandoned(self.records.values(), items, draft.now, kept):
+                draft.call("finish", workload=key, reason="Failed", message=items[key].message)
             if old := outlived(self.records.values(), draft.now, kept, self.most_finished):
                 draft.forget(old)
         with self.lock:

@@ -36,6 +36,12 @@ NOT_READY = "InsufficientPodsReady"
 UNHEALTHY = "AutopilotNoExecute"
 """Reasons of a reset: the job failed, ranks were lost or never came, and a health check said EVICT."""
 
+FREE_RESETS, FREE_SECONDS = 10, 3600.0
+"""Number of resets within so many seconds that can be free of charge: a job may find only sick places."""
+
+FREE_PAUSES = (1.0, 60.0)
+"""Pause after the second of these, doubled with each that follows, and the longest; the first has none."""
+
 EXIT_CODE = re.compile(r"exit code:? (-?\d{1,3})\b")
 """Words in which Ray's message of a failed job tells its exit code."""
 
@@ -80,8 +86,14 @@ def overdue(policy: RetryPolicy, attempt: Attempt, now: float) -> tuple[str, str
 
 
 def order(draft: Draft, record: Record, reason: str, message: str, *, charged: bool) -> None:
-    """End the newest attempt and begin another; the job fails where a charged retry is not left."""
+    """End the newest attempt and begin another; the job fails where a charged retry is not left.
+
+    One that charges nothing is charged all the same when there were too many of these.
+    """
     policy = record.job.retry or RetryPolicy()
+    if not charged and _free(record, draft.now) >= FREE_RESETS:
+        charged = True
+        message += f"; no reset is free after {FREE_RESETS} within {format_duration(FREE_SECONDS)}"
     if charged and record.job.retries >= policy.limit:
         told = f"{message}; {record.job.retries} of {policy.limit} retries are used up"
         stop = Stop(DONE, reason, told, draft.now, outcome="Failed")
@@ -93,10 +105,24 @@ def order(draft: Draft, record: Record, reason: str, message: str, *, charged: b
 
 
 def closed(record: Record, attempt: Attempt, reason: str, *, charged: bool) -> Record:
-    """The record between two attempts; `attempt` has ended. One that is not charged has no pause."""
-    policy = record.job.retry or RetryPolicy()
-    done = replace(attempt, reset=reason, charged=charged, pause=policy.pause if charged else 0.0)
+    """The record between two attempts; `attempt` has ended."""
+    if charged:
+        pause = (record.job.retry or RetryPolicy()).pause
+    else:
+        first, longest = FREE_PAUSES
+        before = _free(record, attempt.ended_at or 0.0)
+        pause = min(longest, first * 2.0 ** (before - 1)) if before else 0.0
+    done = replace(attempt, reset=reason, charged=charged, pause=pause)
     return replace(record.with_attempt(done), phase=RESETTING, stop=None)
+
+
+def _free(record: Record, now: float) -> int:
+    """Number of resets within FREE_SECONDS that charged nothing."""
+    return sum(
+        1
+        for attempt in record.job.attempts
+        if attempt.reset and not attempt.charged and (attempt.ended_at or 0.0) > now - FREE_SECONDS
+    )
 
 
 def resume_at(attempt: Attempt) -> float:

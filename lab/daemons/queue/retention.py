@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from lab.daemons.queue.model import DONE, Record
+from lab.daemons.queue.model import DONE, INACTIVE, Record
+from lab.queue.item import Item
+from lab.queue.reasons import DEACTIVATED
 
 LEAST_SECONDS = 60.0
 """Time for which a job that has ended is kept in any case: what Ray still does for it must be known."""
+
+ACTIVATE_SECONDS = 24 * 3600.0
+"""Time for which a job that the queues deactivated, as one beyond its time limit, can be activated again."""
 
 MOST_FINISHED = 2_000
 """Number of jobs that are kept after their end, the newest."""
@@ -31,6 +36,24 @@ def outlived(records: Iterable[Record], now: float, kept: float | None, most: in
     limits = (LEAST_SECONDS if place < first else _lasts(each, kept) for place, each in enumerate(done))
     return [
         each.key for each, limit in zip(done, limits, strict=True) if (each.finished_at or 0.0) <= now - limit
+    ]
+
+
+def abandoned(
+    records: Iterable[Record], items: Mapping[str, Item], now: float, kept: float | None
+) -> list[str]:
+    """Keys of jobs that the queues deactivated, and that nobody has activated again in time.
+
+    One that a person has deactivated is none: it waits for that person. `kept` is as for `outlived`.
+    """
+    limit = ACTIVATE_SECONDS if kept is None else min(kept, ACTIVATE_SECONDS)
+    return [
+        record.key
+        for record in records
+        if record.phase == INACTIVE
+        and record.attempt is not None
+        and items[record.key].reason.startswith(f"{DEACTIVATED}DueTo")
+        and (record.attempt.ended_at or 0.0) <= now - limit
     ]
 
 

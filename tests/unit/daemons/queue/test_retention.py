@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from lab.daemons.queue import requests
 from lab.daemons.queue.metrics import exposition
-from lab.daemons.queue.model import DONE, PHASES, QUEUED, Attempt, QueuedJob, Record
-from lab.daemons.queue.retention import LEAST_SECONDS, MOST_CALLS, MOST_EVENTS, MOST_FINISHED, outlived
+from lab.daemons.queue.model import DONE, INACTIVE, PHASES, QUEUED, Attempt, QueuedJob, Record
+from lab.daemons.queue.packages import KEPT_SECONDS
+from lab.daemons.queue.retention import (
+    ACTIVATE_SECONDS,
+    LEAST_SECONDS,
+    MOST_CALLS,
+    MOST_EVENTS,
+    MOST_FINISHED,
+    outlived,
+)
 from lab.daemons.queue.store import Batch, Store
 from lab.errors import StateError
 from lab.queue.places import Change
@@ -20,6 +29,7 @@ from tests.unit.daemons.queue.world import GPU, World, queue
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
+ZIP = b"PK\x05\x06" + bytes(18)
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
 
 
@@ -182,14 +192,45 @@ def test_a_trace_that_began_anew_gives_the_same_decisions(small: Small) -> None:
     small.close()
 
 
+def test_a_job_beyond_its_time_limit_and_its_package_go_like_any_other(small: Small) -> None:
+    packages = small.controller.packages
+    sha = hashlib.sha256(ZIP).hexdigest()
+    packages.put(sha, ZIP)
+    small.apply(*queue("a", 1))
+    small.submit("too long", work=100_000, max_time=4, package=sha)
+    small.run(12)
+    small.submit("put aside", work=100_000)
+    small.order("put aside", "deactivate", done=lambda record: record.phase == INACTIVE)
+    small.clock.now += ACTIVATE_SECONDS - 60
+    small.run(1)
+    assert (small.job("too long").phase, packages.has(sha)) == (INACTIVE, True), "it can be activated still"
+    small.clock.now += KEPT_SECONDS + 60
+    small.run(1)
+    small.run(70)
+    item = small.controller.engine.items[small.job("too long").key]
+    assert (item.reason, item.message) == ("Failed", "The workload exceeded its maximum execution time")
+    assert not packages.has(sha)
+    for number in range(6):
+        small.submit(f"job {number}", work=1)
+    small.run(200)
+    assert "too long" not in names(small)
+    assert len(names(small) - {"put aside"}) == Small.MOST_JOBS
+    assert "put aside" in names(small)
+    small.close()
+
+
 def test_a_retention_of_kueue_is_followed(small: Small) -> None:
     policy = {"workloads": {"afterFinished": "5m"}}
     kind = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
     small.apply(*queue("a", 1), {**kind, "objectRetentionPolicies": policy})
     small.submit("one", work=2)
+    small.submit("too long", work=500, max_time=2)
     small.run(280)
-    assert names(small) == {"one"}
+    assert names(small) == {"one", "too long"}
     small.run(120)
+    assert names(small) == {"too long"}
+    assert small.job("too long").phase == DONE
+    small.run(400)
     assert names(small) == set()
     small.close()
 

@@ -10,6 +10,7 @@ from lab.cluster.allocation import read
 from lab.cluster.node_sizes import NodeSizes, request
 from lab.daemons.health.model import EVICT, PASS, TESTING, UNKNOWN, WARN, Health
 from lab.daemons.queue.rayside import needs_room
+from lab.daemons.queue.resets import FREE_RESETS, FREE_SECONDS
 from lab.daemons.queue.steering import Doors, closed, ill, lost, sizes
 from lab.errors import ClusterError
 from lab.queue.capacity import SLACK
@@ -125,6 +126,39 @@ def test_a_job_on_a_sick_gpu_is_reset_at_no_charge_and_goes_on(world: World) -> 
     world.settle()
     assert short(world.job("one")) == ["STOPPED", "SUCCEEDED"]
     assert world.job("one").job.retries == 0
+
+
+def test_a_job_that_finds_only_sick_places_is_moved_ever_more_seldom_and_fails_in_the_end(
+    world: World,
+) -> None:
+    world.apply(*queue("a", 2))
+    world.submit("one", work=1000, retry={"limit": 1, "pause": 20})
+    world.run(6)
+    world.check_says("ray-worker-0", "cpu", EVICT)
+    world.run(300)
+    attempts = world.job("one").job.attempts
+    assert [each.pause for each in attempts[:FREE_RESETS]] == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert not any(each.charged for each in attempts[:FREE_RESETS])
+    world.settle(400)
+    attempts = world.job("one").job.attempts
+    assert [(each.charged, each.pause) for each in attempts[FREE_RESETS:]] == [(True, 20), (False, 0)]
+    item = world.controller.engine.items[world.job("one").key]
+    assert "no reset is free after 10 within 1 h; 1 of 1 retries are used up" in item.message
+
+
+def test_free_resets_of_long_ago_do_not_count(world: World) -> None:
+    world.apply(*queue("a", 2))
+    world.submit("one", work=10_000_000)
+    world.run(6)
+    for _ in range(FREE_RESETS + 2):
+        world.check_says("ray-worker-0", "cpu", EVICT)
+        world.run(5)
+        world.check_says("ray-worker-0", "cpu", PASS)
+        world.clock.now += FREE_SECONDS
+        world.run(5)
+    attempts = world.job("one").job.attempts
+    assert len(attempts) == FREE_RESETS + 3
+    assert {each.pause for each in attempts} == {0}
 
 
 def test_a_job_elsewhere_is_left_alone(world: World) -> None:
