@@ -140,19 +140,25 @@ def take_lock(
 ) -> IO[bytes]:
     """Lock `path`, a file that only its owner may read, until what is returned is closed.
 
-    A process that inherits the descriptor holds the lock, too. While another one has it, `on_wait` is called
-    once. Raises BlockingIOError after `timeout` seconds, OSError where there can be no such file.
+    A process that inherits the descriptor holds the lock, too; its holder may delete the file. While another
+    one has it, `on_wait` is called once. Raises BlockingIOError after `timeout` seconds, OSError where there
+    can be no such file.
     """
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+    file = _open_lock(path)
     try:
         import fcntl
     except ImportError:  # Windows
         return file
 
     def locked() -> bool:
+        nonlocal file
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            if _is_at(file, path):
+                return True
+            file.close()  # whoever held it has deleted it: a third one may have made another
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = _open_lock(path)
         return False
 
     try:
@@ -166,19 +172,49 @@ def take_lock(
     return file
 
 
-@contextlib.contextmanager
-def lock(path: Path, what: str, *, patience: float = 0.0, clock: Clock = MONOTONIC) -> Iterator[None]:
-    """Hold `path` as a lock.
+def _open_lock(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
-    Raises SetupError, saying `what` is busy, when another labctl still holds it after `patience` seconds.
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """True when this open file is the one with this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def lock(
+    path: Path,
+    what: str,
+    *,
+    patience: float = 0.0,
+    on_wait: Callable[[str], None] = lambda holder: None,
+    clock: Clock = MONOTONIC,
+) -> Iterator[None]:
+    """Hold `path` as a lock while doing `what`, such as `starting ray-worker-0`.
+
+    While another labctl holds it, `on_wait` is called once with its name. Raises SetupError that says who is
+    busy with what, when it still is after `patience` seconds.
     """
+
+    def holder() -> str:
+        try:
+            pid, _, busy = path.read_text(encoding="utf-8").partition(" ")
+        except (OSError, ValueError):
+            pid = busy = ""
+        return f"another labctl (process {pid}) is busy with {busy}" if busy else "another labctl is busy"
+
     make_private(path.parent)
     try:
-        file = take_lock(path, timeout=patience, clock=clock)
+        file = take_lock(path, timeout=patience, on_wait=lambda: on_wait(holder()), clock=clock)
     except BlockingIOError as error:
-        hint = "wait until it is done, then try again"
-        raise SetupError(f"another labctl is busy with {what}", hint) from error
+        raise SetupError(holder(), "wait until it is done, then try again") from error
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}", "check its owner") from error
     with file:
+        with contextlib.suppress(OSError):  # a disk that is full must not keep anybody from `down`
+            os.truncate(file.fileno(), 0)
+            os.write(file.fileno(), f"{os.getpid()} {what}".encode())
         yield

@@ -123,7 +123,11 @@ class LabView(ABC):
 
 
 class Runtime(LabView):
-    """Runs the services of one lab."""
+    """Runs the services of one lab.
+
+    What changes which of them run (`up`, `down`, `start`, `crash`) takes turns among all labctl of a machine:
+    it waits for another one that does so, and raises SetupError in the end.
+    """
 
     # The whole lab
 

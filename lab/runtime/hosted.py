@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from lab.errors import LabDownError, LabError, NotFoundError, ServiceError, UnsupportedError
-from lab.host.files import home
+from lab.host.files import home, lock
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.runtime import statefile
 from lab.runtime.base import OnProgress, Runtime
@@ -17,7 +19,10 @@ from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
 from lab.runtime.starting import all_settled, settled
 from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
-from lab.topology import Endpoints, LabSpec, LabStatus, ServiceStatus, State
+from lab.topology import Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
+
+LOCK = "lock"
+"""File in the lab's folder, which whoever changes the lab holds."""
 
 
 class LabState(Protocol):
@@ -45,6 +50,9 @@ S = TypeVar("S", bound=LabState)
 
 class HostedRuntime(Runtime, Generic[S]):
     """One lab whose state is in files below `home()/<lab>`."""
+
+    patience: float
+    """Seconds for which another labctl that changes the lab is waited for."""
 
     def __init__(self, lab: str, folder: Path | None, world: World) -> None:
         """`folder` is where the lab keeps its things; by default its folder in `home()`."""
@@ -102,6 +110,37 @@ class HostedRuntime(Runtime, Generic[S]):
     def folder(self) -> Path:
         """See Runtime.folder."""
         return self._folder
+
+    @contextlib.contextmanager
+    def _alone(self, what: str, on_progress: OnProgress) -> Iterator[None]:
+        """Change what runs of the lab, and its state file, as the only labctl; `what` is said to others.
+
+        It has to be read afresh then. Another one that does so is waited for. Raises SetupError.
+        """
+
+        def waits(holder: str) -> None:
+            on_progress(Progress(f"lab {self.lab}", State.STARTING, f"waiting: {holder}"))
+
+        path, patience = self._folder / LOCK, self.patience
+        with lock(path, what, patience=patience, on_wait=waits, clock=self._clock):
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    self._remove_folder()  # made by the lock alone, where there is no lab any more
+
+    def _remove_folder(self) -> None:
+        """Remove the folder, if nothing but the lock is in it; whoever waits for that makes it anew.
+
+        Raises OSError.
+        """
+        if {entry.name for entry in self._folder.iterdir()} <= {LOCK}:
+            (self._folder / LOCK).unlink(missing_ok=True)
+            try:
+                self._folder.rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:  # then another labctl is at work in it already
+                    raise
 
     def set_training_key(self, enabled: bool) -> None:
         """See Runtime.set_training_key. The stand-in store forgets it when it is started again."""

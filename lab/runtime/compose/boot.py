@@ -124,6 +124,9 @@ class Boot:
             found = self._containers().get(service)
         if found is None:
             raise ServiceError(f"Compose made no container for {service}", "look at `labctl up --dry-run`")
+        self._start(service, found)
+
+    def _start(self, service: str, found: Container) -> None:
         if service not in self._started:
             self._started.append(service)
         self._healthy.discard(service)
@@ -153,10 +156,11 @@ class Boot:
             for name in started:
                 if name in containers:
                     self._written.began(containers[name])
-                if self._gave_up(name, containers.get(name)):
+                stopped = containers.get(name)
+                if stopped is not None and self._gave_up(name, stopped):
                     detail = again(name, self._tries.get(name, 1) + 1)
                     on_progress(Progress(name, State.STARTING, detail, self._clock() - begin))
-                    self.start(name)
+                    self._start(name, stopped)  # one that `down` has removed meanwhile is not made anew
                     containers = self._containers()
                 self._check_alive(name, containers.get(name))
             details = self._look(started, containers, on_progress, begin)
@@ -215,9 +219,9 @@ class Boot:
             raise self._failed(SETUP, found)
         self._started.remove(SETUP)
 
-    def _gave_up(self, service: str, container: Container | None) -> bool:
+    def _gave_up(self, service: str, container: Container) -> bool:
         """True when a node ended because Ray did not wait long enough for it, and has a try left."""
-        if container is None or container.state != "exited" or not is_node(service):
+        if container.state != "exited" or not is_node(service):
             return False
         if self._tries.get(service, 1) >= TRIES:
             return False

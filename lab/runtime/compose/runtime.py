@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.errors import EngineError, LabDownError, LabError, RefusedError, SetupError, UnsupportedError
 from lab.host.clock import WALL
-from lab.host.files import lock, make_private, remove
+from lab.host.files import remove
 from lab.host.interrupts import held_back
 from lab.runtime import ports, statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
@@ -25,9 +25,6 @@ from lab.runtime.health import Seen, World
 from lab.runtime.hosted import HostedRuntime
 from lab.services import is_node
 from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage, Vendor
-
-LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
-
 
 Images = Callable[[LabSpec, Mapping[str, str], bool], ResolvedImages]
 """The images for a lab. The mapping has the variables that choose others than the pinned ones; the last
@@ -53,6 +50,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     kind = "compose"
     needs_engine = True
+    patience = LONGEST_SECONDS
 
     def __init__(
         self,
@@ -79,7 +77,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
 
     def up(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """See Runtime.up. Raises EngineError before anything starts when Docker cannot be used."""
-        with self._decided(spec, fetch=True) as (current, fresh):
+        with self._decided(spec, on_progress, fetch=True) as (current, fresh):
             try:
                 self._boot_all(current, on_progress)
             except BaseException:
@@ -87,22 +85,23 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                     with held_back(), contextlib.suppress(LabError):
                         self._clear()
                 raise
-        return self.status()
+            return self.status()
 
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
         """Choose ports, make secrets and files, start nothing; returns the `docker compose` call to use.
 
         For a lab that is up, the call is that of the lab as it is. Raises what `up` raises before it starts.
         """
-        with self._decided(spec, fetch=False) as (current, _):
+        with self._decided(spec, ignore_progress, fetch=False) as (current, _):
             return project.command_line(current, self._folder)
 
     @contextlib.contextmanager
-    def _decided(self, spec: LabSpec, *, fetch: bool) -> Iterator[tuple[ComposeState, bool]]:
+    def _decided(
+        self, spec: LabSpec, on_progress: OnProgress, *, fetch: bool
+    ) -> Iterator[tuple[ComposeState, bool]]:
         """The lab as it is, or as it is decided now, and whether nothing of it runs; no other labctl acts."""
         self._engine.check()
-        make_private(self._folder)
-        with lock(self._folder / "lock", f"lab {self.lab}"):
+        with self._alone(f"starting lab {self.lab}", on_progress):
             containers = self._holdings.containers()
             self._holdings.check_volumes()
             current = self._load()
@@ -123,8 +122,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             if volumes:
                 self._holdings.remove_volumes()
             return ()
-        make_private(self._folder)
-        with lock(self._folder / "lock", f"lab {self.lab}"):
+        with self._alone(f"stopping lab {self.lab}", on_progress):
             stopped = self._holdings.stop(self._holdings.containers(), on_progress)
             with held_back():
                 self._clear()
@@ -133,10 +131,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                 for name in ("secrets", "lessons", state.FAILED):
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                 (self._folder / ports.FILE).unlink(missing_ok=True)
-        if volumes:
-            left = {entry.name for entry in self._folder.iterdir()}
-            if left <= {"lock", "start.lock"}:  # the local runtime's objects may lie here too
-                shutil.rmtree(self._folder)
         return stopped
 
     def status(self) -> LabStatus:
@@ -245,7 +239,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
         """See Runtime.start."""
         self._known_containers(service)
-        with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
+        with self._alone(f"starting {service}", on_progress):
             current, containers = self._up_with_containers()
             container = containers.get(service)
             if container is not None and is_node(service):
@@ -311,14 +305,14 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             self._folder,
             images=chosen,
             notes=(note,) if note else (),
-            patience=LOCK_PATIENCE_SECONDS,
+            patience=self.patience,
         )
         reserve.write_files(current, self._folder, user, self._world.environ)
         return current
 
     def _completed(self, current: ComposeState, asked: LabSpec) -> ComposeState:
         """The lab with the ports of services that came after the labctl that started it."""
-        return reserve.complete(current, asked, self._folder, patience=LOCK_PATIENCE_SECONDS)
+        return reserve.complete(current, asked, self._folder, patience=self.patience)
 
     def _boot_all(self, current: ComposeState, on_progress: OnProgress) -> None:
         names = self._services(current)

@@ -14,11 +14,11 @@ import psutil
 
 from lab.errors import RefusedError, SetupError, StateError, UnsupportedError, WaitTimeoutError
 from lab.host import command, environment
-from lab.host.files import lock, make_private, remove
+from lab.host.files import remove
 from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
-from lab.runtime.hosted import HostedRuntime
+from lab.runtime.hosted import LOCK, HostedRuntime
 from lab.runtime.local import forks, output, processes, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
@@ -29,9 +29,6 @@ from lab.topology import LabSpec, LabStatus, Progress, State, Struck, Usage
 
 STOP_SECONDS = 5.0
 """Grace of a service at `down`."""
-
-LOCK_PATIENCE_SECONDS = LONGEST_SECONDS
-"""Time to wait for another labctl that starts a service of this lab or chooses ports for another."""
 
 NODE_MEMORY_SHARE = 0.8
 """Share of the host's memory that all nodes together offer to Ray's scheduler."""
@@ -54,6 +51,7 @@ class LocalRuntime(HostedRuntime[LabState]):
     """One lab of plain processes."""
 
     kind = "local"
+    patience = LONGEST_SECONDS
 
     def __init__(self, lab: str, folder: Path | None = None, *, world: World | None = None) -> None:
         """`folder` is where the lab keeps its things; by default its folder in `home()`."""
@@ -85,20 +83,19 @@ class LocalRuntime(HostedRuntime[LabState]):
         """See Runtime.start_left_out. An `up` that was called meanwhile may have started it."""
         for service in self._up().left_out:
             environment.ensure(services.PACKAGES[service])
-            with lock(self._folder / "lock", f"lab {self.lab}", patience=LOCK_PATIENCE_SECONDS):
+            with self._alone(f"starting {service}", on_progress):
                 if service in self._up().left_out:
-                    self.start(service, on_progress)
+                    self._start(service, on_progress, wait=True)
 
     def _start_all(self, spec: LabSpec, on_progress: OnProgress, lacking: Collection[str]) -> LabStatus:
         """`up`, without those services of `lacking` that do not run."""
-        make_private(self._folder)
-        with lock(self._folder / "lock", f"lab {self.lab}"):
+        with self._alone(f"starting lab {self.lab}", on_progress):
             current = self._load()
             if current is not None and reserve.anything_alive(current):
                 self._check_same(current, spec)
-                current = reserve.complete(current, spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
+                current = reserve.complete(current, spec, self._layout, patience=self.patience)
             else:
-                current = reserve.reserve(spec, self._layout, patience=LOCK_PATIENCE_SECONDS)
+                current = reserve.reserve(spec, self._layout, patience=self.patience)
             left_out = [name for name in lacking if current.seen(name, self._world).state in GONE]
             for name in left_out:
                 on_progress(Progress(name, State.ABSENT, NO_PACKAGES))
@@ -108,7 +105,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             boot = self._boot(current)
             for todo in self._rounds(current, on_progress):
                 boot.all(self._load() or current, todo, on_progress)
-        return self.status()
+            return self.status()
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
         """See Runtime.down. Also ends processes that carry the lab's mark but stand in no state file.
@@ -127,7 +124,7 @@ class LocalRuntime(HostedRuntime[LabState]):
                 f"lab {self.lab} was started in containers, which hold its objects",
                 "`labctl down --volumes --runtime compose`, with Docker running",
             )
-        with lock(self._folder / "lock", f"lab {self.lab}"):
+        with self._alone(f"stopping lab {self.lab}", on_progress):
             try:
                 current = state.load(self._folder)
             except StateError:
@@ -155,19 +152,16 @@ class LocalRuntime(HostedRuntime[LabState]):
             shutil.rmtree(self._layout.redis, ignore_errors=True)
             remove(self._folder / state.FILE)
             if volumes:
-                self._delete(keep="lock")
-        if volumes:
-            self._delete()
+                self._delete()
         return tuple(stopped)
 
-    def _delete(self, keep: str = "") -> None:
-        """Delete the lab's folder, or all in it but `keep`. Raises SetupError that names what stays."""
+    def _delete(self) -> None:
+        """Delete the lab's folder, and the lock in it last. Raises SetupError that names what stays."""
         try:
             for entry in self._folder.iterdir():
-                if entry.name != keep:
+                if entry.name != LOCK:
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-            if not keep:
-                self._folder.rmdir()
+            self._remove_folder()
         except OSError as error:
             raise SetupError(
                 f"cannot delete {error.filename or self._folder}: {error.strerror}",
@@ -276,25 +270,29 @@ class LocalRuntime(HostedRuntime[LabState]):
             self._check_known(self._up(), service)
         if service in services.PACKAGES:
             environment.ensure(services.PACKAGES[service])
-        with lock(self._folder / "start.lock", f"starting {service}", patience=LOCK_PATIENCE_SECONDS):
-            current = self._up()
-            if service in current.left_out:
-                current = current.without({*current.left_out} - {service})
-                state.save(self._folder, current)
-            found = self._settled(current, service)
-            if found.state in (State.HEALTHY, State.PAUSED):
-                return
-            boot = self._boot(current)
-            identity = current.leaders.get(service)
-            if found.state is State.EXITED or identity is None or is_node(service):
-                # What is left of a node that lost its cluster cannot be revived; it makes room.
-                processes.end(identity, self._layout.mark(service), grace=0)
-                current = boot.spawn(current, service)
-                identity = current.leaders[service]
-            if wait and is_node(service):  # with the lock: two raylets must not start at the same instant
-                boot.join(current, service, on_progress, self._clock())
-            elif wait:
-                boot.wait(service, identity, on_progress, self._clock())
+        with self._alone(f"starting {service}", on_progress):
+            self._start(service, on_progress, wait=wait)
+
+    def _start(self, service: str, on_progress: OnProgress, *, wait: bool) -> None:
+        """`start`, with the lock, also while it waits: two raylets must not start at the same instant."""
+        current = self._up()
+        if service in current.left_out:
+            current = current.without({*current.left_out} - {service})
+            state.save(self._folder, current)
+        found = self._settled(current, service)
+        if found.state in (State.HEALTHY, State.PAUSED):
+            return
+        boot = self._boot(current)
+        identity = current.leaders.get(service)
+        if found.state is State.EXITED or identity is None or is_node(service):
+            # What is left of a node that lost its cluster cannot be revived; it makes room.
+            processes.end(identity, self._layout.mark(service), grace=0)
+            current = boot.spawn(current, service)
+            identity = current.leaders[service]
+        if wait and is_node(service):
+            boot.join(current, service, on_progress, self._clock())
+        elif wait:
+            boot.wait(service, identity, on_progress, self._clock())
 
     def execute(
         self,

@@ -453,7 +453,7 @@ def test_a_labctl_that_was_killed_between_two_data_sets_lost_neither(shelf: Shel
 
 
 def test_one_labctl_at_a_time_changes_data_sets(shelf: Shelf) -> None:
-    with shelf.busy(), pytest.raises(SetupError, match="another labctl is busy with the data sets"):
+    with shelf.busy(), pytest.raises(SetupError, match="busy with the data sets"):
         draw_food11(Shelf(shelf.folder), 1)
 
 

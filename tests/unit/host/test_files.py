@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from contextlib import ExitStack
@@ -107,7 +108,7 @@ def test_a_lock_is_held_by_one_at_a_time_and_freed_at_the_end(tmp_path: Path) ->
 
     with (
         files.lock(path, "lab a"),
-        pytest.raises(SetupError, match="another labctl is busy with lab a"),
+        pytest.raises(SetupError, match=r"another labctl \(process \d+\) is busy with lab a"),
         files.lock(path, "lab a"),
     ):
         pytest.fail("two hold the lock")
@@ -188,3 +189,49 @@ def test_a_folder_in_the_place_of_a_file_is_removed_as_well(tmp_path: Path) -> N
     files.remove(tmp_path / "state.json")
     files.remove(tmp_path / "state.json")
     assert not list(tmp_path.iterdir())
+
+
+def test_who_holds_a_lock_is_said_to_who_waits_for_it(tmp_path: Path) -> None:
+    path, clock, said = tmp_path / "lock", FakeClock(0.0), list[str]()
+    first = ExitStack()
+    first.enter_context(files.lock(path, "starting ray-worker-0"))
+    clock.after(3.0, first.close)
+
+    with files.lock(path, "stopping lab a", patience=10, on_wait=said.append, clock=clock):
+        assert said == [f"another labctl (process {os.getpid()}) is busy with starting ray-worker-0"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"123"])
+def test_a_lock_whose_holder_could_not_write_its_name_is_one_all_the_same(
+    tmp_path: Path, content: bytes
+) -> None:
+    with files.take_lock(tmp_path / "lock") as held:
+        held.write(content)
+        held.flush()
+        with pytest.raises(SetupError, match=r"^another labctl is busy$"), files.lock(tmp_path / "lock", "a"):
+            pass
+
+
+def test_a_lock_that_its_holder_deletes_is_not_held_by_two(tmp_path: Path) -> None:
+    path, clock = tmp_path / "lock", FakeClock(0.0)
+    first, third = ExitStack(), ExitStack()
+    first.enter_context(files.lock(path, "deleting lab a"))
+
+    def delete() -> None:
+        path.unlink()
+        first.close()
+        third.enter_context(files.lock(path, "a third one"))
+
+    clock.after(3.0, delete)
+    clock.after(7.0, third.close)
+    with files.lock(path, "waiting", patience=10, clock=clock):
+        assert clock() == pytest.approx(7.0, abs=0.2)
+
+
+def test_a_lock_is_had_although_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    with files.lock(tmp_path / "lock", "stopping lab a"):
+        pass

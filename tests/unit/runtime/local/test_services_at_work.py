@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, NotFoundError, ServiceError, SetupError, WaitTimeoutError
-from lab.host.files import lock
+from lab.errors import LabDownError, NotFoundError, ServiceError, WaitTimeoutError
 from lab.runtime.base import Runtime
 from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
@@ -210,31 +209,6 @@ def test_start_that_fails_says_why(machine: Machine, runtime: LocalRuntime) -> N
     assert state_of(runtime, W0) is State.EXITED
 
 
-def test_two_starts_at_once_keep_both_identities_and_take_turns(
-    machine: Machine, tmp_path: Path, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second shell looks at the lab, then waits for the lock while the first starts its service."""
-    from contextlib import AbstractContextManager
-
-    from lab.runtime.local import runtime as module
-
-    runtime.kill(W0)
-    runtime.kill(W1)
-    waits: list[float] = []
-
-    def lock_after_the_other(path: Path, what: str, *, patience: float = 0) -> AbstractContextManager[None]:
-        monkeypatch.setattr(module, "lock", lock)
-        waits.append(patience)
-        machine.runtime(tmp_path).start(W1)
-        return lock(path, what, patience=patience)
-
-    monkeypatch.setattr(module, "lock", lock_after_the_other)
-    runtime.start(W0)
-
-    assert runtime.status().healthy
-    assert waits[0] > 0
-
-
 # Status
 
 
@@ -345,17 +319,3 @@ def test_following_waits_for_whole_lines_and_ends_with_the_lab(
     monkeypatch.setattr(machine.clock, "sleep", lambda _: next(play))
 
     assert list(runtime.logs(W0, follow=True)) == ["one", "two", "three"]
-
-
-def test_a_busy_lock_ends_a_start_with_a_reason(
-    machine: Machine, runtime: LocalRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from lab.runtime.local import runtime as module
-
-    runtime.kill(W0)
-    monkeypatch.setattr(module, "LOCK_PATIENCE_SECONDS", 0.0)
-    with (
-        lock(tmp_path / "raylab" / "start.lock", "the test"),
-        pytest.raises(SetupError, match="busy with starting ray-worker-0"),
-    ):
-        runtime.start(W0)

@@ -21,7 +21,6 @@ from lab.errors import (
     UnsupportedError,
     WaitTimeoutError,
 )
-from lab.host.files import lock
 from lab.host.http import Reply
 from lab.runtime import ports
 from lab.runtime.local import state
@@ -349,18 +348,6 @@ def test_reused_process_ids_are_not_the_lab(machine: Machine, tmp_path: Path) ->
     machine.runtime(tmp_path).down()
 
     assert machine.running == strangers
-
-
-def test_another_labctl_at_work_is_not_disturbed(machine: Machine, tmp_path: Path) -> None:
-    runtime = machine.runtime(tmp_path)
-    with lock(tmp_path / "raylab" / "lock", "the test"):
-        for call in (lambda: runtime.up(SPEC), runtime.down):
-            with pytest.raises(SetupError, match="another labctl is busy with lab raylab"):
-                call()
-    assert not machine.journal
-
-
-# Ports
 
 
 def test_the_usual_ports_are_used_when_they_are_free(machine: Machine, tmp_path: Path) -> None:
