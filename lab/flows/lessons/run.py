@@ -34,7 +34,7 @@ from lab.flows.lessons.results import (
 )
 from lab.host.clock import WALL, Clock
 from lab.host.files import home
-from lab.host.interrupts import held_back
+from lab.host.interrupts import Background, held_back
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.services import STORE
 from lab.topology import Check, LabSpec, State
@@ -240,15 +240,11 @@ class HostTaskThread:
 
         self._on_step = on_step
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        if lesson.host_task is not None:
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(lesson.host_task, OpenLab(lab.runtime)),
-                name=f"host task of lesson {lesson.number}",
-                daemon=True,
-            )
-            self._thread.start()
+        self._task: Background | None = None
+        if (task := lesson.host_task) is not None:
+            own = OpenLab(lab.runtime)
+            name = f"host task of lesson {lesson.number}"
+            self._task = Background(lambda: self._run(task, own), name)
 
     def __call__(self) -> float:
         """See Clock."""
@@ -276,14 +272,14 @@ class HostTaskThread:
     def finish(self) -> None:
         """Wait for the task once the notebook has come to its end, then give it up."""
         try:
-            if self._thread is not None:
-                self._thread.join(JOIN_SECONDS)
+            if self._task is not None:
+                self._task.wait(JOIN_SECONDS)
         finally:
             self.give_up()
 
     def give_up(self) -> None:
         """End the task: its next word or sleep raises, and it may mend what it broke."""
         self._over.set()
-        if self._thread is not None:
+        if self._task is not None:
             with held_back():
-                self._thread.join(GIVE_UP_SECONDS)
+                self._task.wait(GIVE_UP_SECONDS)

@@ -76,7 +76,7 @@ def inject(
         injection = Injection(watch, fault, aim, parameters, on_moment, request.timeout)
         try:
             injection.run(to_the_end=wait)
-            _emit_left(injection)
+            injection.emit_left()
             if not wait:
                 injection.check()
                 return Outcome(injection.record(), None)
@@ -107,12 +107,6 @@ def inject(
     return Outcome(receipt.fault, receipt)
 
 
-def _emit_left(injection: Injection) -> None:
-    if not injection.undone:
-        left = f"{injection.target} is still under the fault: labctl heal undoes it"
-        injection.timeline.emit("problem heal", None, left)
-
-
 def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException) -> None:
     """Judge and keep what is known of a fault whose watching an interrupt, or a bug, has ended."""
     from lab.evidence.receipt import judge
@@ -122,7 +116,7 @@ def _keep_what_is_known(watch: Watch, injection: Injection, error: BaseException
     receipt = judge(gather(watch, injection.record(), (*injection.problems, problem)))
     unkept = keep(watch.lab, receipt)
     with contextlib.suppress(Exception):
-        _emit_left(injection)
+        injection.emit_left()
         kept = unkept or f"the receipt has what is known: labctl report {watch.submission_id}"
         injection.timeline.emit("note receipt", None, kept)
 

@@ -106,6 +106,7 @@ class Injection:
         self._journal.refuse_second(self.target)
         self._remember()
         self._watch.store_outages = StoreOutages()
+        interrupts = 0
         try:
             self._inject()
             if self.missed is None and self._fault.fires:
@@ -119,8 +120,11 @@ class Injection:
             if not self.happened:
                 raise
             self._disturbed = (*self._disturbed, f"the recovery could not be followed: {error.message}")
+        except KeyboardInterrupt:
+            interrupts = 1
+            raise
         finally:
-            self._finish()
+            self._finish(interrupts)
         if self._log is not None and self._log.problem:
             self.timeline.emit("problem fault", None, self._log.problem)
 
@@ -325,10 +329,13 @@ class Injection:
         others = tuple(node for node in self._watch.nodes if node.service != self.target)
         return places(plan.resources_per_worker if plan else {}, others, ranks) >= ranks
 
-    def _finish(self) -> None:
-        """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed."""
+    def _finish(self, interrupts: int = 0) -> None:
+        """Revert it if that has not been done, and note how that went: for `labctl heal` where it failed.
+
+        `interrupts` have come before: one more leaves it to that.
+        """
         try:
-            self._revert.finish()
+            self._revert.finish(self._emit_interrupt, interrupts)
         finally:
             if self.undone:
                 self._journal.drop(self._entry)
@@ -339,6 +346,20 @@ class Injection:
             if self.happened:
                 self._record(self._revert.done_at, again=True)
             self._emit_steps()
+
+    def emit_left(self) -> None:
+        """Emit that the fault is left, if it is."""
+        if not self.undone:
+            left = f"{self.target} is still under the fault: labctl heal undoes it"
+            self.timeline.emit("problem heal", None, left)
+
+    def _emit_interrupt(self, count: int) -> None:
+        """Emit what an interrupt does while the fault is being reverted: the first waits for that."""
+        if count > 1:
+            self.emit_left()
+            return
+        doing = f"{self._fault.kind.name} of {self.target} is undone first"
+        self.timeline.emit("note interrupt", None, f"{doing}; another interrupt leaves it as it is")
 
     def _remember(self) -> None:
         """Write the fault to disk, with all it needs to undo itself."""

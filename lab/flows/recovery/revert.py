@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 
 from lab.errors import LabError, message_of
 from lab.evidence.receipt.model import NOT_REVERTED
 from lab.faults import Fault, Scene
 from lab.host.clock import Clock
+from lab.host.interrupts import Background, held_back
+
+LOOK_SECONDS = 0.1
+"""Interval between looks for an interrupt while the end of a revert is waited for."""
 
 
 class Revert:
@@ -17,12 +21,12 @@ class Revert:
         self.done_at: float | None = None
         self.error: Exception | None = None
         self._fault, self._scene, self._clock = fault, scene, clock
-        self._thread: threading.Thread | None = None
+        self._task: Background | None = None
 
     @property
     def begun(self) -> bool:
         """True once it was started."""
-        return self._thread is not None
+        return self._task is not None
 
     @property
     def ended(self) -> bool:
@@ -41,29 +45,33 @@ class Revert:
         """The error that it raised, if that is no LabError."""
         return None if isinstance(self.error, LabError) else self.error
 
-    def begin(self) -> None:
+    def begin(self) -> Background:
         """Start it, once."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="raylab-revert", daemon=True)
-            self._thread.start()
+        if self._task is None:
+            with held_back():  # or an interrupt could lose the thread that has just begun
+                self._task = Background(self._run, "raylab-revert")
+        return self._task
 
-    def finish(self) -> None:
-        """Start it, if that has not been done, and wait for its end. An interrupt is held back until then."""
-        self.begin()
-        assert self._thread is not None
-        interrupt: KeyboardInterrupt | None = None
-        while self._thread.is_alive():
-            try:
-                self._thread.join()
-            except KeyboardInterrupt as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+    def finish(self, on_interrupt: Callable[[int], None], interrupts: int = 0) -> None:
+        """Start it, if that has not been done, and wait for its end.
+
+        An interrupt is held back until then; a second one ends the wait. `on_interrupt` is called with the
+        number of those that have come, of which the caller has had `interrupts` before.
+        """
+        with held_back() as arrived:
+            task, known = self.begin(), 0
+            while not task.wait(LOOK_SECONDS):
+                count = interrupts + len(arrived)
+                if count > known:
+                    on_interrupt(count)
+                if count > 1:
+                    return
+                known = count
 
     def wait(self, seconds: float) -> None:
         """Wait so long, while it goes on at most until its end."""
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join(seconds)
+        if self._task is not None and not self._task.over:
+            self._task.wait(seconds)
         else:
             self._clock.sleep(seconds)
 

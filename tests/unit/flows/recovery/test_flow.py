@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from dataclasses import replace
 from typing import Any, cast
 
@@ -235,6 +238,29 @@ def test_ctrl_c_at_any_moment_reverts_the_fault(world: World, kind: str, key: st
     assert document["verdict"] == "not-verified"
     assert "the recovery was not followed to its end: it was interrupted" in document["problems"]
     assert recorded(world) == [kind]
+
+
+def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Training(world)
+    noted, over = threading.Event(), threading.Event()
+
+    def slow(service: str, on_progress: OnProgress, *, wait: bool = True) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert noted.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert over.wait(30)
+
+    def listen(moment: Moment) -> None:
+        world.moments.append(moment)
+        if moment.text == "kill of ray-worker-0 is undone first; another interrupt leaves it as it is":
+            noted.set()
+
+    monkeypatch.setattr(world.runtime, "start", slow)
+    with pytest.raises(KeyboardInterrupt):
+        world.inject(after_epoch=2, on_moment=listen)
+    assert "ray-worker-0 is still under the fault: labctl heal undoes it" in [m.text for m in world.moments]
+    assert [entry.target for entry in left_behind(world.lab)] == [W0]
+    over.set()
 
 
 def kept(world: World) -> dict[str, Any]:
