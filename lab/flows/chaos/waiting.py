@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from lab.errors import LabDownError
 from lab.evidence.ledger import epochs_of
 from lab.flows.recovery import Patience, Watch
 from lab.host.clock import settle
@@ -18,14 +17,14 @@ LAST_REPORTS = 20
 
 
 class Waiting:
-    """Waits beside a watched job. Every wait ends with the job, too; LabDownError when the lab is stopped."""
+    """Waits beside a watched job. Every wait ends with the job, too; LabDownError with the lab."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._clock = watch, watch.clock
 
     def until(self, at: float) -> None:
         """Wait until this time, in seconds since the epoch."""
-        settle(self._look, lambda _: self._watch.over, timeout=at - self._clock(), clock=self._clock)
+        settle(self._watch.poll, lambda _: self._watch.over, timeout=at - self._clock(), clock=self._clock)
 
     def steady(self, after: float) -> str:
         """Wait until the job has reported progress after `after` and every service is well.
@@ -35,7 +34,6 @@ class Waiting:
         """
         patience, trains_since, why = Patience(self._watch), None, ""
         for _ in patience.polls():
-            self._refuse_stopped()
             if self._watch.over:
                 return ""
             why, now = self._untrained(after), self._clock()
@@ -53,7 +51,7 @@ class Waiting:
     def to_the_end(self) -> str:
         """Wait until the job has ended, and its ledger is complete; why it was given up, if so."""
         patience = Patience(self._watch)
-        if patience.wait_for_end(self._refuse_stopped) is not None:
+        if patience.wait_for_end() is not None:
             return ""
         return f"the job does not get on, {patience.over}: {patience.phase.text}"
 
@@ -72,16 +70,6 @@ class Waiting:
         if epochs is None or epochs.final is None or run.progress_key != epochs.key:
             return None
         return max(0.0, epochs.final - last.progress) / run.stride * pace
-
-    def _look(self) -> None:
-        self._watch.poll()
-        self._refuse_stopped()
-
-    def _refuse_stopped(self) -> None:
-        if self._watch.problems and not self._watch.lab.status().up:
-            raise LabDownError(
-                f"lab {self._watch.lab.name} was stopped while chaos went on", "start it again: labctl up"
-            )
 
     def _untrained(self, after: float) -> str:
         """Reason to think that training has not gone on after `after`; empty when it has."""

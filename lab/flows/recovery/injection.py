@@ -94,6 +94,7 @@ class Injection:
         self._steps: deque[Progress] = deque()
         self._disturbed: tuple[str, ...] = ()
         self._log: FaultLog | None = None
+        self._ended_with_the_lab = False
         self._store_outages = StoreOutages()
         self._head = watch.node_of(HEAD)
 
@@ -337,10 +338,11 @@ class Injection:
         try:
             self._revert.finish(self._emit_interrupt, interrupts)
         finally:
-            if self.undone:
+            left = replace(self._entry.given_up, memo=dict(self._scene.memo))
+            self._ended_with_the_lab = not (self.undone or left.outlives_the_lab) and self._watch.gone()
+            if self.undone or self._ended_with_the_lab:
                 self._journal.drop(self._entry)
             else:
-                left = replace(self._entry.given_up, memo=dict(self._scene.memo))
                 with contextlib.suppress(SetupError):  # it is on disk: healed once this labctl has ended
                     self._journal.keep(left)
             if self.happened:
@@ -349,7 +351,7 @@ class Injection:
 
     def emit_left(self) -> None:
         """Emit that the fault is left, if it is."""
-        if not self.undone:
+        if not (self.undone or self._ended_with_the_lab):
             left = f"{self.target} is still under the fault: labctl heal undoes it"
             self.timeline.emit("problem heal", None, left)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
-from lab.errors import ClusterError, NotFoundError, StoreError
+from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, StoreError
 from lab.evidence.ledger import Event, History, Number, Run, RunAttempt, epochs_of
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
@@ -18,6 +18,9 @@ POLL_SECONDS = 0.25
 
 NODES_POLL_SECONDS = 0.5
 """Between two requests to Ray."""
+
+GONE_SECONDS = 2.0
+"""Between two looks whether the lab is still there, while something of it does not answer."""
 
 LAST_POLLS = 3
 """Polls after the job has ended: the last lines of its ledger may still be on their way."""
@@ -45,10 +48,10 @@ class Watch:
         self.job: Job | None = None
         self._problems: dict[str, str] = {}
         self._ledger = lab.ledger(submission_id)
-        self._nodes_at = 0.0
+        self._nodes_at = self._looked_at = 0.0
 
     def poll(self) -> None:
-        """Read what is new. Raises NotFoundError for a job that never was."""
+        """Read what is new. Raises NotFoundError for a job that never was, LabDownError without the lab."""
         began, failed = self.clock(), 0
         try:
             self._ledger.poll()
@@ -60,6 +63,13 @@ class Watch:
         self.store_outages = StoreOutages(so_far.refusals + failed, max(so_far.slowest_read, now - began))
         if now - self._nodes_at >= NODES_POLL_SECONDS:
             self._poll_ray(now)
+        if self._problems and now - self._looked_at >= GONE_SECONDS:
+            self._looked_at = now
+            if self.gone():
+                raise LabDownError(
+                    f"lab {self.lab.name} was taken down meanwhile, and job {self.submission_id} with it",
+                    "start it again: `labctl up`",
+                )
 
     def _poll_ray(self, now: float) -> None:
         try:
@@ -90,6 +100,18 @@ class Watch:
         if not job.final:
             message = f"the head was lost, and with it job {self.submission_id}: {why}"
             self.job = replace(job, status="FAILED", message=message, ended_at=now)
+
+    def gone(self) -> bool:
+        """Ask if nothing of the lab runs any more. A runtime that cannot tell leaves it as it is."""
+        if self.lab.runtime.not_asked:
+            return False
+        try:
+            self.lab.runtime.spec()
+        except LabDownError:
+            return True
+        except LabError:
+            return False
+        return False
 
     def read_the_rest(self, look: Callable[[], None] = lambda: None) -> None:
         """Poll a few times more once the job has ended, so that its ledger is complete; `look` after each."""

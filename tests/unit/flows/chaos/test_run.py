@@ -624,7 +624,7 @@ def test_a_lab_that_is_stopped_meanwhile_is_told(world: World, monkeypatch: pyte
         world.api.silent = True
 
     world.clock.after(5.0, down)
-    with pytest.raises(LabDownError, match="was stopped while chaos went on"):
+    with pytest.raises(LabDownError, match="was taken down meanwhile"):
         chaos(world, steps("kill", every=20.0))
 
 

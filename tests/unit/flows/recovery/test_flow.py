@@ -263,6 +263,23 @@ def test_a_second_ctrl_c_leaves_the_fault_and_says_so(world: World, monkeypatch:
     over.set()
 
 
+def test_a_fault_of_a_lab_that_is_taken_down_meanwhile_is_left_to_nobody(world: World) -> None:
+    Training(world, takeover=1000.0)
+
+    def down() -> None:
+        world.runtime.down()
+        world.api.silent = True
+
+    world.clock.after(8.0, down)
+    receipt = world.inject(after_epoch=2).receipt
+    assert receipt is not None
+    assert receipt.verdict is not Verdict.RECOVERED
+    assert any("lab raylab was taken down meanwhile" in problem for problem in receipt.problems)
+    assert not any("labctl heal" in moment.text for moment in world.moments)
+    assert ActiveFaults(world.runtime.folder()).lasting() == ()
+    assert world.clock() - world.begin < 60.0
+
+
 def kept(world: World) -> dict[str, Any]:
     """The one receipt in the store."""
     (entry,) = [e for e in world.store.list(f"{RECEIPTS_PREFIX}/") if not e.key.endswith(".usage.json")]

@@ -98,10 +98,13 @@ def test_an_interrupt_while_the_caller_goes_on_does_not_lose_the_revert() -> Non
         interrupt()
         assert go.wait(30)
 
-    revert = reverting(work)
-    with pytest.raises(KeyboardInterrupt):
+    def go_on() -> None:
         revert.begin()
         revert.wait(30.0)
+
+    revert = reverting(work)
+    with pytest.raises(KeyboardInterrupt):
+        go_on()
     assert revert.begun
     assert not revert.ended
     counts: list[int] = []
@@ -140,7 +143,7 @@ def test_the_error_of_a_revert_is_kept_for_whoever_waits() -> None:
         raise ServiceError("ray-worker-0 did not start")
 
     revert = reverting(work)
-    revert.finish(pytest.fail)
+    revert.finish(lambda count: pytest.fail(str(count)))
     assert revert.problems == ("the fault could not be reverted: ray-worker-0 did not start",)
     with pytest.raises(ServiceError, match="did not start"):
         revert.check()

@@ -16,6 +16,7 @@ from lab.errors import (
 )
 from lab.faults import find_fault
 from lab.flows.recovery import check_target
+from lab.flows.recovery.watch import GONE_SECONDS
 from lab.services import HEAD, JUPYTER, STORE, worker
 from tests.unit.data.failures import FAILED, LOGS
 from tests.unit.flows.world import JOB, W0, W1, Training, World
@@ -282,3 +283,27 @@ def test_a_silent_moment_of_ray_or_the_store_does_not_end_the_wait(world: World)
     assert fault_at(world) == pytest.approx(3.2, abs=0.6)
     assert outcome.receipt is not None
     assert outcome.receipt.problems == ()
+
+
+# A lab that is taken down meanwhile
+
+
+def test_a_wait_ends_soon_when_its_lab_is_taken_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Training(world, epochs=1000)
+    monkeypatch.setattr(Training, "lives", lambda self, service: True)
+
+    def down() -> None:
+        world.runtime.down()
+        world.api.silent = True
+
+    world.clock.after(5.0, down)
+    with pytest.raises(LabDownError, match="lab raylab was taken down meanwhile, and job j1 with it"):
+        world.inject(after_epoch=500)
+    assert world.clock() - world.begin < 5.0 + 2 * GONE_SECONDS + 1.0
+
+
+def test_a_head_that_is_silent_is_no_lab_that_is_gone(world: World) -> None:
+    Training(world)
+    world.clock.after(2.0, lambda: setattr(world.api, "silent", True))
+    world.clock.after(20.0, lambda: setattr(world.api, "silent", False))
+    assert world.inject(after_epoch=2).receipt is not None
