@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,8 +67,13 @@ def demo(
     chosen: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     wanted = DemoRequest(fault=kind, workers=workers, control=control, **chosen)
     try:
-        with Story(app.out) as story:
-            result = run_demo(lab, spec, wanted, story.progress, story.moment)
+        try:
+            with Story(app.out) as story:
+                result = run_demo(lab, spec, wanted, story.progress, story.moment)
+        except (KeyboardInterrupt, LabError):
+            if not down:
+                _say_what_runs_on(app, lab)
+            raise
         _show(app, result, "" if down else dashboard(lab), down=down)
         if not down:
             _start_the_rest(app, lab)
@@ -77,6 +83,18 @@ def demo(
     finally:
         if down:
             lab.down(on_progress=ProgressLines(app.out).progress)
+
+
+def _say_what_runs_on(app: App, lab: Lab) -> None:
+    """Say that the lab and its jobs run on, and how to end them; nothing where no lab is left."""
+    jobs: list[str] = []
+    with contextlib.suppress(LabError):
+        if not lab.status().up:
+            return
+        jobs = [job.submission_id for job in lab.jobs.list() if not job.final]
+    running = f", and job {', '.join(jobs)} in it" if jobs else ""
+    ending = lab.runtime.advice([*(f"job stop {job}" for job in jobs), "down"], "")
+    app.out.note(f"lab {lab.name} runs on{running}; end {'them' if jobs else 'it'}: {ending}")
 
 
 def _show(app: App, result: DemoResult, address: str, *, down: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import INTERRUPTED, JobError, LabError, RefusedError, SetupError
+from lab.errors import INTERRUPTED, JobError, LabError, RefusedError, SetupError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.evidence.receipt import Comparison, Curves
 from lab.evidence.receipt.compare import Compared
@@ -17,6 +17,7 @@ from lab.lab import Lab
 from lab.runtime.base import OnProgress
 from lab.topology import LabSpec, Progress, State
 from tests.unit.cli.fakes import MOMENTS, Labctl, receipt
+from tests.unit.fakes import job
 
 COMPARED = (Compared("epoch", 20, 20), Compared("weights_sha256", "3f3f", "3f3f"))
 
@@ -159,6 +160,36 @@ def test_only_what_should_happen_is_success(labctl: Labctl, verdict: str, code: 
 def test_an_interrupt_is_130(labctl: Labctl) -> None:
     labctl.stub("lab.flows.demo.run_demo", KeyboardInterrupt())
     assert labctl("demo").exit_code == INTERRUPTED
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), WaitTimeoutError("job-9 has no worker")])
+def test_a_demo_that_ends_early_says_what_runs_on_and_how_to_end_it(
+    labctl: Labctl, error: BaseException
+) -> None:
+    def run_demo(lab: Lab, spec: LabSpec, *_: object) -> DemoResult:
+        lab.up(spec)
+        raise error
+
+    labctl.stub("lab.flows.demo.run_demo", run_demo)
+    labctl.jobs.known = {each.submission_id: each for each in (job("job-8"), job("job-9", "RUNNING"))}
+    said = labctl("demo").stderr
+    assert "lab raylab runs on, and job job-9 in it" in said
+    assert "end them: `labctl job stop job-9 --lab raylab`, `labctl down --lab raylab`" in said
+    assert "job-8" not in said
+    labctl.jobs.known.clear()
+    assert "lab raylab runs on; end it: `labctl down --lab raylab`" in labctl("demo").stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--down"]])
+def test_a_demo_that_leaves_no_lab_says_nothing_of_it(labctl: Labctl, arguments: list[str]) -> None:
+    def run_demo(lab: Lab, spec: LabSpec, *_: object) -> DemoResult:
+        lab.up(spec)
+        if not arguments:  # as an `up` that is interrupted takes back what it has started
+            lab.down()
+        raise KeyboardInterrupt
+
+    labctl.stub("lab.flows.demo.run_demo", run_demo)
+    assert "runs on" not in labctl("demo", *arguments).stderr
 
 
 @pytest.mark.parametrize(
