@@ -310,4 +310,5 @@ class Bench(Shell):
         assert {name: who for name, who in taken.items() if not who or not all(who.values())} == {}
         assert not (self.folder / state.FILE).exists()
         assert not runtime._layout.ray_temporary.exists()
+        assert not runtime._layout.scratch.exists()
         assert not runtime.status().up

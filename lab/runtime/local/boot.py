@@ -62,6 +62,7 @@ class Boot:
         ran = {name for name, identity in current.leaders.items() if processes.find(identity)}
         if fresh:
             forks.end(self._layout)
+            self._remove_scratch()
             shutil.rmtree(self._layout.redis, ignore_errors=True)
         if HEAD in todo and (fresh or not self._plan.spec.gcs_ft):  # with Redis the workers live on in it
             temporary.remove(self._layout.ray_temporary)
@@ -70,6 +71,8 @@ class Boot:
                 make_private(self._layout.redis)
             make_private(self._layout.objects(self._plan.store))
             temporary.make(self._layout.ray_temporary)
+            if self._plan.scratch is not None:
+                temporary.make(self._plan.scratch)
             if self._plan.prometheus:
                 write_private(self._layout.folder / "prometheus.yml", services.prometheus_config(self._plan))
                 write_private(self._layout.folder / services.RULES, services.prometheus_rules())
@@ -126,8 +129,10 @@ class Boot:
     def spawn(self, current: LabState, service: str) -> LabState:
         """Start one process and write its identity down, with interrupts held back in between.
 
-        Raises ServiceError when it cannot be run.
+        What a fork server that is gone has left makes room. Raises ServiceError when it cannot be run.
         """
+        if service == FORKS or is_node(service):
+            forks.clear(self._layout, current)
         command = self._plan.command(service)
         log = self._layout.log(service)
         self._log_began[service] = output.size(log)
@@ -270,3 +275,8 @@ class Boot:
         else:
             remove(self._layout.folder / state.FILE)
             temporary.remove(self._layout.ray_temporary)
+            self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        if self._plan.scratch is not None:
+            temporary.remove(self._plan.scratch)

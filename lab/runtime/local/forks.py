@@ -25,6 +25,12 @@ def runs(current: LabState) -> bool:
     return identity is not None and processes.find(identity) is not None
 
 
+def clear(layout: Layout, current: LabState) -> None:
+    """End what a server that is gone has left behind."""
+    if not runs(current):
+        processes.kill_all(lambda: processes.orphans_of(layout.folder))
+
+
 def wait_until_ready(layout: Layout, identity: Identity, timeout: float, clock: Clock) -> bool:
     """Wait until the server forks processes of nodes; whether it does, before it ends and in time."""
     listens = layout.forks / "node.sock"

@@ -15,6 +15,8 @@ class Layout:
     folder: Path
     ray_temporary: Path
     """Short, because Ray puts Unix sockets below it and their paths may have 107 characters."""
+    scratch: Path
+    """Folder of the services' temporary files: their TMPDIR, which `down` removes with all in it."""
 
     @property
     def secrets(self) -> Path:

@@ -22,7 +22,7 @@ import psutil
 
 from lab.host import command
 from lab.host.clock import Clock
-from lab.host.descent import fork_of
+from lab.host.descent import fork_of, of_table
 from lab.topology import Struck
 
 MARK = "RAYLAB_SERVICE"
@@ -246,6 +246,20 @@ def forks_of(folder: Path) -> list[psutil.Process]:
         for process in psutil.process_iter(["status"])
         if process.info["status"] != psutil.STATUS_ZOMBIE and _mark(process, FORK_SERVER_OF) == str(folder)
     ]
+
+
+def orphans_of(folder: Path) -> list[psutil.Process]:
+    """Forks of a server that is gone, of the lab with this folder: those for which no process stands.
+
+    They belong to no service any more, and may hold the ports of the next ones.
+    """
+    table = {
+        process.pid: (process.info["ppid"], str(process.info["name"] or ""))
+        for process in psutil.process_iter(["ppid", "name"])
+    }
+    stood_for = {fork_of(name) for _, name in table.values()} & table.keys()
+    kept = set[int]().union(*(of_table(pid, table) for pid in stood_for))
+    return [process for process in forks_of(folder) if process.pid not in kept]
 
 
 def services_of(folder: Path) -> set[str]:

@@ -55,7 +55,8 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         none = (service.name for service in SERVICES if not startable(service))
         notes += (f"{name}: left out (the local runtime has none)" for name in none)
         load_or_make(layout.secrets)
-        current = LabState(spec, chosen, psutil.boot_time(), processes.boot_id(), store, notes=tuple(notes))
+        begun, scratch = (psutil.boot_time(), processes.boot_id()), str(layout.scratch)
+        current = LabState(spec, chosen, *begun, store, notes=tuple(notes), scratch=scratch)
         state.save(layout.folder, current)
     return current
 

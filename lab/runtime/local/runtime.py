@@ -58,7 +58,7 @@ class LocalRuntime(HostedRuntime[LabState]):
         super().__init__(lab, folder, world or World())
         # Named after the folder: labs of equal name in two homes must not share it.
         short = hashlib.sha256(str(self._folder).encode()).hexdigest()[:8]
-        self._layout = Layout(self._folder, Path("/tmp") / f"raylab-{os.getuid()}" / short)
+        self._layout = Layout(self._folder, *temporary.of_lab(short))
 
     # The whole lab
 
@@ -149,6 +149,7 @@ class LocalRuntime(HostedRuntime[LabState]):
                 on_progress(Progress(name, State.EXITED, "stopped", self._clock() - begin))
             forks.end(self._layout)
             temporary.remove(self._layout.ray_temporary)
+            temporary.remove(temporary.same(current.scratch if current else "", self._layout.scratch))
             shutil.rmtree(self._layout.redis, ignore_errors=True)
             remove(self._folder / state.FILE)
             if volumes:
@@ -376,5 +377,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             minio=shutil.which("minio") or "minio",
             prometheus=(shutil.which("prometheus") or "prometheus") if "prometheus" in current.ports else "",
             redis=(reserve.find_redis() or "redis-server") if current.spec.gcs_ft else "",
+            scratch=temporary.same(current.scratch, self._layout.scratch) if current.scratch else None,
             memory_bytes=int(psutil.virtual_memory().total * NODE_MEMORY_SHARE / (current.spec.workers + 1)),
         )

@@ -108,6 +108,8 @@ class Plan:
     """Path of the redis-server binary, in a lab with `gcs_ft`."""
     memory_bytes: int = 0
     """Memory that each node offers to Ray's scheduler."""
+    scratch: Path | None = None
+    """TMPDIR of all services; None: that of whoever starts them."""
 
     @property
     def patches_off(self) -> str:
@@ -149,6 +151,10 @@ class Plan:
         }
         # Jobs start `python` and `ray`: those of this environment.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        if self.scratch is not None:
+            kept["TMPDIR"] = str(self.scratch)
+            # What torch.compile has compiled would be there, too, and gone with the lab.
+            kept["TORCHINDUCTOR_CACHE_DIR"] = str(self.layout.folder / "torchinductor")
         return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
     def _store(self, environment: dict[str, str], _: str) -> Command:

@@ -44,6 +44,8 @@ class LabState:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Services that are not started for want of their packages."""
+    scratch: str = ""
+    """Folder of its temporary files; empty for a lab that an earlier labctl started, which has none."""
 
     def __post_init__(self) -> None:
         missing = [name for name in PORTS if name not in self.ports]

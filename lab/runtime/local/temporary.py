@@ -1,4 +1,4 @@
-"""The folder below /tmp for Ray's sockets: its name can be foreseen, so it may be somebody else's trap.
+"""The folders below /tmp for Ray's sockets and for temporary files: their names can be foreseen by anybody.
 
 Ray opens its own folder to everybody (mode 0777). The parent protects it: only its owner may enter that.
 """
@@ -8,11 +8,27 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 from lab.errors import SetupError
 
+ROOM = 60
+"""Longest path for temporary files, in characters: libraries put Unix sockets there, as Ray does."""
+
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def of_lab(short: str) -> tuple[Path, Path]:
+    """The folders of a lab, by a short name that is its own: of Ray's files, and of temporary files.
+
+    The second is where TMPDIR says, unless that path is too long.
+    """
+    own = Path(f"raylab-{os.getuid()}")
+    scratch = Path(tempfile.gettempdir()).absolute() / own / f"{short}-tmp"
+    if len(str(scratch)) > ROOM:
+        scratch = Path("/tmp") / own / f"{short}-tmp"
+    return Path("/tmp") / own / short, scratch
 
 
 def make(folder: Path) -> None:
@@ -32,10 +48,15 @@ def make(folder: Path) -> None:
         problem = _problem(each, rays=each == folder)
         if problem:
             raise SetupError(
-                f"{each}, where Ray is to put its sockets, {problem}",
+                f"{each}, for the lab's temporary files, {problem}",
                 f"look who made it, then remove it: rm -r {each}",
             )
     os.chmod(folder.parent, 0o700)
+
+
+def same(kept: str, usual: Path) -> Path:
+    """The folder that a state file names, if it differs from the usual one only in where TMPDIR was."""
+    return Path(kept) if Path(kept).is_absolute() and Path(kept).parts[-2:] == usual.parts[-2:] else usual
 
 
 def remove(folder: Path) -> None:

@@ -82,6 +82,8 @@ class Machine:
     """Whether it ends as soon as it is started."""
     forks_silent: bool = False
     """Whether it runs and never listens."""
+    orphans: set[str] = field(default_factory=set)
+    """What a fork server that is gone has left: names, for processes."""
     _spawned_codes: dict[int, int] = field(default_factory=dict)
     pids: Any = field(default_factory=lambda: itertools.count(100))
     folders: list[Path] = field(default_factory=list)
@@ -211,7 +213,7 @@ class Machine:
             redis=lambda _: "" if self._serves(REDIS) else "does not answer",
         )
         runtime = LocalRuntime(name, folder / name, world=world)
-        runtime._layout = Layout(folder / name, folder / f"ray-{name}")
+        runtime._layout = Layout(folder / name, folder / f"ray-{name}", folder / f"tmp-{name}")
         self.folders.append(folder / name)
         return runtime
 
@@ -219,6 +221,8 @@ class Machine:
         for name in ("spawn", "find", "exit_code", "members", "end", "send", "frozen"):
             patch.setattr(processes, name, getattr(self, name))
         patch.setattr(forks, "end", self.end_forks)
+        patch.setattr(processes, "orphans_of", lambda folder: list(self.orphans))
+        patch.setattr(processes, "kill_all", lambda look: self.orphans.difference_update(look()))
         patch.setattr(boot, "POLL_SECONDS", 2.0)  # its clock costs nothing, a thousand looks would
         for module in (processes, state):
             patch.setattr(module, "boot_id", lambda: self.boot)

@@ -85,6 +85,34 @@ def test_a_repair_starts_a_new_one_and_leaves_what_the_old_one_forked(
     assert machine.services("end") == []
 
 
+@pytest.mark.parametrize("change", ["up", "start"])
+def test_what_one_that_died_has_left_is_gone_before_a_node_starts(
+    machine: Machine, tmp_path: Path, change: str
+) -> None:
+    runtime = machine.runtime(tmp_path)
+    runtime.up(SPEC)
+    machine.fork_server = None
+    for service in (HEAD, worker(0), worker(1)):
+        machine.die(service)
+    machine.orphans = {"the head's dashboard, which has its port"}
+    left: list[bool] = []
+    machine.on_spawn[HEAD] = lambda: left.append(bool(machine.orphans))
+    if change == "up":
+        runtime.up(SPEC)
+    else:
+        runtime.start(HEAD)
+    assert left == [False]
+
+
+def test_what_one_that_runs_has_just_forked_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+    runtime = machine.runtime(tmp_path)
+    runtime.up(SPEC)
+    machine.die(worker(0))
+    machine.orphans = {"a fork whose launcher has not taken its name yet"}
+    runtime.up(SPEC)
+    assert machine.orphans
+
+
 def test_it_alone_is_no_lab(machine: Machine, tmp_path: Path) -> None:
     runtime = machine.runtime(tmp_path)
     runtime.up(SPEC)

@@ -194,6 +194,23 @@ def test_what_a_fork_server_made_belongs_to_whom_its_launcher_stands_for(table: 
     assert not {server, theirs, 402} & found
 
 
+def test_forks_for_which_nobody_stands_are_orphans_of_their_lab(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.add(
+        Entry(105, 54.0, 100, SERVICE, name="fork:400"),
+        Entry(400, 54.1, 300),
+        Entry(401, 55.0, 300, parent=400),  # made by the fork without a program of its own
+        Entry(500, 54.1, 300),  # its launcher has died with the server
+        Entry(501, 55.0, 300, parent=500),
+        Entry(600, 54.1, 301),
+        Entry(601, 54.1, 301, name="fork:999"),
+    )
+    labs = {**dict.fromkeys((400, 401, 500, 501), "/labs/raylab"), 600: "/labs/other"}
+    monkeypatch.setattr(processes, "_mark", lambda process, variable: labs.get(process.pid, ""))
+    assert table.pids(processes.orphans_of(Path("/labs/raylab"))) == {500, 501}
+
+
 @pytest.mark.parametrize("name", ["fork:", "fork:x", "fork:999", "fork:-1", "xfork:400", "fork:400"])
 def test_a_name_that_leads_to_nobody_or_to_somebody_older_is_none(table: Table, name: str) -> None:
     table.add(Entry(100, 50.0, 100, SERVICE, name=name), Entry(400, 10.0, 400))

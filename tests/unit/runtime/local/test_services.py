@@ -38,7 +38,7 @@ SECRETS = Secrets(
 def plan(vendor: Vendor = Vendor.NONE, gpus: dict[str, str] | None = None, **changes: Any) -> Plan:
     assignments = tuple(GpuAssignment(service, gpu) for service, gpu in (gpus or {}).items())
     spec = LabSpec(gpu=GpuPlan(vendor, assignments), stock_ray=changes.pop("stock_ray", False))
-    layout = Layout(Path("/labs/raylab"), Path("/tmp/r"))
+    layout = Layout(Path("/labs/raylab"), Path("/tmp/r"), Path("/tmp/r-tmp"))
     return Plan(
         **{"spec": spec, "ports": PORTS, "layout": layout, "secrets": SECRETS, "store": "moto", **changes}
     )

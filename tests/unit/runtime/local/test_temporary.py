@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
 import pytest
 
-from lab.errors import SetupError
-from lab.runtime.local import temporary
+from lab.errors import ServiceError, SetupError
+from lab.runtime.local import state, temporary
 from lab.runtime.local.state import FILE
+from lab.services import HEAD
 from tests.unit.runtime.local.machine import SPEC, Machine
 
 
@@ -119,3 +121,77 @@ def test_a_lab_is_not_started_in_a_trap(machine: Machine, tmp_path: Path) -> Non
         machine.runtime(tmp_path).up(SPEC)
     assert not machine.running
     assert not (tmp_path / "raylab" / FILE).exists()
+
+
+# The folder of temporary files
+
+
+def test_services_put_temporary_files_where_down_removes_them(machine: Machine, tmp_path: Path) -> None:
+    runtime = machine.runtime(tmp_path)
+    runtime.up(SPEC)
+    current = state.load(tmp_path / "raylab")
+    assert current is not None
+    plan = runtime._plan(current)
+    scratch = runtime._layout.scratch
+    assert {plan.command(name).environment["TMPDIR"] for name in (*current.leaders, "jupyter")} == {
+        str(scratch)
+    }
+    assert scratch.stat().st_mode & 0o777 == 0o700
+    (scratch / "pymp-g2hatrbf").mkdir()
+    runtime.down()
+    assert not scratch.exists()
+
+
+def test_what_a_lab_that_died_has_left_is_gone_before_the_next(machine: Machine, tmp_path: Path) -> None:
+    left = machine.runtime(tmp_path)._layout.scratch / "checkpoint_tmp_1"
+    left.mkdir(parents=True)
+    machine.runtime(tmp_path).up(SPEC)
+    assert not left.exists()
+
+
+def test_a_repair_leaves_temporary_files_of_what_runs(machine: Machine, tmp_path: Path) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    kept = machine.runtime(tmp_path)._layout.scratch / "in-use"
+    kept.touch()
+    machine.die(HEAD)
+    machine.runtime(tmp_path).up(SPEC)
+    assert kept.exists()
+
+
+def test_a_boot_that_fails_leaves_no_temporary_files(machine: Machine, tmp_path: Path) -> None:
+    machine.dies.add(HEAD)
+    with pytest.raises(ServiceError):
+        machine.runtime(tmp_path).up(SPEC)
+    assert not machine.runtime(tmp_path)._layout.scratch.exists()
+
+
+@pytest.mark.parametrize("there", ["/elsewhere", ""])
+def test_down_finds_the_folder_of_an_up_with_another_tmpdir(
+    machine: Machine, tmp_path: Path, there: str
+) -> None:
+    usual = machine.runtime(tmp_path)._layout.scratch
+    other = tmp_path / "other" / usual.parent.name / usual.name
+    kept = str(other) if there else ""
+    assert temporary.same(kept, usual) == (other if there else usual)
+
+
+@pytest.mark.parametrize("kept", ["/home/me/thesis", ".", "..", "raylab-0/1a2b-tmp", "/"])
+def test_a_state_file_that_names_another_folder_costs_nobody_his_files(kept: str) -> None:
+    usual = Path("/tmp/raylab-0/1a2b-tmp")
+    assert temporary.same(kept, usual) == usual
+
+
+def test_a_tmpdir_whose_path_is_too_long_for_sockets_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for base, taken in (("/scratch", True), (f"/{'x' * 60}", False)):
+        monkeypatch.setattr("tempfile.tempdir", base)
+        assert str(temporary.of_lab("1a2b3c4d")[1]).startswith(base) == taken
+    assert temporary.of_lab("1a2b3c4d")[1].parent.parent == Path("/tmp")
+
+
+def test_a_lab_of_an_earlier_labctl_keeps_the_tmpdir_that_it_has(machine: Machine, tmp_path: Path) -> None:
+    runtime = machine.runtime(tmp_path)
+    runtime.up(SPEC)
+    current = state.load(tmp_path / "raylab")
+    assert current is not None
+    earlier = runtime._plan(dataclasses.replace(current, scratch=""))
+    assert earlier.command(HEAD).environment.get("TMPDIR") == os.environ.get("TMPDIR")
