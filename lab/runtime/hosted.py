@@ -10,7 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from lab.errors import LabDownError, LabError, NotFoundError, ServiceError, UnsupportedError
+from lab.errors import (
+    LabDownError,
+    LabError,
+    NotFoundError,
+    RefusedError,
+    ServiceError,
+    SetupError,
+    UnsupportedError,
+)
 from lab.host.files import home, lock
 from lab.host.secrets import JUPYTER_FILE, RAY_FILE, STORE_FILE, Secrets, load_or_make
 from lab.runtime import statefile
@@ -23,6 +31,9 @@ from lab.topology import Endpoints, LabSpec, LabStatus, Progress, ServiceStatus,
 
 LOCK = "lock"
 """File in the lab's folder, which whoever changes the lab holds."""
+
+ENDING = "down.lock"
+"""File that `down` holds as well, from before its turn: `up` looks at it in the end."""
 
 
 class LabState(Protocol):
@@ -112,22 +123,40 @@ class HostedRuntime(Runtime, Generic[S]):
         return self._folder
 
     @contextlib.contextmanager
-    def _alone(self, what: str, on_progress: OnProgress) -> Iterator[None]:
+    def _alone(self, what: str, on_progress: OnProgress, *, ending: bool = False) -> Iterator[None]:
         """Change what runs of the lab, and its state file, as the only labctl; `what` is said to others.
 
-        It has to be read afresh then. Another one that does so is waited for. Raises SetupError.
+        It has to be read afresh then. Another one that does so is waited for; with `ending` an `up` whose
+        turn it is hears of that. Raises SetupError.
         """
 
         def waits(holder: str) -> None:
             on_progress(Progress(f"lab {self.lab}", State.STARTING, f"waiting: {holder}"))
 
-        path, patience = self._folder / LOCK, self.patience
-        with lock(path, what, patience=patience, on_wait=waits, clock=self._clock):
+        with contextlib.ExitStack() as held:
+            for name in (ENDING, LOCK) if ending else (LOCK,):
+                path, patience = self._folder / name, self.patience
+                held.enter_context(lock(path, what, patience=patience, on_wait=waits, clock=self._clock))
             try:
                 yield
             finally:
                 with contextlib.suppress(OSError):
+                    if ending:
+                        (self._folder / ENDING).unlink(missing_ok=True)
                     self._remove_folder()  # made by the lock alone, where there is no lab any more
+
+    def _refuse_ending(self) -> None:
+        """Raises RefusedError when a `down` waits for the turn of the `up` that has come to its end."""
+        if not (self._folder / ENDING).exists():
+            return
+        try:
+            with lock(self._folder / ENDING, f"starting lab {self.lab}"):
+                return
+        except SetupError as error:
+            raise RefusedError(
+                f"lab {self.lab} was started, but does not stay up: {error.message}",
+                "`labctl up` again, once that is done",
+            ) from error
 
     def _remove_folder(self) -> None:
         """Remove the folder, if nothing but the lock is in it; whoever waits for that makes it anew.

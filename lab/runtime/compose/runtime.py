@@ -85,6 +85,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
                     with held_back(), contextlib.suppress(LabError):
                         self._clear()
                 raise
+            self._refuse_ending()
             return self.status()
 
     def prepare(self, spec: LabSpec) -> tuple[str, ...]:
@@ -122,7 +123,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             if volumes:
                 self._holdings.remove_volumes()
             return ()
-        with self._alone(f"stopping lab {self.lab}", on_progress):
+        with self._alone(f"stopping lab {self.lab}", on_progress, ending=True):
             stopped = self._holdings.stop(self._holdings.containers(), on_progress)
             with held_back():
                 self._clear()

@@ -18,7 +18,7 @@ from lab.host.files import remove
 from lab.runtime import statefile
 from lab.runtime.base import Execution, Feature, OnProgress, ignore_progress
 from lab.runtime.health import Seen, World
-from lab.runtime.hosted import LOCK, HostedRuntime
+from lab.runtime.hosted import ENDING, LOCK, HostedRuntime
 from lab.runtime.local import forks, output, processes, reserve, services, state, temporary
 from lab.runtime.local.boot import LONGEST_SECONDS, Boot
 from lab.runtime.local.layout import Layout
@@ -105,6 +105,7 @@ class LocalRuntime(HostedRuntime[LabState]):
             boot = self._boot(current)
             for todo in self._rounds(current, on_progress):
                 boot.all(self._load() or current, todo, on_progress)
+            self._refuse_ending()
             return self.status()
 
     def down(self, *, volumes: bool = False, on_progress: OnProgress = ignore_progress) -> tuple[str, ...]:
@@ -124,7 +125,7 @@ class LocalRuntime(HostedRuntime[LabState]):
                 f"lab {self.lab} was started in containers, which hold its objects",
                 "`labctl down --volumes --runtime compose`, with Docker running",
             )
-        with self._alone(f"stopping lab {self.lab}", on_progress):
+        with self._alone(f"stopping lab {self.lab}", on_progress, ending=True):
             try:
                 current = state.load(self._folder)
             except StateError:
@@ -160,8 +161,9 @@ class LocalRuntime(HostedRuntime[LabState]):
         """Delete the lab's folder, and the lock in it last. Raises SetupError that names what stays."""
         try:
             for entry in self._folder.iterdir():
-                if entry.name != LOCK:
+                if entry.name not in (LOCK, ENDING):
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            (self._folder / ENDING).unlink(missing_ok=True)
             self._remove_folder()
         except OSError as error:
             raise SetupError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, ServiceError, SetupError
+from lab.errors import LabDownError, RefusedError, ServiceError, SetupError
 from lab.host.files import lock
 from lab.runtime.compose.runtime import ComposeRuntime
 from lab.topology import Progress
@@ -83,3 +83,15 @@ def test_a_start_whose_node_ray_gives_up_makes_no_container_in_a_lab_that_is_tak
     with pytest.raises(ServiceError, match="ray-worker-0"):
         up.start(WORKER)
     assert docker.containers == {}
+
+
+def test_an_up_for_whose_turn_a_down_waits_does_not_say_that_the_lab_is_healthy(
+    up: ComposeRuntime, docker: FakeDocker, folder: Path
+) -> None:
+    with (
+        lock(folder / "down.lock", "stopping lab lab"),
+        pytest.raises(RefusedError, match="does not stay up: .* stopping lab lab"),
+    ):
+        up.up(spec())
+    assert docker.journal == []
+    assert up.up(spec()).healthy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, SetupError
+from lab.errors import LabDownError, RefusedError, SetupError
 from lab.host.files import lock, take_lock
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
@@ -126,3 +126,27 @@ def test_an_up_is_answered_with_the_lab_as_it_is_in_its_turn(
     monkeypatch.setattr(LocalRuntime, "status", status)
     assert runtime.up(SPEC).healthy
     assert looked == [True]
+
+
+def test_an_up_for_whose_turn_a_down_waits_does_not_say_that_the_lab_is_healthy(
+    machine: Machine, tmp_path: Path, runtime: LocalRuntime
+) -> None:
+    with (
+        lock(tmp_path / "raylab" / "down.lock", "stopping lab raylab"),
+        pytest.raises(RefusedError, match="does not stay up: .* stopping lab raylab"),
+    ):
+        runtime.up(SPEC)
+    assert machine.services("end") == [], "that is left to whoever ends it"
+    assert runtime.up(SPEC).healthy
+
+
+@pytest.mark.parametrize("volumes", [False, True])
+def test_a_down_that_waits_can_be_seen_by_an_up_and_leaves_nothing_of_it(
+    machine: Machine, tmp_path: Path, runtime: LocalRuntime, volumes: bool
+) -> None:
+    seen: list[bool] = []
+    ending = tmp_path / "raylab" / "down.lock"
+    Other(machine, tmp_path).ends_after(5.0, lambda: seen.append(ending.exists()))
+    assert runtime.down(volumes=volumes)
+    assert (seen, ending.exists()) == ([True], False)
+    assert (tmp_path / "raylab").exists() != volumes
