@@ -56,12 +56,12 @@ class Desk:
         clock: Clock,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Go on with what was kept, or anew where that cannot be read. Raises StateError."""
+        """Go on with what was kept, or anew where that cannot be read."""
         self.lock, self.clock = lock, clock
         self._store, self._free, self._say = store, free, say
         try:
             found = documents.read_kept(store.health())
-        except (ValueError, TypeError, KeyError) as error:  # the agents will tell of it again
+        except (StateError, ValueError, TypeError, KeyError) as error:  # the agents will tell of it again
             say(f"the kept health cannot be read, it begins anew: {error!r}")
             found = documents.read_kept(None)
         now = clock()

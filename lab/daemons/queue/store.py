@@ -117,7 +117,7 @@ class Store:
     def load(self) -> Loaded:
         """Everything but events and trace. Raises DamagedError too."""
         execute = self._database.execute
-        with self._explained(DamagedError):
+        with self._explained(rows=True):
             objects = execute("SELECT document FROM objects ORDER BY rowid").fetchall()
             columns = "key, document, job, phase, created, finished_at"
             rows = execute(f"SELECT {columns} FROM workloads ORDER BY created, rowid").fetchall()
@@ -213,22 +213,22 @@ class Store:
             raise
 
     @contextmanager
-    def _explained(self, content: type[StateError] = StateError) -> Iterator[None]:
-        """Raise StateError for what SQLite raises, or DamagedError, and `content` for unreadable rows."""
+    def _explained(self, *, rows: bool = False) -> Iterator[None]:
+        """Raise DamagedError for what shows that the file is damaged, with `rows` its content too.
+
+        Raises StateError for everything else, such as a full disk.
+        """
         try:
             yield
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-            kind = content
+            damaged = rows
             if isinstance(error, sqlite3.Error):
                 damaged = type(error) is sqlite3.DatabaseError or str(error).startswith("no such ")
-                kind = DamagedError if damaged else StateError
-            raise (
-                damage(self.path, error)
-                if kind is DamagedError
-                else StateError(
-                    f"the queues' state in {self.path} cannot be read or written: {error}",
-                    "free some space, or check the owner of that folder",
-                )
+            if damaged:
+                raise damage(self.path, error) from error
+            raise StateError(
+                f"the queues' state in {self.path} cannot be read or written: {error}",
+                "free some space, or check the owner of that folder",
             ) from error
 
 

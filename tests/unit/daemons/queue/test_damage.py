@@ -138,8 +138,9 @@ def test_the_file_of_a_newer_lab_stays_where_it_is(folder: Path) -> None:
     assert set_aside(folder) == ()
 
 
-def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path) -> None:
-    execute(folder, "INSERT OR REPLACE INTO health VALUES (1, '{\"devices\": 7}')")
+@pytest.mark.parametrize("text", ['{"devices": 7}', "{", "7"])
+def test_health_that_cannot_be_read_begins_anew_and_costs_no_job(folder: Path, text: str) -> None:
+    execute(folder, f"INSERT OR REPLACE INTO health VALUES (1, '{text}')")
     said: list[str] = []
     store = QuickStore(folder)
     controller = begin(store)
