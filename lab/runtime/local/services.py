@@ -21,6 +21,7 @@ from lab.host.secrets import (
     STORE_FILE,
     Secrets,
 )
+from lab.runtime.local import temporary
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK
@@ -151,10 +152,7 @@ class Plan:
         }
         # Jobs start `python` and `ray`: those of this environment.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        if self.scratch is not None:
-            kept["TMPDIR"] = str(self.scratch)
-            # What torch.compile has compiled would be there, too, and gone with the lab.
-            kept["TORCHINDUCTOR_CACHE_DIR"] = str(self.layout.folder / "torchinductor")
+        kept |= temporary.variables(self.scratch, self.layout.folder)
         return {**kept, "PATH": path, "PYTHONUNBUFFERED": "1"}
 
     def _store(self, environment: dict[str, str], _: str) -> Command:

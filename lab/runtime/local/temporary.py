@@ -31,6 +31,16 @@ def of_lab(short: str) -> tuple[Path, Path]:
     return Path("/tmp") / own / short, scratch
 
 
+def variables(scratch: Path | None, folder: Path) -> dict[str, str]:
+    """Variables of services that put temporary files into `scratch`; none without it.
+
+    What torch.compile has compiled would be there too, and gone with the lab: the lab's `folder` has it.
+    """
+    if scratch is None:
+        return {}
+    return {"TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": str(folder / "torchinductor")}
+
+
 def make(folder: Path) -> None:
     """Make `folder` and its parent with mode 0700, unless they are there; nobody else may enter the parent.
 
