@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -20,24 +21,25 @@ App = Callable[[Mapping[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
-IDLE_SECONDS = 30.0
-"""Longest wait for the next bytes of a request."""
+HEAD_SECONDS = 30.0
+"""Deadline for the first line and the headers of a request."""
 
+WAIT_SECONDS = 60.0
+"""Longest wait for the rest of a body: each of its bytes earns back a part of what was waited, up to this."""
 
-class Log(io.TextIOBase):
-    """The service's log, which is stderr: what cannot be written there is lost, and nothing else is."""
+BYTES_PER_SECOND = 500
+"""Speed at which a body may come for as long as it wants; Apache's mod_reqtimeout has the same rule."""
 
-    def write(self, text: str, /) -> int:
-        """Raises nothing: the disk may be full, or stderr closed."""
-        with contextlib.suppress(Exception):
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        return len(text)
+SEND_SECONDS = 120.0
+"""Longest time in which nothing of an answer is taken."""
 
 
 def log(line: str) -> None:
-    """One line of the log. Raises nothing."""
-    Log().write(f"{line}\n")
+    """One line of the log, whatever of a request is in it. Raises nothing."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+    with contextlib.suppress(Exception):  # the disk is full, or stderr closed
+        sys.stderr.write(f"{shown}\n")
+        sys.stderr.flush()
 
 
 def listen_address(text: str, example: str) -> tuple[str, int]:
@@ -83,12 +85,95 @@ def bearing(app: App, token: str, public: Collection[str] = ()) -> App:
     return guarded
 
 
+class SlowRequestError(TimeoutError):
+    """A request comes too slowly; its connection is of no more use."""
+
+    def __init__(self) -> None:
+        super().__init__("the request comes too slowly")
+
+
+class Arriving(io.RawIOBase):
+    """The bytes of one request as they arrive, with deadlines: a client that drips them is given up."""
+
+    def __init__(self, raw: Any, connection: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        """`raw` reads from `connection`, whose timeout is set here for reading, and left for sending."""
+        super().__init__()
+        self._raw, self._connection, self._clock = raw, connection, clock
+        self._left, self._in_body = HEAD_SECONDS, False
+
+    def begin_body(self) -> None:
+        """Say that the headers are read: from here on progress counts."""
+        self._left, self._in_body = WAIT_SECONDS, True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Raises SlowRequestError."""
+        if self._left <= 0:
+            raise SlowRequestError
+        begin, count = self._clock(), 0
+        self._connection.settimeout(self._left)
+        try:
+            count = int(self._raw.readinto(buffer) or 0)
+        except TimeoutError:
+            self._left = 0.0
+        finally:
+            self._connection.settimeout(SEND_SECONDS)
+        self._left -= self._clock() - begin
+        if self._in_body:
+            self._left = min(WAIT_SECONDS, self._left + count / BYTES_PER_SECOND)
+        if self._left <= 0:
+            raise SlowRequestError
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class Log(io.TextIOBase):
+    """A stream that writes lines to the log. Raises nothing."""
+
+    def write(self, text: str) -> int:
+        for line in filter(None, text.splitlines()):
+            log(line)
+        return len(text)
+
+
+class Lasting:
+    """An http.server that outlives what a request raises: put before it among the base classes."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log one line: as a rule the client has gone."""
+        log(f"a request of {client_address[0]} was given up: {sys.exc_info()[1]!r}")
+
+
+class Paced:
+    """Deadlines for a handler of http.server: put before it among the base classes."""
+
+    rfile: Any
+    connection: Any
+
+    def setup(self) -> None:
+        super().setup()  # type: ignore[misc]
+        self._arriving = Arriving(self.rfile.detach(), self.connection)
+        self.rfile = io.BufferedReader(self._arriving)
+        self.connection.settimeout(SEND_SECONDS)
+
+    def parse_request(self) -> bool:
+        """Read the headers, and say if they can be understood."""
+        understood = bool(super().parse_request())  # type: ignore[misc]
+        self._arriving.begin_body()
+        return understood
+
+
 def make_server(host: str, port: int, app: App) -> Any:
     """A WSGI server that listens already, with one thread for each request. Raises PortTakenError."""
     from socketserver import TCPServer, ThreadingMixIn
     from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-    class Server(ThreadingMixIn, WSGIServer):
+    class Server(Lasting, ThreadingMixIn, WSGIServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True
         request_queue_size = 64
@@ -99,13 +184,7 @@ def make_server(host: str, port: int, app: App) -> Any:
             self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
             self.setup_environ()
 
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Log one line: as a rule the client has gone."""
-            log(f"a request of {client_address[0]} was given up: {sys.exc_info()[1]!r}")
-
-    class Handler(WSGIRequestHandler):
-        timeout = IDLE_SECONDS
-
+    class Handler(Paced, WSGIRequestHandler):
         def get_stderr(self) -> Any:
             """Let a page that fails be answered although that cannot be logged."""
             return Log()
@@ -113,8 +192,14 @@ def make_server(host: str, port: int, app: App) -> Any:
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing: health and metrics are asked for every few seconds."""
 
+    def patient(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            return app(environ, start_response)
+        except SlowRequestError as error:
+            return answer(start_response, "408 Request Timeout", f"{error}\n".encode(), "text/plain")
+
     try:
-        return make_server(host, port, app, Server, handler_class=Handler)
+        return make_server(host, port, patient, Server, handler_class=Handler)
     except OSError as error:
         raise PortTakenError(
             f"cannot listen on {host}:{port}: {error.strerror}", "choose another --listen"

@@ -23,7 +23,7 @@ from typing import Any
 
 from lab.errors import LabError, PortTakenError, UsageError
 from lab.host.secrets import read_key, read_secret
-from lab.host.serving import log, serve
+from lab.host.serving import Lasting, Paced, log, serve
 from lab.store.server.disk import Disk
 from lab.store.server.keys import Key, Keyring
 from lab.topology import BUCKET, Credentials
@@ -55,6 +55,12 @@ def check_loopback(host: str) -> None:
         raise UsageError(f"--host {host}: not a loopback address", "use 127.0.0.1, or add --any-host")
 
 
+def say(kind: str, message: str, *args: Any) -> None:
+    """Log what werkzeug says in one line: of a traceback the last."""
+    text = (message % args if args else message).strip()
+    log(text.splitlines()[-1] if text else kind)
+
+
 def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: bool) -> Any:
     """A server that listens already, and its application. Raises LabError."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler
@@ -62,19 +68,22 @@ def make_server(host: str, port: int, disk: Disk, keys: Keyring, access_log: boo
 
     from lab.store.server.app import S3App
 
-    class Handler(MotoRequestHandler):
+    class Handler(Paced, MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             if access_log:
                 super().log_request(code, size)
 
         def log(self, type: str, message: str, *args: Any) -> None:
-            text = message % args if args else message
-            log(text.strip().splitlines()[-1] if text.strip() else type)
+            say(type, message, *args)
+
+    class Server(Lasting, ThreadedWSGIServer):
+        def log(self, type: str, message: str, *args: Any) -> None:
+            say(type, message, *args)
 
     app = S3App(disk, keys, log)
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # werkzeug explains itself at length
-            server = ThreadedWSGIServer(host, port, app, handler=Handler)
+            server = Server(host, port, app, handler=Handler)
     except SystemExit as error:  # werkzeug's answer to a port in use
         raise PortTakenError(f"port {port} of {host} is in use", "choose another with --port") from error
     return server, app

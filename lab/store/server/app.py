@@ -1,28 +1,32 @@
 """moto's S3 as a WSGI application that keeps its objects on disk and answers only signed requests.
 
 A change is first made in moto, then on disk, and only then acknowledged. moto's models are not made for
-threads, so one request at a time goes through them; bodies are received and objects are sent outside of that.
+threads, so one request at a time goes through them; bodies are received, objects are sent, and the disk is
+waited for outside of that. Meanwhile other requests for that object wait (`_holding`).
 
 What could not survive a restart (tags, policies, versions, locks) is refused, not forgotten.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import IO, Any
 from urllib.parse import parse_qs, unquote
 from xml.parsers.expat import ExpatError
 from xml.sax.saxutils import escape
 
+from werkzeug.exceptions import HTTPException
 from werkzeug.http import parse_range_header
 from werkzeug.wrappers import Request, Response
 
+from lab.host.serving import SlowRequestError
 from lab.store.server.auth import authenticate, is_of_signature, open_body
 from lab.store.server.disk import Disk, StorageError
 from lab.store.server.keys import (
@@ -52,8 +56,17 @@ IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_reques
 KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
 """Query parameters a change may have: the others name settings that this store would not keep."""
 
+NUMBERS = frozenset({"max-keys", "max-parts", "max-uploads", "part-number-marker", "partNumber"})
+"""Query parameters that are numbers."""
+
+NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 has no way to write, and the carriage return, which comes back as a line feed."""
+
 RECEIVED_AT_ONCE = 1 << 20
 """Bytes of a body."""
+
+STRIPES = 64
+"""Locks that objects share by their hashes."""
 
 LOST_HEADERS = ("HTTP_X_AMZ_TAGGING", "HTTP_X_AMZ_OBJECT_LOCK_", "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION")
 
@@ -72,7 +85,10 @@ class S3App:
         self._keys, self._log, self._now = keys, log, now
         self.lock = threading.Lock()
         """Held while a change is made: who holds it can end the process between two changes."""
-        self._disk, self._moto = disk, MotoStore(disk)
+        self._disk, self._moto = disk, MotoStore(disk, self._let_go)
+        self._stripes: Sequence[contextlib.AbstractContextManager[Any]] = [
+            threading.Lock() for _ in range(STRIPES)
+        ]
 
     def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
@@ -88,17 +104,37 @@ class S3App:
             response = self._refusal(request, RefusalError(507, "StorageFull", str(error)))
         except ConnectionError:  # the client went away
             raise
+        except SlowRequestError as error:
+            response = self._refusal(request, RefusalError(400, "RequestTimeout", str(error)))
         except OSError as error:
             response = self._refusal(request, _os_refusal(request.method, error))
         except ExpatError:
             response = self._refusal(request, RefusalError(400, "MalformedXML", "the body is no XML"))
         except NotImplementedError as error:
             response = self._refusal(request, RefusalError(501, "NotImplemented", str(error)))
-        except Exception as error:  # moto raises whatever comes; the client needs an S3 answer
-            message = f"{type(error).__name__}: {error}"
-            response = self._refusal(request, RefusalError(500, "InternalError", message))
+        except Exception as error:  # moto raises whatever comes, as a rule because of what it was asked
+            message = f"moto does not understand the request ({type(error).__name__}: {error})"
+            response = self._refusal(request, RefusalError(400, "InvalidRequest", message))
         response.headers["Server"] = SERVER
         return response(environ, start_response)
+
+    @contextlib.contextmanager
+    def _let_go(self) -> Iterator[None]:
+        self.lock.release()
+        try:
+            yield
+        finally:
+            self.lock.acquire()
+
+    @contextlib.contextmanager
+    def _holding(self, *objects: tuple[str, str]) -> Iterator[None]:
+        """Keep these objects, each a bucket and a key, from others; without a key every object."""
+        every = not all(key for _, key in objects)
+        numbers = range(STRIPES) if every else sorted({hash(each) % STRIPES for each in objects})
+        with contextlib.ExitStack() as held:
+            for number in numbers:
+                held.enter_context(self._stripes[number])
+            yield
 
     def _metrics(self, request: Request) -> Response | None:
         if request.environ.get("PATH_INFO") != METRICS_PATH or request.method != "GET":
@@ -119,6 +155,7 @@ class S3App:
             presigned = not request.headers.get("Authorization")
             return set_user_status(self._keys, signature.key, query, presigned=presigned)
         plain = {name for name in query if not is_of_signature(name)}
+        _check_query(query)
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
         body = open_body(signature, request.environ, _received(request.stream))
@@ -132,7 +169,8 @@ class S3App:
                 return self._send_object(request, environ, bucket, key)
             if key and "partNumber" in plain and "uploadId" not in plain:
                 raise RefusalError(501, "NotImplemented", "this store keeps no parts of an object")
-            with self.lock:
+            with self._holding(*[(bucket, key)] if key else ()), self.lock:
+                self._check_upload(request.method, bucket, key, query)
                 response = self._moto.ask(environ)
             if (
                 not bucket
@@ -142,22 +180,32 @@ class S3App:
             ):
                 response.set_data(only_bucket(response.get_data(), signature.key.bucket))
             return response
-        _check_keepable(request.environ, bucket, plain)
+        _check_keepable(request.environ, bucket, key, plain)
         if request.method == "POST" and not key and "delete" not in plain:
             raise RefusalError(501, "NotImplemented", "this store takes no uploads by HTML form")
-        upload = query.get("uploadId", [""])[0]
-        with self.lock:
-            if request.method in ("PUT", "DELETE") and upload and not self._moto.has_upload(bucket, upload):
-                raise RefusalError(404, "NoSuchUpload", "this upload was completed, aborted, or never begun")
-            response = self._moto.ask(environ)
-            if response.status_code < 300:
-                self._moto.save(bucket, key, everything="delete" in plain)
+        with self._holding((bucket, key), *[source] if source[0] else ()):
+            changed = False
+            with self.lock:
+                self._check_upload(request.method, bucket, key, query)
+                response = self._moto.ask(environ)
+                if response.status_code < 300:
+                    changed = self._moto.save(bucket, key, everything="delete" in plain)
+            if changed:
+                self._disk.settle(bucket)
         return response
+
+    def _check_upload(self, method: str, bucket: str, key: str, query: Mapping[str, Sequence[str]]) -> None:
+        """Raises RefusalError for an upload in parts that is none, or not of this key."""
+        for upload in query.get("uploadId", ()):
+            again = method == "POST" and self._moto.completed(bucket, key, upload)
+            if not again and not self._moto.has_upload(bucket, key, upload):
+                what = "no upload of this key: it was completed, aborted, or never begun"
+                raise RefusalError(404, "NoSuchUpload", what)
 
     def _send_object(self, request: Request, environ: Environ, bucket: str, key: str) -> Response:
         """moto decides and makes the headers; the data are sent from the file, all or the range asked for."""
         whole = {name: value for name, value in environ.items() if name != "HTTP_RANGE"}
-        with self.lock:
+        with self._holding((bucket, key)), self.lock:
             buffer = self._moto.find(bucket, key)
             if buffer is None:
                 return self._moto.ask(environ)
@@ -190,8 +238,9 @@ class S3App:
 
     def _refusal(self, request: Request, error: RefusalError) -> Response:
         self._log(f"{request.method} {request.path}: {error.status} {error.code}: {error.message}")
-        while request.stream.read(1 << 16):  # a client that is still sending would not read the answer
-            pass
+        with contextlib.suppress(OSError, HTTPException):  # slow, malformed, or gone
+            while request.stream.read(1 << 16):  # a client that is still sending would not read the answer
+                pass
         text = (
             '<?xml version="1.0" encoding="UTF-8"?>\n'
             f"<Error><Code>{error.code}</Code><Message>{escape(error.message)}</Message>"
@@ -242,9 +291,21 @@ def _os_refusal(method: str, error: OSError) -> RefusalError:
     return RefusalError(500, "InternalError", f"{error.strerror or error}")
 
 
-def _check_keepable(environ: Environ, bucket: str, query: set[str]) -> None:
+def _check_query(query: Mapping[str, Sequence[str]]) -> None:
+    """Raises RefusalError for a parameter that could be read in several ways, or is no number."""
+    for name, values in query.items():
+        if len(values) > 1:
+            raise RefusalError(400, "InvalidArgument", f"{name} is given more than once")
+        if name in NUMBERS and not re.fullmatch(r"[0-9]{1,9}", values[0]):
+            raise RefusalError(400, "InvalidArgument", f"{name} must be a whole number below a billion")
+
+
+def _check_keepable(environ: Environ, bucket: str, key: str, query: set[str]) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
         raise RefusalError(400, "InvalidBucketName", f"not a bucket's name: {bucket}")
+    if environ["REQUEST_METHOD"] != "DELETE" and NOT_IN_XML.search(key):
+        what = "the key has a character that no listing in XML can show; none of the bucket could be read"
+        raise RefusalError(400, "InvalidArgument", what)
     lost = sorted(query - KEPT_SUBRESOURCES)
     lost += [n[5:].replace("_", "-").lower() for n in environ if n.startswith(LOST_HEADERS)]
     if lost:

@@ -30,6 +30,9 @@ CHUNK_LINE = re.compile(rb"([0-9a-fA-F]+)(?:;chunk-signature=([0-9a-f]{64}))?")
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
+SIGNED_ANYWAY = frozenset({"HTTP_X_AMZ_DATE", "HTTP_X_AMZ_CONTENT_SHA256"})
+"""Headers whose values are part of a signature in a header, named there or not."""
+
 DIGESTS: dict[str, Callable[[bytes], bytes]] = {
     "HTTP_CONTENT_MD5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
     "HTTP_X_AMZ_CHECKSUM_CRC32": lambda data: zlib.crc32(data).to_bytes(4, "big"),
@@ -106,6 +109,7 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
     expected = signer.signature(to_sign, request)
     if not hmac.compare_digest(expected.encode(), claim["Signature"].encode()):
         raise RefusalError(403, "SignatureDoesNotMatch", "the signature was not made with this key's secret")
+    _check_headers(environ, {*map(_variable, names), *(SIGNED_ANYWAY if header else ())})
     return Signature(
         key,
         payload,
@@ -180,6 +184,17 @@ def _check_time(timestamp: str, date: str, expires: str | None, now: datetime) -
         raise RefusalError(403, "AccessDenied", "the signature's date or expiry is out of range")
     elif now > signed + timedelta(seconds=lifetime):
         raise RefusalError(403, "AccessDenied", "the signature has expired")
+
+
+def _check_headers(environ: Mapping[str, Any], signed: set[str]) -> None:
+    """Raises RefusalError for an `x-amz-` header that whoever signed the request does not know of.
+
+    Such headers change what a request does: `x-amz-copy-source` makes a copy of an upload.
+    """
+    unsigned = sorted(name for name in environ if name.startswith("HTTP_X_AMZ_") and name not in signed)
+    if unsigned:
+        told = ", ".join(name[5:].replace("_", "-").lower() for name in unsigned)
+        raise RefusalError(403, "AccessDenied", f"headers that the signature leaves out: {told}")
 
 
 def _canonical_url(environ: Mapping[str, Any], raw_path: str) -> str:

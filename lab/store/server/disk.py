@@ -1,5 +1,7 @@
 """The objects of the stand-in S3 server as files: what it has acknowledged survives any end of it.
 
+That of the machine, too: a file is flushed to the disk before it gets its name, and `settle` flushes names.
+
     ROOT/store.json                     marks the folder as a store; the running server holds a lock on it
     ROOT/tmp/                           unfinished writes; emptied at every start
     ROOT/buckets/BUCKET/bucket.json     the bucket's record; without it the folder is no bucket
@@ -31,6 +33,10 @@ LAYOUT = 1
 """Version of the layout above; a store written in another one is refused, not guessed at."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+Aside = Callable[[], contextlib.AbstractContextManager[Any]]
+"""Makes a context in which a wait does not keep others waiting."""
 
 
 class StorageError(Exception):
@@ -84,15 +90,19 @@ class BucketRecord:
 
 
 class Disk:
-    """The store below one folder. Not thread-safe: the server makes one change at a time."""
+    """The store below one folder. Not thread-safe, but for what says so: one change at a time."""
 
-    def __init__(self, root: Path, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Path, log: Callable[[str], None], fsync: Callable[[int], None] = os.fsync
+    ) -> None:
         """Makes `root` a store if it is empty or new, and removes what a crash left half-written.
+
+        `fsync` has a file or folder on the disk, by its descriptor, before it returns; it raises OSError.
 
         Raises RefusedError when the folder holds something else or another server uses it, StoreError when
         it cannot be written.
         """
-        self.root, self._log = root, log
+        self.root, self._log, self._fsync = root, log, fsync
         self._buckets, self._tmp = root / "buckets", root / "tmp"
         self._written = 0
         marker = root / "store.json"
@@ -109,6 +119,9 @@ class Disk:
             self._buckets.mkdir(exist_ok=True)
             if not marker.read_bytes():
                 marker.write_text(json.dumps({"layout": LAYOUT}))
+            self._flush(root)
+            with contextlib.suppress(PermissionError):
+                self._flush(root.parent)
         except BlockingIOError:
             raise RefusedError(
                 f"another server uses the object store in {root}", "stop that server first"
@@ -166,6 +179,8 @@ class Disk:
             folder = self._buckets / record.name
             folder.mkdir(exist_ok=True)
             self._write(folder / "bucket.json", json.dumps(vars(record)).encode(), ())
+            self._flush(folder)
+            self._flush(self._buckets)
         except OSError as error:
             raise StorageError(error) from error
 
@@ -173,41 +188,73 @@ class Disk:
         """Raises StorageError. The bucket is gone with its record; its folder follows."""
         try:
             (self._buckets / name / "bucket.json").unlink(missing_ok=True)
+            self.settle(name)
         except OSError as error:
             raise StorageError(error) from error
         shutil.rmtree(self._buckets / name, ignore_errors=True)
 
-    def write(self, bucket: str, record: ObjectRecord, data: Iterable[bytes]) -> StoredObject:
+    def write(
+        self, bucket: str, record: ObjectRecord, data: Iterable[bytes], aside: Aside = contextlib.nullcontext
+    ) -> StoredObject:
         """Stores an object in place of what had its key before; `data` comes in pieces, `record.size` in all.
+
+        The wait for the disk is spent within `aside()`: meanwhile nobody may change this object.
 
         Raises StorageError, and then what was there stays.
         """
         header = json.dumps(vars(record), separators=(",", ":")).encode() + b"\n"
         path = self._path(bucket, record.key)
         try:
-            self._write(path, header, data)
+            self._write(path, header, data, aside)
         except OSError as error:
             raise StorageError(error) from error
         return StoredObject(record, path, len(header))
 
-    def delete(self, bucket: str, key: str) -> None:
-        """Removes an object if it is there. Raises StorageError, and then it stays."""
+    def settle(self, bucket: str) -> None:
+        """Flushes which objects the bucket has: until then a written or deleted one may come or be back.
+
+        Threads may call it beside one another, and beside a change. Raises StorageError.
+        """
         try:
-            self._path(bucket, key).unlink(missing_ok=True)
+            self._flush(self._buckets / bucket)
+        except FileNotFoundError:  # the bucket went meanwhile
+            return
         except OSError as error:
             raise StorageError(error) from error
+
+    def delete(self, bucket: str, key: str) -> bool:
+        """Removes an object if it is there, and says so. Raises StorageError, and then it stays."""
+        try:
+            self._path(bucket, key).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StorageError(error) from error
+        return True
+
+    def _flush(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            self._fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _path(self, bucket: str, key: str) -> Path:
         digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
         return self._buckets / bucket / f"{digest}.object"
 
-    def _write(self, path: Path, header: bytes, data: Iterable[bytes]) -> None:
+    def _write(
+        self, path: Path, header: bytes, data: Iterable[bytes], aside: Aside = contextlib.nullcontext
+    ) -> None:
         self._written += 1
         unfinished = self._tmp / f"{self._written}.part"
         try:
             with unfinished.open("wb") as stream:
                 stream.write(header)
                 stream.writelines(data)
+                stream.flush()
+                with aside():
+                    self._fsync(stream.fileno())
             unfinished.replace(path)
         except OSError:
             unfinished.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ in moto, from the disk.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import io
 import os
@@ -17,9 +18,18 @@ from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
+from werkzeug.routing import BaseConverter
 from werkzeug.wrappers import Response
 
-from lab.store.server.disk import BucketRecord, Disk, DiskBuffer, ObjectRecord, StorageError, StoredObject
+from lab.store.server.disk import (
+    Aside,
+    BucketRecord,
+    Disk,
+    DiskBuffer,
+    ObjectRecord,
+    StorageError,
+    StoredObject,
+)
 
 VERSION = version("moto")
 
@@ -35,9 +45,12 @@ Wsgi = Callable[[Environ, Any], Iterable[bytes]]
 class MotoStore:
     """moto's S3. Not thread-safe, and one per process: moto's state is global."""
 
-    def __init__(self, disk: Disk) -> None:
-        """Starts with what `disk` holds."""
-        self._disk = disk
+    def __init__(self, disk: Disk, aside: Aside = contextlib.nullcontext) -> None:
+        """Starts with what `disk` holds; within `aside()` it waits for the disk.
+
+        Meanwhile it may be asked, but not about the object that is saved: its data cannot be read yet.
+        """
+        self._disk, self._aside = disk, aside
         self._backend, self._app = _fresh_moto()
         for record in disk.buckets():
             bucket = self._backend.create_bucket(record.name, record.region)
@@ -61,26 +74,34 @@ class MotoStore:
         sizes = [key.contentsize for bucket in self._backend.buckets.values() for key in bucket.keys.values()]
         return len(self._backend.buckets), len(sizes), sum(sizes)
 
-    def has_upload(self, bucket: str, upload: str) -> bool:
-        """True if an upload in parts has begun and is neither complete nor aborted."""
+    def has_upload(self, bucket: str, key: str, upload: str) -> bool:
+        """True if an upload of this key in parts has begun and is neither complete nor aborted."""
         held = self._backend.buckets.get(bucket)
-        return held is not None and upload in held.multiparts
+        begun = held.multiparts.get(upload) if held is not None else None
+        return begun is not None and begun.key_name == key
 
-    def save(self, name: str, key: str, *, everything: bool) -> None:
+    def completed(self, bucket: str, key: str, upload: str) -> bool:
+        """True if the object was made of this upload, since this process runs."""
+        held = self._backend.buckets.get(bucket)
+        known = held.keys.get(key) if held is not None else None
+        return known is not None and known.multipart is not None and known.multipart.id == upload
+
+    def save(self, name: str, key: str, *, everything: bool) -> bool:
         """Bring the disk to what moto holds: of one key, of all deleted keys of a bucket, or of the bucket.
 
-        Raises StorageError; then moto is brought back to what the disk holds.
+        Says if the bucket's objects on the disk have changed, which `Disk.settle` then makes last. Raises
+        StorageError; then moto is brought back to what the disk holds.
         """
-        bucket = self._backend.buckets.get(name)
+        changed, bucket = False, self._backend.buckets.get(name)
         if bucket is None:
             self._disk.delete_bucket(name)
         elif key:
-            self._save_key(bucket, key)
+            changed = self._save_key(bucket, key)
         elif everything:
             failures = []
             for removed in sorted(bucket.keys.removed):
                 try:
-                    self._save_key(bucket, removed)
+                    changed |= self._save_key(bucket, removed)
                 except StorageError as error:
                     failures.append(error)
             if failures:
@@ -95,28 +116,29 @@ class MotoStore:
                     self._backend.delete_bucket(name)
                 raise
         _forget_models()
+        return changed
 
-    def _save_key(self, bucket: Any, name: str) -> None:
+    def _save_key(self, bucket: Any, name: str) -> bool:
         bucket.keys.removed.discard(name)
         key = bucket.keys.get(name)
         if key is not None and isinstance(key._value_buffer, DiskBuffer):
-            return
+            return False
         try:
             if key is None:
-                self._disk.delete(bucket.name, name)
-                return
+                return self._disk.delete(bucket.name, name)
             size, data = _contents(key)
-            stored = self._disk.write(bucket.name, _record(key, size), data)
+            key.contentsize = size
+            stored = self._disk.write(bucket.name, _record(key, size), data, self._aside)
         except StorageError:
             self._undo(bucket, name, key)
             raise
         key._value_buffer.close()
         key._value_buffer = DiskBuffer(stored)
-        key.contentsize = size
         if _is_new_upload(key):  # the upload stays known by its id: completing it twice is no error
             for part in key.multipart.completed.values():
                 part.dispose()
             key.multipart.completed = {}
+        return True
 
     def _undo(self, bucket: Any, name: str, key: Any) -> None:
         """An upload whose object could not be stored can be completed again."""
@@ -158,7 +180,7 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
     """moto's S3 backend, empty, and its WSGI application, for S3 alone."""
     os.environ["MOTO_DISABLE_GLOBAL_CORS"] = "true"
     from moto.core.models import DEFAULT_ACCOUNT_ID
-    from moto.moto_server.werkzeug_app import create_backend_app
+    from moto.moto_server import werkzeug_app
     from moto.s3 import models
     from moto.s3.models import FakeKey, FakeMultipart, s3_backends
 
@@ -167,11 +189,22 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
         models.S3Backend.list_objects = _listed(models.S3Backend.list_objects)
     s3_backends.reset()
     s3_backends.bucket_accounts.clear()
+    werkzeug_app.RegexConverter = _AnyText
     FakeMultipart.complete = _complete
     FakeKey.value = property(FakeKey.value.fget, _hold)
-    app = create_backend_app("s3")
+    app = werkzeug_app.create_backend_app("s3")
     app.url_map.merge_slashes = False
     return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app
+
+
+class _AnyText(BaseConverter):
+    """A converter of moto's routes for which a key may have line feeds, too."""
+
+    part_isolating = False
+
+    def __init__(self, url_map: Any, pattern: str) -> None:
+        super().__init__(url_map)
+        self.regex = f"(?s:{pattern})"
 
 
 def _sorted(store: Any) -> Any:

@@ -15,7 +15,22 @@ from typing import Any
 import pytest
 
 from lab.errors import PortTakenError, UsageError
-from lab.host.serving import LOOPBACK_NAMES, answer, bearing, listen_address, log, make_server, named
+from lab.host.serving import (
+    BYTES_PER_SECOND,
+    HEAD_SECONDS,
+    LOOPBACK_NAMES,
+    SEND_SECONDS,
+    WAIT_SECONDS,
+    Arriving,
+    Lasting,
+    SlowRequestError,
+    answer,
+    bearing,
+    listen_address,
+    log,
+    make_server,
+    named,
+)
 
 NAMES = (*LOOPBACK_NAMES, "metrics")
 TOKEN = "the-token"
@@ -132,3 +147,95 @@ def test_a_page_that_fails_does_not_end_the_server(port: int, capsys: pytest.Cap
         ask(port, "/broken")
     assert ask(port) == "7"
     assert "a page that fails" in capsys.readouterr().err
+
+
+class Client:
+    """A connection whose client sends the next of `pieces`, each so many bytes, after so many seconds."""
+
+    def __init__(self, *pieces: tuple[float, int]) -> None:
+        self._pieces, self.now, self.timeout = list(pieces), 0.0, 0.0
+
+    def settimeout(self, seconds: float) -> None:
+        assert seconds > 0
+        self.timeout = seconds
+
+    def readinto(self, buffer: memoryview) -> int:
+        after, size = self._pieces.pop(0)
+        self.now += min(after, self.timeout)
+        if after > self.timeout:
+            raise TimeoutError("timed out")
+        return min(size, len(buffer))
+
+
+def arriving(client: Client) -> Arriving:
+    return Arriving(client, client, lambda: client.now)
+
+
+def read_all(request: Arriving) -> None:
+    while request.read(1):
+        pass
+
+
+def test_headers_that_drip_are_given_up_at_their_deadline() -> None:
+    client = Client(*[(1.0, 1)] * 100)
+    request = arriving(client)
+    with pytest.raises(SlowRequestError):
+        read_all(request)
+    assert client.now == HEAD_SECONDS
+    assert client.timeout == SEND_SECONDS, "an answer may still be sent"
+    with pytest.raises(SlowRequestError):
+        request.read(1)
+
+
+def test_a_body_that_drips_is_given_up() -> None:
+    client = Client(*[(5.0, 1)] * 100)
+    request = arriving(client)
+    request.begin_body()
+    with pytest.raises(SlowRequestError):
+        read_all(request)
+    assert WAIT_SECONDS <= client.now <= WAIT_SECONDS + 5
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [(1.0, BYTES_PER_SECOND)] * 2000,  # a slow line
+        [(50.0, 64 << 10)] * 100,  # one that stalls
+        [(0.0, 1 << 20)] * 10 + [(59.0, 1 << 20)] * 5,
+    ],
+)
+def test_a_slow_but_honest_body_is_read_to_its_end(pieces: list[tuple[float, int]]) -> None:
+    request = arriving(Client(*pieces, (0.0, 0)))
+    request.begin_body()
+    buffer = bytearray(1 << 20)
+    assert [request.readinto(buffer) for _ in pieces] == [size for _, size in pieces]
+    assert request.readinto(buffer) == 0
+
+
+def test_a_body_that_stops_is_given_up() -> None:
+    client = Client((0.0, 1 << 20), (1e9, 1))
+    request = arriving(client)
+    request.begin_body()
+    request.readinto(bytearray(1 << 20))
+    with pytest.raises(SlowRequestError):
+        request.readinto(bytearray(1))
+    assert client.now == WAIT_SECONDS
+
+
+class FullDisk:
+    def write(self, _: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", FullDisk())
+    log("a line")
+    with pytest.raises(urllib.error.HTTPError, match="500"):
+        ask(port, "/broken")
+    Lasting().handle_error(None, ("127.0.0.1", 1))
+    assert ask(port) == "7"
+
+
+def test_what_a_request_says_makes_one_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    log("GET /a\n2026-01-01 root logged in\x1b[2J \u202eü")
+    assert capsys.readouterr().err == "GET /a\\n2026-01-01 root logged in\\x1b[2J \\u202eü\n"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from xml.sax.saxutils import unescape
 
 import botocore.credentials
 import urllib3
@@ -38,11 +41,22 @@ class Server:
 
     def __init__(self, root: Path, now: datetime | None = None) -> None:
         self.log: list[str] = []
-        self.disk = Disk(root, self.log.append)
+        self.flushed: list[int] = []
+        """Inodes of the files and folders that were flushed to the disk."""
+        self.flush_fails = False
+        self.before_flush: Callable[[], None] | None = None
+        self.disk = Disk(root, self.log.append, self._fsync)
         keys = Keyring(Key(CREDENTIALS), Key(TRAINING, BUCKET))
         clock: Callable[[], datetime] = (lambda: now) if now else (lambda: datetime.now(timezone.utc))
         self.now = clock
         self.app = S3App(self.disk, keys, self.log.append, clock)
+
+    def _fsync(self, descriptor: int) -> None:
+        if self.before_flush is not None:
+            self.before_flush()
+        if self.flush_fails:
+            raise OSError(errno.EIO, "as the test wants it")
+        self.flushed.append(os.fstat(descriptor).st_ino)
 
     def __call__(
         self,
@@ -65,7 +79,7 @@ class Server:
 
     def keys(self, bucket: str = "ray") -> list[str]:
         text = self("GET", f"/{bucket}?list-type=2").text
-        return [part.split("</Key>")[0] for part in text.split("<Key>")[1:]]
+        return [unescape(part.split("</Key>")[0]) for part in text.split("<Key>")[1:]]
 
     def die(self) -> None:
         """As after SIGKILL: nothing is flushed; only the system's lock goes away."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
@@ -32,6 +33,9 @@ KEYS = (
     "dots/../up",
     "double//slash",
     "/leading",
+    "%C3%BC%0A",
+    "line%0Afeeds%0A/%0A",
+    "%09tab",
     "x%3D1%26y%3F",
     "long/" + "k" * 900,
 )
@@ -81,6 +85,7 @@ def test_object_survives_a_kill_under_any_key(server: Server, root: Path, key: s
     server = restart(server, root)
     answer = server("GET", f"/ray/{key}")
     assert (answer.status_code, answer.data) == (200, key.encode())
+    assert server.keys() == [unquote(key)]
     server.die()
 
 
@@ -154,14 +159,48 @@ def test_an_upload_with_a_part_that_never_came_is_refused(server: Server) -> Non
     assert server.keys() == []
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
 def test_an_upload_that_is_none_is_told(server: Server, method: str) -> None:
     start = server("POST", "/ray/big?uploads").text
     upload_id = start.split("<UploadId>")[1].split("<")[0]
     assert server("DELETE", f"/ray/big?uploadId={upload_id}").status_code == 204
-    for each in (upload_id, "never"):
+    for each in (upload_id, "never", ""):
         answer = server(method, f"/ray/big?partNumber=1&uploadId={each}", b"x" if method == "PUT" else b"")
         assert (answer.status_code, "<Code>NoSuchUpload</Code>" in answer.text) == (404, True)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+def test_an_upload_is_of_its_own_key(server: Server, root: Path, method: str) -> None:
+    """Completed under another key it was stored under its own, in memory alone."""
+    complete = upload(server, "big", [b"a" * (5 << 20), b"b"])
+    upload_id = server("GET", "/ray?uploads").text.split("<UploadId>")[1].split("<")[0]
+    answer = server(method, f"/ray/other?partNumber=1&uploadId={upload_id}", b"x" if method == "PUT" else b"")
+    assert (answer.status_code, "<Code>NoSuchUpload</Code>" in answer.text) == (404, True)
+    assert server.keys() == []
+    assert complete().status_code == 200
+    server = restart(server, root)
+    assert len(server("GET", "/ray/big").data) == (5 << 20) + 1
+    server.die()
+
+
+@pytest.mark.parametrize("key", ["a%00b", "%01", "a%0Db", "%EF%BF%BE", "%1F"])
+def test_a_key_that_would_spoil_every_listing_is_refused(server: Server, key: str) -> None:
+    server("PUT", "/ray/a", b"x")
+    for headers in ({}, {"x-amz-copy-source": "/ray/a"}):
+        answer = server("PUT", f"/ray/{key}", headers=headers)
+        assert (answer.status_code, "<Code>InvalidArgument</Code>" in answer.text) == (400, True)
+    assert server("POST", f"/ray/{key}?uploads").status_code == 400
+    assert server("DELETE", f"/ray/{key}").status_code == 204, "one of an earlier version can be removed"
+    assert server.keys() == ["a"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["max-keys=abc", "max-keys=-1", "max-keys=", "uploads&max-uploads=1e9", "max-keys=1&max-keys=2"],
+)
+def test_a_parameter_that_makes_no_sense_is_the_clients_error(server: Server, query: str) -> None:
+    answer = server("GET", f"/ray?{query}")
+    assert (answer.status_code, "<Code>InvalidArgument</Code>" in answer.text) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -405,6 +444,22 @@ def test_an_expired_presigned_url_is_refused(root: Path) -> None:
     answer = server.send("GET", f"/ray/a?{request.url.split('?')[1]}", b"", {})
     assert (answer.status_code, "expired" in answer.text) == (403, True)
     server.die()
+
+
+UNSIGNED = {"x-amz-copy-source": "/ray/private", "x-amz-meta-by": "another", "X-Amz-Storage-Class": "GLACIER"}
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+@pytest.mark.parametrize("kind", [S3SigV4Auth, S3SigV4QueryAuth])
+def test_a_header_that_the_signature_leaves_out_is_refused(server: Server, kind: Any, name: str) -> None:
+    server("PUT", "/ray/private", b"private")
+    request = AWSRequest(method="PUT", url=f"{HOST}/ray/public", data=b"")
+    signer(kind).add_auth(request)
+    path = request.url.removeprefix(HOST)
+    answer = server.send("PUT", path, b"", {**request.headers, name: UNSIGNED[name]})
+    assert (answer.status_code, f"leaves out: {name.lower()}" in answer.text) == (403, True)
+    assert server.keys() == ["private"]
+    assert server.send("PUT", path, b"", dict(request.headers)).status_code == 200
 
 
 @pytest.mark.parametrize(
