@@ -40,6 +40,9 @@ MAX_UNPACKED_BYTES = 1024**3
 """Most bytes of files in it: what takes no room on a disk or when zipped would still be read."""
 
 
+MOST_WORD_BYTES = 128 * 1024 - 1
+"""Longest command line, and longest variable with its name: Linux starts no program with a longer one."""
+
 RESUME_VARIABLE = "RAYLAB_RESUME_RUN"
 """Environment variable of a job: the name that its runs without a name get (see raylab_compat.resume)."""
 
@@ -72,6 +75,7 @@ class Submission:
             known = isinstance(amount, (int, float)) and math.isfinite(amount)
             if not known or not 0 <= amount <= most:
                 raise UsageError(f"{name} {amount}: must be a number between 0 and {most}")
+        check_startable(self.command, self.runtime_env)
 
     @property
     def demand(self) -> Mapping[str, float]:
@@ -211,6 +215,27 @@ def check_command(command: tuple[str, ...], working_dir: Path) -> None:
         raise UsageError(
             f"{script}{f', line {line}' if line else ''}: not valid Python: {getattr(error, 'msg', error)}"
         ) from error
+
+
+def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> None:
+    """Raises UsageError for what the system starts no program with: Ray would try that for many minutes."""
+    line = shlex.join(command)
+    if "\0" in line:
+        raise UsageError("the command: has a NUL, which ends a word for the system")
+    if (size := len(os.fsencode(line))) > MOST_WORD_BYTES:
+        told = f"the command: {size} bytes; {MOST_WORD_BYTES} are the most that a system takes"
+        raise UsageError(told, "put it into a script of the working directory")
+    variables = runtime_env.get("env_vars") or {}
+    if not isinstance(variables, Mapping) or not all(isinstance(each, str) for each in variables.values()):
+        raise UsageError("runtime_env.env_vars: must be an object whose values are strings")
+    for name, value in variables.items():
+        if not re.fullmatch(r"[^=\x00-\x1f\x7f]+", name):
+            raise UsageError(f"runtime_env.env_vars: {name[:80]!r} can be no variable's name")
+        if "\0" in value:
+            raise UsageError(f"runtime_env.env_vars.{name}: has a NUL, which no variable can hold")
+        if (size := len(f"{name}={value}".encode("utf-8", "surrogateescape"))) > MOST_WORD_BYTES:
+            told = f"runtime_env.env_vars.{name}: {size} bytes; {MOST_WORD_BYTES} are the most with its name"
+            raise UsageError(told, "files belong into the working directory")
 
 
 def read_runtime_env(path: Path) -> dict[str, Any]:

@@ -7,15 +7,17 @@ https://www.epfl.ch/labs/mmspg/downloads/food-image-datasets/
 
 from __future__ import annotations
 
+import contextlib
 import re
 import stat
 import zipfile
-import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from lab.datasets.model import PICTURES, SPLITS, OnProgress, ignore_progress, make_folder, store
 from lab.errors import SetupError
+from lab.host.archives import ZIP_ERRORS
 from lab.host.reading import open_file
 from lab.topology import FOOD11
 
@@ -66,16 +68,25 @@ def unpack(archive: Path, folder: Path, on_progress: OnProgress = ignore_progres
     No name of an entry becomes a path: only its split, class and last part count. Raises SetupError for a
     file that is no zip, is damaged, leads outside, or does not hold the pictures that were published.
     """
-    try:
-        with open_file(archive) as file, zipfile.ZipFile(file) as opened:
-            chosen = _choose(opened, archive)
+    with open_file(archive) as file:
+        with _reading(archive):
+            opened = zipfile.ZipFile(file)
+        with opened:
+            with _reading(archive):
+                chosen = _choose(opened, archive)
             for done, (entry, (split, kind, name)) in enumerate(chosen, start=1):
-                store(make_folder(folder / split / kind) / name, opened.read(entry))
+                with _reading(archive):
+                    data = opened.read(entry)
+                store(make_folder(folder / split / kind) / name, data)
                 on_progress("unpack", done, len(chosen))
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+
+
+@contextlib.contextmanager
+def _reading(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except ZIP_ERRORS as error:
         raise SetupError(f"{archive} is no zip archive, or a damaged one: {error}", HINT) from error
-    except (NotImplementedError, RuntimeError) as error:  # a compression of its own, or a password
-        raise SetupError(f"{archive} cannot be unpacked: {error}", HINT) from error
 
 
 def _choose(opened: zipfile.ZipFile, archive: Path) -> list[tuple[zipfile.ZipInfo, tuple[str, str, str]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -44,8 +45,17 @@ def _validator() -> Callable[..., Any]:
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_integer, "number": _is_number})
     extend: Callable[..., Any] = validators.extend
-    made: Callable[..., Any] = extend(Draft202012Validator, type_checker=types)
+    made: Callable[..., Any] = extend(Draft202012Validator, {"pattern": _fits}, type_checker=types)
     return made
+
+
+def _fits(validator: Any, pattern: str, instance: Any, _: Any) -> Iterator[Any]:
+    """Tell what does not match; a last `$` is the end, as for JSON Schema, and no line feed may follow it."""
+    from jsonschema import ValidationError
+
+    ended = re.sub(r"\$$", r"\\Z", pattern)
+    if validator.is_type(instance, "string") and not re.search(ended, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
 def _is_integer(_: object, value: object) -> bool:

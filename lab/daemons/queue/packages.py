@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
+import zipfile
 from collections.abc import Collection
 from pathlib import Path
 
-from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.cluster.submission import MAX_PACKAGE_BYTES, MAX_UNPACKED_BYTES
 from lab.errors import NotFoundError, RefusedError, StateError, UsageError
+from lab.host.archives import ZIP_ERRORS
 from lab.host.clock import WALL, Clock
 from lab.host.files import make_private, replace_file
 from lab.host.reading import read_bytes
@@ -17,8 +20,6 @@ from lab.host.reading import read_bytes
 FOLDER = "packages"
 KEPT_SECONDS = 600.0
 """Time for which a package that no job needs is kept: its job may just be on its way."""
-
-ZIP = b"PK"
 
 
 class Packages:
@@ -43,8 +44,7 @@ class Packages:
         found = hashlib.sha256(data).hexdigest()
         if found != sha256:
             raise RefusedError(f"the package has SHA-256 {found}, not {sha256}", "send it once more")
-        if not data.startswith(ZIP):
-            raise UsageError("the package is not a zip file")
+        _check_zip(data)
         try:
             replace_file(path, data, flush=True)
             os.utime(path, (self._clock(), self._clock()))
@@ -77,3 +77,14 @@ class Packages:
 
     def _trouble(self, error: OSError) -> StateError:
         return StateError(f"cannot keep packages in {self.folder}: {error.strerror}", "free some space")
+
+
+def _check_zip(data: bytes) -> None:
+    """Raises UsageError for what is no zip, or would be too much of one."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as opened:
+            size = sum(entry.file_size for entry in opened.infolist())
+    except ZIP_ERRORS as error:
+        raise UsageError(f"the package is not a zip file, or a damaged one: {error}") from error
+    if size > MAX_UNPACKED_BYTES:
+        raise UsageError(f"the package has more than {MAX_UNPACKED_BYTES >> 20} MiB of files")

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.cluster.retries import read_policy
+from lab.cluster.submission import check_startable
 from lab.daemons.queue.model import DRIVER, GRACE_SECONDS, WORKERS, QueuedJob
 from lab.errors import NotFoundError, UsageError
 from lab.host.reading import SMALL, parse_json
@@ -52,7 +53,22 @@ def body(data: bytes, kind: str, package: str = "lab.daemons.queue") -> dict[str
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
         raise UsageError(f"{'; '.join(found[:3])}{more}")
+    _check_texts(document, "the request")
     return dict(document)
+
+
+def _check_texts(value: Any, where: str) -> None:
+    """Raises UsageError for a NUL, and for a name with a control character: no system takes such ones."""
+    if isinstance(value, str) and "\0" in value:
+        raise UsageError(f"{where}: has a NUL character")
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+                raise UsageError(f"{where}: the name {name[:80]!r} has a control character")
+            _check_texts(each, f"{where}.{name}" if where != "the request" else name)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            _check_texts(each, f"{where}[{number}]")
 
 
 def plain(text: str) -> str:
@@ -126,9 +142,7 @@ def job(given: Mapping[str, Any]) -> QueuedJob:
         raise UsageError("runtime_env is larger than 1 MiB", "files belong into the working directory")
     if given.get("package") and "working_dir" in environment:
         raise UsageError("a package and runtime_env.working_dir exclude each other", "send one of them")
-    variables = environment.get("env_vars") or {}
-    if not isinstance(variables, dict) or not all(isinstance(each, str) for each in variables.values()):
-        raise UsageError("runtime_env.env_vars: must be an object whose values are strings")
+    check_startable(given["command"], environment)
     return QueuedJob(
         command=tuple(given["command"]),
         runtime_env=environment,

@@ -6,6 +6,7 @@ import errno
 import gzip
 import lzma
 import os
+import re
 import tarfile
 import tempfile
 import zlib
@@ -27,6 +28,33 @@ LEVEL = 1
 CHUNK = 1 << 20
 
 GZIP_SUFFIXES = (".gz", ".tgz")
+
+
+MANIFEST = "manifest.json"
+"""File of an image archive that names the images."""
+
+DESCRIBING = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+"""Types of members that only describe the next one; tarfile reads them into memory, whatever their size."""
+
+NAME = re.compile(r"[\w.\-:/@]{1,500}", re.ASCII)
+"""Form of an image's name; its other rules are the engine's."""
+
+
+class _Header(tarfile.TarInfo):
+    """A member's header that makes sense: tarfile takes any number for a size (CVE-2025-8194)."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+        header = super().frombuf(buf, encoding, errors)
+        if header.size < 0 or (header.type in DESCRIBING and header.size > SMALL):
+            raise tarfile.HeaderError("a size that makes no sense")
+        return header
 
 
 @dataclass(frozen=True)
@@ -123,9 +151,15 @@ def read(path: Path) -> tuple[str, ...]:
             if not any(file.read(tarfile.BLOCKSIZE)):  # zeros, of which lzma would read terabytes
                 raise no_archive
             file.seek(0)
-            with tarfile.open(fileobj=file, mode="r:*") as archive:
+            with tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header) as archive:
                 for member in archive:
-                    if member.name == "manifest.json" and (content := archive.extractfile(member)):
+                    if member.size < 0:
+                        raise no_archive
+                    if member.name == MANIFEST and not member.isfile():
+                        raise UsageError(
+                            f"{path}: its {MANIFEST} is no file but a link, or the like", no_archive.hint
+                        )
+                    if member.name == MANIFEST and (content := archive.extractfile(member)):
                         entries = parse_json(content.read(SMALL))
                 while entries and archive.fileobj is not None and archive.fileobj.read(CHUNK):
                     pass  # what follows the last member carries the checksum of a compressed file
@@ -133,16 +167,18 @@ def read(path: Path) -> tuple[str, ...]:
         raise NotFoundError(f"no file {path}", "name the file that `labctl images save` wrote") from None
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise no_archive from error
+    except (LookupError, OverflowError, MemoryError) as error:  # tarfile believes what a header says
+        raise no_archive from error
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise UsageError(f"{path} is no image archive: it {error.strerror}", no_archive.hint) from error
         raise _from_os(error, path) from error
     try:
-        names = tuple(str(name) for entry in entries for name in entry.get("RepoTags") or ())
+        names = tuple(name for entry in entries for name in entry.get("RepoTags") or ())
+        if not names or not all(map(NAME.fullmatch, names)):
+            raise no_archive
     except (TypeError, AttributeError) as error:
         raise no_archive from error
-    if not names:
-        raise no_archive
     return names
 
 

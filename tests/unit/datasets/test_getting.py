@@ -311,6 +311,17 @@ def damaged() -> bytes:
     return bytes(content)
 
 
+def damaged_packing(kind: int, begins: bytes) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", kind) as made:
+        for name in entries():
+            made.writestr(name, name)
+    content = bytearray(held.getvalue())
+    at = content.index(begins) + len(begins)
+    content[at : at + 9] = b"\xff" * 9
+    return bytes(content)
+
+
 def linked() -> bytes:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as made:
@@ -324,6 +335,8 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "truncated": (lambda: published()[:-1000], "no zip archive, or a damaged one"),
     "not a zip": (lambda: b"just text " * 100, "no zip archive"),
     "damaged inside": (damaged, "damaged one: Bad CRC-32"),
+    "damaged bzip2": (lambda: damaged_packing(zipfile.ZIP_BZIP2, b"BZh9"), "damaged one"),
+    "damaged LZMA": (lambda: damaged_packing(zipfile.ZIP_LZMA, b"0_0.jpg"), "damaged one"),
     "upwards": (lambda: archive(added={"../../evil.jpg": b"x"}), "leads outside"),
     "from the root": (lambda: archive(added={"/training/0_0.jpg": b"x"}), "leads outside"),
     "by backslashes": (lambda: archive(added={"training\\..\\..\\0_0.jpg": b"x"}), "leads outside"),

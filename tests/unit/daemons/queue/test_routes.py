@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,16 @@ from tests.unit.daemons.queue.world import World, priority, queue, unflavored
 JOB = {"queue": "a", "command": ["python", "train.py"], "workers": {"count": 1, "gpus": 1}}
 ZIP = b"PK\x05\x06" + bytes(18)
 SHA = hashlib.sha256(ZIP).hexdigest()
+
+
+def zip_of(name: str, content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as written:
+        written.writestr(name, content)
+    return buffer.getvalue()
+
+
+ZIP_OF_A = zip_of("train.py", b"a" * 100)
 
 
 class Site:
@@ -148,6 +159,34 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
         ),
         ("POST", "/jobs", {**JOB, "metadata": {"raylab_workload": "x"}}, 400, "raylab_workload"),
         ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {"A": 1}}}, 400, "env_vars"),
+        ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": ["A"]}}, 400, "env_vars: must be an object"),
+        *(
+            ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {name: "x"}}}, 400, told)
+            for name, told in (
+                ("A\0", "the name 'A\\x00' has a control character"),
+                ("A\n", "the name 'A\\n' has a control character"),
+                ("\x7f", "has a control character"),
+                ("", "'' can be no variable's name"),
+                ("A=B", "'A=B' can be no variable's name"),
+            )
+        ),
+        ("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {"A": "\0"}}}, 400, "env_vars.A: has a NUL"),
+        (
+            *("POST", "/jobs", {**JOB, "runtime_env": {"env_vars": {"A": "x" * 131_070}}}, 400),
+            "env_vars.A: 131072 bytes; 131071 are the most",
+        ),
+        ("POST", "/jobs", {**JOB, "runtime_env": {"pip": ["a\0"]}}, 400, "runtime_env.pip[0]: has a NUL"),
+        ("POST", "/jobs", {**JOB, "command": ["x" * 99_999] * 2}, 400, "the command: 199999 bytes"),
+        ("POST", "/jobs", {**JOB, "metadata": {"a\0": "x"}}, 400, "the name 'a\\x00'"),
+        ("POST", "/jobs", {**JOB, "metadata": {"a": "\0"}}, 400, "metadata.a: has a NUL"),
+        *(
+            ("POST", "/jobs", {**JOB, name: "a\0"}, 400, f"{name}: has a NUL")
+            for name in ("queue", "owner", "recipe", "ranks", "priority_class")
+        ),
+        ("POST", "/jobs", {**JOB, "name": "mine\n"}, 400, "does not match"),
+        ("POST", "/jobs", {**JOB, "package": f"{SHA}\n"}, 400, "does not match"),
+        ("POST", "/workloads/ns/none/cancel", {"reason": "Why\n"}, 400, "does not match"),
+        ("POST", "/dry-run", {**JOB, "runtime_env": {"env_vars": {"A": "\0"}}}, 400, "has a NUL"),
         ("POST", "/jobs", {**JOB, "package": "../../x"}, 400, "package"),
         ("POST", "/jobs", {**JOB, "package": "0" * 64}, 404, "there is no package 0000"),
         ("POST", "/jobs", {**JOB, "queue": "b"}, 404, "there is no LocalQueue b"),
@@ -164,7 +203,10 @@ def test_what_the_entrypoint_asks_for_is_a_pod_set_of_its_own(site: Site) -> Non
         ("GET", "/workloads?status=odd", None, 400, "status 'odd'"),
         ("GET", "/packages/0000", None, 400, "is no SHA-256"),
         ("PUT", f"/packages/{'0' * 64}", ZIP, 409, f"the package has SHA-256 {SHA}"),
-        ("PUT", f"/packages/{hashlib.sha256(b'no zip').hexdigest()}", b"no zip", 400, "is not a zip file"),
+        *(
+            ("PUT", f"/packages/{hashlib.sha256(data).hexdigest()}", data, 400, "the package is")
+            for data in (b"no zip", b"PK and no more", ZIP[:-1], ZIP_OF_A[:-30])
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_and_changes_nothing(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
 import io
 import itertools
+import lzma
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lab.errors import NotFoundError, RefusedError, SetupError, UsageError
+from lab.errors import LabError, NotFoundError, RefusedError, SetupError, UsageError
 from lab.flows.images import archive
 from lab.host.environment.progress import Progress
 from lab.runtime.compose.images.model import ImageNeed, kept_name
@@ -141,6 +147,76 @@ def test_an_archive_without_an_image_is_refused(tmp_path: Path, content: bytes) 
     with pytest.raises(UsageError, match="no image archive"):
         archive.load(tmp_path / "i.tar", docker.engine, quiet())
     assert not docker.calls("load")
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0, **pax: str
+) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.size, made.pax_headers = kind, link, size, pax
+    return made
+
+
+def headers(*entries: tarfile.TarInfo) -> bytes:
+    """A tar of these headers, whatever they say, and no data but that of its own."""
+    return b"".join(each.tobuf(tarfile.GNU_FORMAT) for each in entries) + tar(("manifest.json", MANIFEST))
+
+
+MANIFEST = b'[{"RepoTags": ["raylab/ray:1"]}]'
+LINKS = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("target", ["other.json", "manifest.json", "nowhere", "/etc/passwd", "../../x"])
+def test_a_manifest_that_is_no_file_is_refused(tmp_path: Path, kind: bytes, target: str) -> None:
+    (tmp_path / "i.tar").write_bytes(
+        entry("other.json").tobuf() + entry("manifest.json", kind, target).tobuf() + tar()
+    )
+    docker = FakeDocker()
+    with pytest.raises(UsageError, match=r"its manifest\.json is no file but a link"):
+        archive.load(tmp_path / "i.tar", docker.engine, quiet())
+    assert not docker.calls("load")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        headers(entry("a", size=-512)),  # tarfile read it again and again
+        headers(entry("a", tarfile.XHDTYPE, size=-512)),
+        headers(entry("a", tarfile.XHDTYPE, size=1 << 40)),
+        headers(entry("a", tarfile.GNUTYPE_LONGNAME, size=1 << 40)),
+        tar(("manifest.json", b'[{"RepoTags": "raylab/ray:1\\n"}]')),
+        tar(("manifest.json", b'[{"RepoTags": ["\\u001b[2J"]}]')),
+        tar(("manifest.json", b'[{"RepoTags": [7]}]')),
+    ],
+)
+def test_an_archive_that_makes_no_sense_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "i.tar").write_bytes(content)
+    with pytest.raises(UsageError, match="no image archive"):
+        archive.read(tmp_path / "i.tar")
+
+
+WHOLE = tar(("layer", b"x" * 700), ("manifest.json", MANIFEST))
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1700), st.binary(min_size=1, max_size=24)), max_size=4),
+    packing=st.sampled_from([bytes, gzip.compress, bz2.compress, lzma.compress]),
+    cut=st.integers(0, 4000),
+)
+def test_a_damaged_archive_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: list[tuple[int, bytes]],
+    packing: Callable[[bytes], bytes],
+    cut: int,
+) -> None:
+    content = bytearray(WHOLE)
+    for at, data in changes:
+        content[at : at + len(data)] = data
+    path = tmp_path_factory.getbasetemp() / "damaged.tar"
+    path.write_bytes(packing(bytes(content))[: cut if cut % 2 else None] or b"x")
+    with contextlib.suppress(LabError):
+        archive.read(path)
 
 
 def test_a_pipe_is_no_image_archive(tmp_path: Path) -> None:

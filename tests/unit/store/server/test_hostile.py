@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.store.server.minio_api import METRICS_PATH, STATUS_PATH
+from tests.unit.fuzz import words
 from tests.unit.store.s3_wsgi import TRAINING, Server
 
 KEPT = b"kept"
@@ -21,10 +22,6 @@ ODD = st.one_of(
     st.sampled_from(["", "0", "-1", "9" * 40, "\x00", "ü\n", "../..", "<x>", "&", "%", "a" * 500, "null"]),
 )
 """Texts with everything that a URL can carry, half characters included."""
-
-
-def words(text: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(text.split())
 
 
 PARAMETERS = ODD | words(
