@@ -124,6 +124,13 @@ PATCHES = (
         stays="without it there is no lab of plain processes that only this machine reaches",
     ),
     Patch(
+        "listeners",
+        "torch's store, torchft's servers, Serve's replicas and XGBoost's ranks listen on 127.0.0.1",
+        "they listen on every interface without a token: the network could end a training, or run code",
+        where=(("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),),
+        stays="without it the network reaches every training and endpoint",
+    ),
+    Patch(
         "redis_password",
         "Redis' password is on no command line; a head starts beside workers that outlived the last one",
         "every user of a machine can read command lines; Ray takes such workers for another cluster",

@@ -13,11 +13,12 @@ import sys
 def prepare() -> None:
     """Everything that the lab changes in a process."""
     from raylab_compat import accelerator, food11, lightning_alias, outside, resume
-    from raylab_patches import pip_environments
+    from raylab_patches import listeners, pip_environments
 
     lightning_alias.install()
     accelerator.install()
     pip_environments.install()
+    listeners.install()
     outside.install()
     resume.install()
     food11.settle(os.environ)

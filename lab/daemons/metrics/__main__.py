@@ -1,4 +1,4 @@
-"""Serves the lab's metrics: `python -m lab.daemons.metrics --listen HOST:PORT`.
+"""Serves the lab's metrics, and Prometheus' pages: `python -m lab.daemons.metrics --listen HOST:PORT`.
 
 Configured by the environment, as `lab.daemons.environment` says.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from lab.cluster.jobs import Job
 from lab.daemons import environment
 from lab.daemons.metrics.collector import LabCollector
 from lab.daemons.metrics.follower import Follower
+from lab.daemons.metrics.guard import make_guard, read_guard
 from lab.daemons.metrics.sources import ClusterSource, ClusterView, StoreSource, StoreView
 from lab.errors import LabError
 from lab.host.loops import Loop, Loops
@@ -47,12 +49,19 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     """Serve until SIGTERM or SIGINT. The exit code is 0, or that of the error that kept it from starting."""
     parser = argparse.ArgumentParser(prog="lab.daemons.metrics", description="Serves the lab's metrics.")
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT")
+    parser.add_argument(
+        "--guard", default="", metavar="HOST:PORT=URL", help="serve Prometheus, which is at URL"
+    )
     args = parser.parse_args(argv)
     try:
         host, port = listen_address(args.listen, LISTEN)
         cluster, store = followers(environ)
         loops = Loops(Loop(follower.name, follower.look) for follower in (cluster, store))
         server = make_server(host, port, make_app(LabCollector(cluster, store), loops))
+        if args.guard:
+            host_too, port_too, url = read_guard(args.guard)
+            guard = make_server(host_too, port_too, make_guard(url))
+            threading.Thread(target=guard.serve_forever, name="guard", daemon=True).start()
     except LabError as error:
         log(f"{error.message} ({error.hint})" if error.hint else error.message)
         return error.exit_code

@@ -31,6 +31,7 @@ from lab.runtime.compose.engine import Engine
 from lab.topology import REGION, Endpoints, LabStatus
 
 if TYPE_CHECKING:
+    from lab.host.listening import Listening
     from lab.store import Store
 
 SHM = Path("/dev/shm")
@@ -220,6 +221,8 @@ def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] 
     """Ports on which the services' processes listen, and those of the endpoints, whoever serves them."""
     import psutil
 
+    from lab.host.listening import listening
+
     try:
         owners = {
             pid: service.service
@@ -227,12 +230,9 @@ def _listeners(status: LabStatus, endpoints: Endpoints) -> tuple[Listener, ...] 
             if service.pid is not None
             for pid in descendants(service.pid)
         }
-        connections = psutil.net_connections("tcp")
+        sockets = listening()
     except (psutil.Error, OSError):
         return None
-    sockets = [
-        (c.pid, c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN and c.laddr
-    ]
     return listeners(sockets, owners, published(endpoints))
 
 
@@ -253,12 +253,12 @@ def published(endpoints: Endpoints) -> dict[int, str]:
 
 
 def listeners(
-    sockets: Iterable[tuple[int | None, str, int]], owners: Mapping[int, str], ports: Mapping[int, str]
+    sockets: Iterable[Listening], owners: Mapping[int, str], ports: Mapping[int, str]
 ) -> tuple[Listener, ...]:
-    """The lab's among the listening `sockets` (process id, address, port): by their process or their port."""
+    """The lab's among the listening `sockets`: by their process or their port."""
     found = {}
-    for pid, address, port in sockets:
-        service = owners.get(pid or 0) or ports.get(port)
+    for socket in sockets:
+        service = owners.get(socket.pid or 0) or ports.get(socket.port)
         if service:
-            found[address, port] = Listener(service, address, port)
-    return tuple(sorted(found.values(), key=lambda listener: (listener.port, listener.address)))
+            found[socket.address, socket.port] = Listener(service, socket)
+    return tuple(sorted(found.values(), key=lambda each: (each.socket.port, each.socket.address)))

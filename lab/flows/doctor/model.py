@@ -9,6 +9,7 @@ from pathlib import Path
 from lab.cluster.api import Node
 from lab.host.gpus import Detection
 from lab.host.gpus.docker import GpuHost
+from lab.host.listening import Listening
 from lab.topology import LabStatus
 
 
@@ -73,8 +74,7 @@ class Listener:
     """A TCP port on which a part of the lab accepts connections."""
 
     service: str
-    address: str
-    port: int
+    socket: Listening
 
 
 @dataclass(frozen=True)

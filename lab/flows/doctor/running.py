@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from lab.flows.doctor.model import Answer, RunningLab
 from lab.services import is_node
 from lab.topology import Check, State
@@ -71,9 +69,9 @@ def loopback(lab: RunningLab) -> Check:
     """Checks that the lab can be reached from this machine only."""
     if lab.listeners is None:
         return Check("ports", "skipped", "this user may not see which ports are open")
-    exposed = [port for port in lab.listeners if not _is_loopback(port.address)]
+    exposed = [(each.service, each.socket) for each in lab.listeners if not each.socket.on_loopback]
     if exposed:
-        detail = ", ".join(f"{p.service} listens on {p.address} port {p.port}" for p in exposed)
+        detail = ", ".join(f"{who} listens on {socket.address} port {socket.port}" for who, socket in exposed)
         return Check("ports", "failed", detail, "stop the lab: labctl down; the network can reach it")
     return Check("ports", "passed", f"{len(lab.listeners)} open ports, all on loopback")
 
@@ -100,9 +98,3 @@ def running_checks(lab: RunningLab) -> tuple[Check, ...]:
 
 def _answer(answer: Answer) -> str:
     return f"HTTP {answer.status}" if answer.status is not None else answer.error or "no answer"
-
-
-def _is_loopback(address: str) -> bool:
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback

@@ -12,6 +12,7 @@ from pathlib import Path
 from lab.errors import EngineError, LabError, ServiceError, WaitTimeoutError
 from lab.host.clock import settle
 from lab.host.interrupts import held_back
+from lab.host.listening import Listening, reached
 from lab.runtime import ports
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.runtime.compose import network
@@ -102,10 +103,18 @@ class Boot:
                 if number == 0:
                     self._set_up(STORE in todo)
             self.wait([name for name in services if name in todo], on_progress, begin)
+            self._check_published()
         except BaseException:
             with held_back():
                 self._take_back()  # what fails here is not what went wrong
             raise
+
+    def _check_published(self) -> None:
+        """Raises ServiceError when the network reaches a container: an engine may have ways of its own."""
+        for name, container in self._containers().items():
+            for address, port in container.published:
+                if not Listening(address, port).on_loopback:
+                    raise reached(name, address, port)
 
     def create(self) -> None:
         """Make the containers, networks and volumes that are missing; nothing starts.
@@ -250,8 +259,11 @@ class Boot:
     def _not_started(self, service: str, error: EngineError) -> LabError:
         if not _TAKEN.search(error.message):
             return ServiceError(f"{service} could not be started: {error.message}", error.hint)
-        name = row(service).url_port
-        return ports.taken(service, name, self._target.view.ports.get(name, 0))
+        known = self._target.view.ports
+        name = next(
+            (each for each in known if f":{known[each]} " in f"{error.message} "), row(service).url_port
+        )
+        return ports.taken(service, name, known.get(name, 0))
 
     def _containers(self) -> dict[str, Container]:
         return by_service(self._engine.containers(self._target.project))

@@ -41,6 +41,8 @@ class Container:
     image: str = ""
     cut: bool = False
     """True when it is on no network."""
+    published: tuple[tuple[str, int], ...] = ()
+    """Address and port of the host for every port that it publishes."""
     restart_policy: str = ""
     """The rule by which the engine starts it again by itself: `no`, `on-failure`, ..."""
 
@@ -81,7 +83,18 @@ def container(row: Mapping[str, Any]) -> Container:
         labels=labels,
         image=str(row["Config"].get("Image") or ""),
         cut=not (row.get("NetworkSettings") or {}).get("Networks"),
+        published=_published(row),
         restart_policy=str(((row.get("HostConfig") or {}).get("RestartPolicy") or {}).get("Name") or ""),
+    )
+
+
+def _published(row: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """A container in the host's own network counts as one that publishes everything."""
+    if (row.get("HostConfig") or {}).get("NetworkMode") == "host":
+        return (("0.0.0.0", 0),)
+    bound = ((row.get("NetworkSettings") or {}).get("Ports") or {}).values()
+    return tuple(
+        (each.get("HostIp") or "0.0.0.0", int(each["HostPort"])) for every in bound for each in every or ()
     )
 
 

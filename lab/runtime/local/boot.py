@@ -13,7 +13,7 @@ from lab.host.files import make_private, remove, write_private
 from lab.host.interrupts import held_back
 from lab.runtime.base import OnProgress
 from lab.runtime.health import View
-from lab.runtime.local import causes, forks, output, processes, services, state, temporary
+from lab.runtime.local import causes, forks, output, processes, prometheus, state, temporary
 from lab.runtime.local.processes import Identity
 from lab.runtime.local.services import FORKS, Plan
 from lab.runtime.local.state import LabState
@@ -74,8 +74,8 @@ class Boot:
             if self._plan.scratch is not None:
                 temporary.make(self._plan.scratch)
             if self._plan.prometheus:
-                write_private(self._layout.folder / "prometheus.yml", services.prometheus_config(self._plan))
-                write_private(self._layout.folder / services.RULES, services.prometheus_rules())
+                write_private(self._layout.folder / "prometheus.yml", prometheus.config(self._plan))
+                write_private(self._layout.folder / prometheus.RULES, prometheus.rules())
             if any(map(is_node, todo)):
                 current = self.serve_forks(current, started)
             waiting: list[str] = []
@@ -96,6 +96,8 @@ class Boot:
             for name in waiting:
                 self.wait(name, current.leaders[name], on_progress, begin)
             self._set_up_store()
+            if fresh and (reached := causes.exposed(self._layout.folder)):  # later its jobs listen, too
+                raise reached
         except BaseException:
             with held_back():
                 with contextlib.suppress(ServiceError):  # an interrupt may have kept it from being handed on

@@ -7,8 +7,12 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from lab.errors import LabError, PortTakenError, ServiceError
+from lab.host import listening
 from lab.runtime import ports
+from lab.runtime.local import processes
 from lab.runtime.logtail import listing
 from lab.services import ports_of, row
 
@@ -55,6 +59,19 @@ def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> 
         found = ports.listeners(numbers[name]) if name in numbers else ()
         if found and not set(found) & set(own):
             return ports.taken(service, name, numbers[name])
+    return None
+
+
+def exposed(folder: Path) -> ServiceError | None:
+    """The error when the network reaches a process of the lab with this folder, as far as one may see."""
+    try:
+        open_to_all = [each for each in listening.listening() if not each.on_loopback]
+    except psutil.Error:
+        return None
+    for each in open_to_all:
+        service = processes.service_of(each.pid, folder) if each.pid is not None else ""
+        if service:
+            return listening.reached(service, each.address, each.port)
     return None
 
 

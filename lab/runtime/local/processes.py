@@ -272,6 +272,21 @@ def services_of(folder: Path) -> set[str]:
     return names
 
 
+def service_of(pid: int, folder: Path) -> str:
+    """The service of the lab with this folder that a process belongs to, by its mark; empty for any other.
+
+    Of a fork it is the fork server, which has made it for a node.
+    """
+    try:
+        environment = psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return ""
+    of, _, name = environment.get(MARK, "").rpartition(":")
+    if of == str(folder):
+        return name
+    return "fork-server" if environment.get(FORK_SERVER_OF) == str(folder) else ""
+
+
 @dataclass(frozen=True)
 class Ended:
     """The end of a service: how many processes had to be killed, and when it was told to end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from lab.host.secrets import (
     STORE_FILE,
     Secrets,
 )
-from lab.runtime.local import temporary
+from lab.runtime.local import prometheus, temporary
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import FORK_SERVER_OF, MARK
 from lab.runtime.ports import LOOPBACK
@@ -29,7 +28,6 @@ from lab.services import (
     HEAD,
     JUPYTER,
     METRICS,
-    PORTS,
     PROMETHEUS,
     QUEUE,
     REDIS,
@@ -49,14 +47,20 @@ FORKS = "fork-server"
 
 LAUNCHER = PROBE / "raylab_forks" / "launcher.py"
 
-RULES = "health.rules.yml"
-"""The alerts' file, as prometheus.yml names it."""
-
 METRICS_PORTS = {
     "AUTOSCALER_METRIC_PORT": "autoscaler-metrics",
     "DASHBOARD_METRIC_PORT": "dashboard-metrics",
 }
 """Ray's settings for what else are fixed ports: labs of one host must not show each other's metrics."""
+
+LOOPBACK_DEVICE = "lo0" if sys.platform == "darwin" else "lo"
+
+ON_LOOPBACK = {
+    "GLOO_SOCKET_IFNAME": LOOPBACK_DEVICE,
+    "TP_SOCKET_IFNAME": LOOPBACK_DEVICE,
+    "NCCL_SOCKET_IFNAME": f"={LOOPBACK_DEVICE}",
+}
+"""Settings that keep what ranks of torch listen on there; for its store see raylab_patches.listeners."""
 
 INHERITED = (
     "HOME",
@@ -179,13 +183,14 @@ class Plan:
     def _prometheus(self, environment: dict[str, str], _: str) -> Command:
         """Its status pages show paths to whoever reaches its port: all are relative to the lab's folder.
 
-        They name that folder as PWD does; where there is no /proc it finds out by itself.
+        They name that folder as PWD does; where there is no /proc it finds out by itself. It listens behind
+        the service `metrics`, which refuses foreign host names.
         """
         argv = (
             self.prometheus,
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=prometheus",
-            f"--web.listen-address={LOOPBACK}:{self.ports['prometheus']}",
+            f"--web.listen-address={prometheus.behind(self)}:{self.ports['prometheus']}",
             "--web.cors.origin=none",  # no origin is called so: no page of another may read the answers
         )
         return Command(argv, {**environment, "PWD": "/proc/self/cwd"}, self.layout.folder)
@@ -200,14 +205,17 @@ class Plan:
         return Command(argv, environment, self.layout.folder)
 
     def _metrics(self, environment: dict[str, str], _: str) -> Command:
-        argv = (
+        argv = [
             sys.executable,
             "-m",
             "lab.daemons.metrics",
             "--listen",
             f"{LOOPBACK}:{self.ports['metrics']}",
-        )
-        return Command(argv, {**environment, **client_environment(self)}, ROOT)
+        ]
+        if "prometheus" in self.ports and (behind := prometheus.behind(self)) != LOOPBACK:
+            port = self.ports["prometheus"]
+            argv += ["--guard", f"{LOOPBACK}:{port}=http://{behind}:{port}"]
+        return Command(tuple(argv), {**environment, **client_environment(self)}, ROOT)
 
     def _queue(self, environment: dict[str, str], _: str) -> Command:
         argv = (
@@ -364,6 +372,7 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "RAY_ADDRESS": f"{LOOPBACK}:{plan.ports['gcs']}",
         "RAY_API_SERVER_ADDRESS": plan.url("dashboard"),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # see raylab_patches.ray_start: Ray stays on loopback
+        **ON_LOOPBACK,
         patches.CALLBACKS_VARIABLE: patches.callbacks(),
         patches.OFF_VARIABLE: plan.patches_off,
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
@@ -377,24 +386,3 @@ def client_environment(plan: Plan) -> dict[str, str]:
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-
-
-def prometheus_rules() -> str:
-    """The alerts: those of the containers."""
-    return (ROOT / "compose" / "prometheus" / RULES).read_text(encoding="utf-8")
-
-
-def prometheus_config(plan: Plan) -> str:
-    """prometheus.yml: that of the containers, with this lab's addresses and secret files."""
-    text = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
-    here = {
-        "/run/secrets/": f"{plan.layout.secrets.name}/",  # from the file's own folder
-        "ray-head:8265": f"{LOOPBACK}:{plan.ports['dashboard']}",
-        "minio:9000": f"{LOOPBACK}:{plan.ports['s3']}",
-        "metrics:9101": f"{LOOPBACK}:{plan.ports.get('metrics', PORTS['metrics'].usual)}",
-        "queue:8266": f"{LOOPBACK}:{plan.ports.get('queue', PORTS['queue'].usual)}",
-        "127.0.0.1:9090": f"{LOOPBACK}:{plan.ports['prometheus']}",
-    }
-    for there, replacement in here.items():
-        text = text.replace(there, json.dumps(replacement)[1:-1])
-    return text

@@ -71,7 +71,7 @@ SIMULATED = {"RAYLAB_GPU": "simulated", "RAYLAB_FORK_FOLDER": "/f", "RAY_TRAIN_C
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             },
             set[str](),
-            ["pip_environments", "ray_start", "redis_password"],
+            ["pip_environments", "ray_start", "listeners", "redis_password"],
         ),
     ],
 )

@@ -15,6 +15,7 @@ from lab.flows.doctor.facts import (
 )
 from lab.flows.doctor.model import Listener
 from lab.host.gpus import Detection
+from lab.host.listening import Listening
 from lab.topology import Credentials, Endpoints
 from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.doctor.test_containers import FakeEngine
@@ -102,15 +103,15 @@ def test_the_labs_ports_are_those_of_its_processes_and_those_it_publishes() -> N
         ray_token="t",
     )
     sockets = [
-        (10, "127.0.0.1", 8265),
-        (11, "0.0.0.0", 40001),
-        (None, "127.0.0.1", 9000),
-        (99, "0.0.0.0", 22),
-        (None, "::", 111),
+        Listening("127.0.0.1", 8265, 10),
+        Listening("0.0.0.0", 40001, 11),
+        Listening("127.0.0.1", 9000),
+        Listening("0.0.0.0", 22, 99),
+        Listening("::", 111),
     ]
     owners = {10: "ray-head", 11: "ray-worker-0"}
     assert listeners(sockets, owners, published(endpoints)) == (
-        Listener("ray-head", "127.0.0.1", 8265),
-        Listener("s3", "127.0.0.1", 9000),
-        Listener("ray-worker-0", "0.0.0.0", 40001),
+        Listener("ray-head", sockets[0]),
+        Listener("s3", sockets[2]),
+        Listener("ray-worker-0", sockets[1]),
     )

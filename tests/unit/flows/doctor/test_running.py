@@ -10,6 +10,7 @@ from lab.flows.doctor import run_checks
 from lab.flows.doctor import running as checks
 from lab.flows.doctor.model import Answer, Facts, Listener, RunningLab, Tools
 from lab.flows.doctor.running import running_checks
+from lab.host.listening import Listening
 from lab.runtime.base import Runtime
 from lab.services import HEAD
 from lab.topology import LabSpec, LabStatus
@@ -36,7 +37,7 @@ def seen(runtime: FakeRuntime) -> RunningLab:
         anonymous=Answer(401),
         nodes=runtime.nodes(),
         store_server="moto 5.2.5",
-        listeners=(Listener(HEAD, "127.0.0.1", 8265), Listener(HEAD, "::1", 6379)),
+        listeners=(Listener(HEAD, Listening("127.0.0.1", 8265)), Listener(HEAD, Listening("::1", 6379))),
     )
 
 
@@ -103,6 +104,9 @@ def test_the_store_fails_with_what_went_wrong(seen: RunningLab) -> None:
         ("127.0.1.1", "passed"),
         ("::1", "passed"),
         ("::ffff:127.0.0.1", "passed"),
+        ("0.0.0.0%lo", "passed"),
+        ("::%lo", "passed"),
+        ("0.0.0.0%eth0", "failed"),
         ("0.0.0.0", "failed"),
         ("::", "failed"),
         ("192.168.1.20", "failed"),
@@ -111,7 +115,7 @@ def test_the_store_fails_with_what_went_wrong(seen: RunningLab) -> None:
     ],
 )
 def test_a_port_that_is_not_on_loopback_is_named(seen: RunningLab, address: str, outcome: str) -> None:
-    answer = checks.loopback(replace(seen, listeners=(Listener("minio", address, 9000),)))
+    answer = checks.loopback(replace(seen, listeners=(Listener("minio", Listening(address, 9000)),)))
     assert answer.outcome == outcome
     if outcome == "failed":
         assert answer.detail == f"minio listens on {address} port 9000"

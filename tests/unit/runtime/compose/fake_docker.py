@@ -82,6 +82,8 @@ class FakeDocker:
     """(verb, service) -> what that fails with, each time."""
     pages: dict[str, Reply] = field(default_factory=dict)
     """Service -> how it answers when it is asked for its health."""
+    publishes: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    """Service -> address and port of the host for each port that it publishes once it runs."""
     never: set[str] = field(default_factory=set)
     """Services that run but never serve."""
     pythonless: set[str] = field(default_factory=set)
@@ -307,7 +309,13 @@ class FakeEngine(Engine):
     def _start(self, container: str, service: str) -> None:
         if service in self.fake.refuses:
             raise self.fake.refuses.pop(service)
-        self.fake.change(container, state="running", started_at=self.fake.clock(), exit_code=0)
+        self.fake.change(
+            container,
+            state="running",
+            started_at=self.fake.clock(),
+            exit_code=0,
+            published=self.fake.publishes.get(service, ()),
+        )
         if service == SETUP:
             self.fake.change(container, state="exited")
         if service in self.fake.dies:

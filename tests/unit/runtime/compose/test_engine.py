@@ -15,7 +15,7 @@ import pytest
 
 from lab.errors import EngineError, WaitTimeoutError
 from lab.runtime.compose.engine import Engine, clean_environment
-from lab.runtime.compose.inspected import seconds
+from lab.runtime.compose.inspected import container, seconds
 from lab.topology import Struck
 
 Answers = dict[str, tuple[int, str, str]]
@@ -293,3 +293,30 @@ def test_a_log_that_cannot_be_read_is_an_error_in_the_engines_words() -> None:
     docker, _, _ = piped(b"Error: the logging driver does not support reading\n", 1)
     with pytest.raises(EngineError, match="does not support reading"):
         list(docker.logs("abc", False, None))
+
+
+@pytest.mark.parametrize(
+    ("network", "bindings", "published"),
+    [
+        ("lab", {}, ()),
+        ("lab", {"9000/tcp": None, "1/tcp": []}, ()),
+        ("lab", {"9000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "80"}]}, (("127.0.0.1", 80),)),
+        (
+            "lab",
+            {"9/tcp": [{"HostIp": "", "HostPort": "80"}, {"HostIp": "::", "HostPort": "80"}]},
+            (("0.0.0.0", 80), ("::", 80)),
+        ),
+        ("host", {}, (("0.0.0.0", 0),)),
+    ],
+)
+def test_the_ports_that_a_container_publishes_are_read(
+    network: str, bindings: dict[str, Any], published: tuple[tuple[str, int], ...]
+) -> None:
+    row = {
+        "Id": "a",
+        "State": {"Status": "running"},
+        "Config": {},
+        "HostConfig": {"NetworkMode": network},
+        "NetworkSettings": {"Ports": bindings},
+    }
+    assert container(row).published == published

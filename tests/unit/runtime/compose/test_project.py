@@ -107,6 +107,23 @@ def test_prometheus_lets_no_page_of_another_origin_read_it_and_nobody_end_it() -
     assert "command" not in yaml.safe_load((COMPOSE / "offline.yaml").read_text())["services"]["prometheus"]
 
 
+def test_prometheus_and_grafana_are_not_reached_by_a_foreign_name() -> None:
+    services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
+    assert "ports" not in services["prometheus"]
+    assert "0.0.0.0:9090=http://prometheus:9090" in services["metrics"]["command"]
+    assert services["metrics"]["ports"] == ["127.0.0.1:${LAB_PROMETHEUS_PORT:-9090}:9090"]
+    environment = services["grafana"]["environment"]
+    assert (environment["GF_SERVER_ENFORCE_DOMAIN"], environment["GF_SERVER_DOMAIN"]) == ("true", "127.0.0.1")
+
+
+def test_every_container_is_on_the_labs_own_network_alone() -> None:
+    for name in ("lab.yaml", "gcs-ft.yaml"):
+        for service, each in yaml.safe_load((COMPOSE / name).read_text())["services"].items():
+            assert each.get("networks", ["lab"]) == ["lab"], service
+            assert "network_mode" not in each, service
+            assert all(port.startswith("127.0.0.1:") for port in each.get("ports", ())), service
+
+
 def test_rays_own_commands_find_the_cluster_in_every_container_where_a_person_has_a_shell() -> None:
     services = yaml.safe_load((COMPOSE / "lab.yaml").read_text())["services"]
     head = "ray-head:6379"

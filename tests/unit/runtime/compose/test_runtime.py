@@ -213,6 +213,16 @@ def test_a_port_that_was_taken_meanwhile_is_named(runtime: ComposeRuntime, docke
         runtime.up(spec())
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.20"])
+def test_a_port_that_the_engine_publishes_to_the_network_ends_the_start(
+    runtime: ComposeRuntime, docker: FakeDocker, address: str
+) -> None:
+    docker.publishes[STORE] = (("127.0.0.1", 9000), (address, 9001))
+    with pytest.raises(ServiceError, match=f"minio listens on {address} port 9001: the network can reach it"):
+        runtime.up(spec())
+    assert not [each for each in docker.containers.values() if each.alive]
+
+
 def test_a_lab_of_an_earlier_labctl_is_whole_without_queues_and_gets_them_by_up(
     up: ComposeRuntime, docker: FakeDocker
 ) -> None:

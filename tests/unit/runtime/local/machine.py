@@ -16,7 +16,9 @@ import pytest
 
 from lab.cluster.api import Node
 from lab.errors import ClusterError
+from lab.host import listening
 from lab.host.http import Reply
+from lab.host.listening import Listening
 from lab.runtime import ports
 from lab.runtime.health import World
 from lab.runtime.local import boot, forks, processes, state
@@ -72,6 +74,7 @@ class Machine:
     taken: set[int] = field(default_factory=set)
     listeners: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Port -> process ids, where they can be seen."""
+    open_ports: list[Listening] = field(default_factory=list)
     programs: set[str] = field(default_factory=set)
     """What is on PATH."""
     fork_server: FakeProcess | None = None
@@ -173,6 +176,11 @@ class Machine:
     def frozen(self, found: Sequence[FakeProcess]) -> bool:
         return bool(found) and all(process.frozen for process in found)
 
+    def service_of(self, pid: int, folder: Path) -> str:
+        process = self.running.get(pid)
+        of, _, name = process.mark.rpartition(":") if process else ("", "", "")
+        return name if of == str(folder) else ""
+
     # In place of what answers on ports
 
     def _serves(self, service: str) -> bool:
@@ -228,6 +236,8 @@ class Machine:
             patch.setattr(module, "boot_id", lambda: self.boot)
         patch.setattr(ports, "is_free", lambda port: port not in self.taken)
         patch.setattr(ports, "listeners", lambda port: self.listeners.get(port, ()))
+        patch.setattr(listening, "listening", lambda: tuple(self.open_ports))
+        patch.setattr(processes, "service_of", self.service_of)
         patch.setattr(ports, "holder", lambda port: f"holder of {port}")
         patch.setattr(psutil, "process_iter", lambda: list(self.running.values()))
         patch.setattr(psutil, "boot_time", lambda: BOOTED_AT)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
+from lab.host.listening import Listening
 from lab.runtime import logtail
 from lab.runtime.local import output
 from lab.services import HEAD, JUPYTER, STORE, worker
@@ -176,3 +177,30 @@ def test_a_service_that_holds_its_own_ports_is_waited_for(machine: Machine, tmp_
 
     with pytest.raises(WaitTimeoutError, match="ray-head is not healthy after 120 s"):
         machine.runtime(tmp_path).up(SPEC)
+
+
+def test_a_lab_that_the_network_reaches_is_not_left_running(machine: Machine, tmp_path: Path) -> None:
+    def listens() -> None:
+        machine.open_ports += [
+            Listening("127.0.0.1", 6379, machine.pid_of(HEAD)),
+            Listening("0.0.0.0%lo", 7000, machine.pid_of(HEAD)),
+            Listening("0.0.0.0", 22, 1),
+            Listening("::", 7001),
+            Listening("0.0.0.0", 7002, machine.pid_of(HEAD)),
+        ]
+
+    machine.on_spawn[worker(0)] = listens
+    assert (
+        failure(machine, tmp_path).message
+        == "ray-head listens on 0.0.0.0 port 7002: the network can reach it"
+    )
+    assert not machine.running
+
+
+def test_what_listens_where_a_lab_is_repaired_may_be_a_job_of_its_user(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.runtime(tmp_path).up(SPEC)
+    machine.open_ports.append(Listening("0.0.0.0", 7002, machine.pid_of(HEAD)))
+    machine.die(worker(0))
+    assert machine.runtime(tmp_path).up(SPEC).healthy

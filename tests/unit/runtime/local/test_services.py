@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,12 @@ import pytest
 
 from lab.cluster import ray_settings
 from lab.host.secrets import JUPYTER_FILE, Secrets
+from lab.runtime.local import prometheus
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
     Plan,
     client_environment,
-    prometheus_config,
     services_of,
 )
 from lab.services import HEAD, JUPYTER, METRICS, PROMETHEUS, QUEUE, STORE, worker
@@ -91,7 +94,7 @@ def test_every_service_listens_on_loopback_only(store: str) -> None:
     commands = every(plan(store=store, minio="/bin/minio", prometheus="/bin/prometheus"))
 
     text = {service: " ".join(command.argv) for service, command in commands.items()}
-    assert all("127.0.0.1" in line and "0.0.0.0" not in line for line in text.values())
+    assert all("127." in line and "0.0.0.0" not in line for line in text.values())
     assert "--dashboard-host=127.0.0.1" in text[HEAD]
     assert "--node-ip-address=127.0.0.1" in text[W0]
 
@@ -227,7 +230,7 @@ def test_jupyter_alone_can_import_the_lab_and_knows_which_it_runs_in() -> None:
 
 def test_prometheus_gets_the_containers_settings_with_this_labs_addresses_and_secrets() -> None:
     there = (ROOT / "compose" / "prometheus" / "prometheus.yml").read_text()
-    text = prometheus_config(plan(prometheus="/bin/prometheus"))
+    text = prometheus.config(plan(prometheus="/bin/prometheus"))
 
     for container, here in {
         '"/run/secrets/ray.token"': '"secrets/ray.token"',
@@ -248,17 +251,31 @@ def test_prometheus_shows_no_path_of_this_machine_and_answers_no_page_of_another
 
     assert command.cwd == made.layout.folder, "its paths are relative to it"
     assert not any(str(made.layout.folder) in word for word in command.argv)
-    assert str(made.layout.folder) not in prometheus_config(made)
+    assert str(made.layout.folder) not in prometheus.config(made)
     assert command.environment["PWD"] == "/proc/self/cwd"
     assert "--web.cors.origin=none" in command.argv
     assert not [word for word in command.argv if "enable" in word]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has more than one loopback address")
+def test_prometheus_listens_where_only_its_guard_knows() -> None:
+    made = plan(prometheus="/bin/prometheus")
+    (word,) = [each for each in made.command(PROMETHEUS).argv if each.startswith("--web.listen-address=")]
+    behind = word.partition("=")[2]
+    assert re.fullmatch(r"127\.\d+\.\d+\.\d+:6", behind)
+    assert not behind.startswith("127.0.")
+    assert made.command(METRICS).argv[-2:] == ("--guard", f"127.0.0.1:6=http://{behind}")
+    other = plan(prometheus="/bin/prometheus", secrets=replace(SECRETS, ray_token="another"))
+    assert f"={behind}" not in " ".join(other.command(PROMETHEUS).argv)
+    alone = plan(prometheus="/bin/prometheus", ports={n: p for n, p in PORTS.items() if n != "metrics"})
+    assert "--web.listen-address=127.0.0.1:6" in alone.command(PROMETHEUS).argv
 
 
 def test_the_labs_metrics_are_served_where_there_is_a_prometheus_to_read_them() -> None:
     made = plan(prometheus="/bin/prometheus")
     command = made.command(METRICS)
 
-    assert command.argv[1:] == ("-m", "lab.daemons.metrics", "--listen", "127.0.0.1:7")
+    assert command.argv[1:5] == ("-m", "lab.daemons.metrics", "--listen", "127.0.0.1:7")
     assert (command.cwd / "lab" / "daemons" / "metrics" / "__main__.py").is_file()
     assert command.environment["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:1"
 
