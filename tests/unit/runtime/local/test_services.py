@@ -18,6 +18,7 @@ from lab.runtime.local import prometheus
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.processes import MARK
 from lab.runtime.local.services import (
+    FORKS,
     Plan,
     client_environment,
     services_of,
@@ -97,6 +98,16 @@ def test_every_service_listens_on_loopback_only(store: str) -> None:
     assert all("127." in line and "0.0.0.0" not in line for line in text.values())
     assert "--dashboard-host=127.0.0.1" in text[HEAD]
     assert "--node-ip-address=127.0.0.1" in text[W0]
+
+
+def test_what_ranks_listen_on_is_loopback_whatever_the_caller_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    for service in (HEAD, W0, FORKS, JUPYTER):
+        environment = plan().command(service).environment
+        assert environment["NCCL_SOCKET_IFNAME"] in ("=lo", "=lo0")
+        assert environment["GLOO_SOCKET_IFNAME"] == environment["TP_SOCKET_IFNAME"] in ("lo", "lo0")
+        assert environment["NCCL_DEBUG"] == "INFO"
 
 
 def test_the_environment_of_the_caller_does_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:
