@@ -24,7 +24,13 @@ from lab.topology import Credentials
 from tests.unit.store.s3_wsgi import CREDENTIALS, HOST, TRAINING, Server
 
 NOW = datetime.now(timezone.utc).replace(microsecond=0)
-"""The server's clock, and that of `presigned`; botocore's signer of version 4 has none to set."""
+"""The server's clock, and that of `presigned`; botocore's signer of version 4 has none to set: see `now`."""
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold NOW near the real time: before these tests others may take longer than a signature is good for."""
+    monkeypatch.setitem(globals(), "NOW", datetime.now(timezone.utc).replace(microsecond=0))
 
 
 def presigned(
