@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 DEVICE = b"lo"
 
-LOOK_SECONDS = 0.002
+LOOK_SECONDS = 0.01
 """Pause between two looks for a library's new sockets."""
 
 STORE = (

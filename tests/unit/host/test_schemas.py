@@ -56,3 +56,10 @@ def test_fields_of_a_newer_version_fit_where_they_may() -> None:
 @pytest.mark.parametrize("package", ["lab.flows.lessons", "lab.evidence.receipt"])
 def test_the_projects_schemas_are_schemas(package: str) -> None:
     jsonschema.Draft202012Validator.check_schema(load_schema(package))
+
+
+@pytest.mark.parametrize(("text", "fits"), [("abc", True), ("abc\n", False), ("ab\nc", False), ("", True)])
+def test_a_pattern_ends_where_the_text_ends(text: str, fits: bool) -> None:
+    """Python's `$` would let a line feed follow."""
+    schema = {"type": "string", "pattern": "^[a-c]*$"}
+    assert (not list(misfits(text, schema, "it"))) is fits
