@@ -223,10 +223,10 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> N
     if "\0" in line:
         raise UsageError("the command: has a NUL, which ends a word for the system")
     if (size := len(os.fsencode(line))) > MOST_WORD_BYTES:
-        told = f"the command: {size} bytes; {MOST_WORD_BYTES} are the most that a system takes"
-        raise UsageError(told, "put it into a script of the working directory")
+        message = f"the command: {size} bytes; {MOST_WORD_BYTES} are the most that a system takes"
+        raise UsageError(message, "put it into a script of the working directory")
     variables = runtime_env.get("env_vars") or {}
-    if not isinstance(variables, Mapping) or not all(isinstance(each, str) for each in variables.values()):
+    if not isinstance(variables, Mapping) or not all(isinstance(value, str) for value in variables.values()):
         raise UsageError("runtime_env.env_vars: must be an object whose values are strings")
     for name, value in variables.items():
         if not re.fullmatch(r"[^=\x00-\x1f\x7f]+", name):
@@ -234,8 +234,10 @@ def check_startable(command: Sequence[str], runtime_env: Mapping[str, Any]) -> N
         if "\0" in value:
             raise UsageError(f"runtime_env.env_vars.{name}: has a NUL, which no variable can hold")
         if (size := len(f"{name}={value}".encode("utf-8", "surrogateescape"))) > MOST_WORD_BYTES:
-            told = f"runtime_env.env_vars.{name}: {size} bytes; {MOST_WORD_BYTES} are the most with its name"
-            raise UsageError(told, "files belong into the working directory")
+            message = (
+                f"runtime_env.env_vars.{name}: {size} bytes; {MOST_WORD_BYTES} are the most with its name"
+            )
+            raise UsageError(message, "files belong into the working directory")
 
 
 def read_runtime_env(path: Path) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def reached(service: str, address: str, port: int) -> ServiceError:
 
 def listening() -> tuple[Listening, ...]:
     """Every socket that this user may see. Raises psutil.Error."""
-    found = [
+    sockets = [
         (connection.laddr.ip, connection.laddr.port, pid)
         for connection, pid in _connections()
         if connection.status == psutil.CONN_LISTEN and connection.laddr
@@ -55,18 +55,18 @@ def listening() -> tuple[Listening, ...]:
     devices = _devices()  # last: a socket may be bound to one after it began to listen
     return tuple(
         Listening(f"{address}%{device}" if (device := devices.get((address, port))) else address, port, pid)
-        for address, port, pid in found
+        for address, port, pid in sockets
     )
 
 
 def _connections() -> Iterator[tuple[Any, int | None]]:
     """Every connection, and its process."""
     try:
-        yield from ((each, each.pid) for each in psutil.net_connections("tcp"))
+        yield from ((connection, connection.pid) for connection in psutil.net_connections("tcp"))
     except psutil.AccessDenied:  # macOS, where one sees only one's own
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                yield from ((each, process.pid) for each in process.net_connections("tcp"))
+                yield from ((connection, process.pid) for connection in process.net_connections("tcp"))
 
 
 # Linux: psutil does not know the device to which a socket is bound (SO_BINDTODEVICE); the kernel tells it.
@@ -80,13 +80,13 @@ SECONDS = 1.0
 
 def _devices() -> Mapping[tuple[str, int], str]:
     """Address and port -> device of those that are bound to one; empty where the kernel does not tell."""
-    found: dict[tuple[str, int], str] = {}
+    devices: dict[tuple[str, int], str] = {}
     if sys.platform == "linux":
         with contextlib.suppress(OSError, struct.error):
             for family in (socket.AF_INET, socket.AF_INET6):
                 for answer in _asked(family):
-                    found.update(_device(family, answer))
-    return found
+                    devices.update(_device(family, answer))
+    return devices
 
 
 def _asked(family: int) -> Iterator[bytes]:

@@ -35,8 +35,8 @@ SEND_SECONDS = 120.0
 
 
 def log(line: str) -> None:
-    """One line of the log, whatever of a request is in it. Raises nothing."""
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+    """One line on stderr, which is the service's log, whatever of a request is in it. Raises nothing."""
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
     with contextlib.suppress(Exception):  # the disk is full, or stderr closed
         sys.stderr.write(f"{shown}\n")
         sys.stderr.flush()

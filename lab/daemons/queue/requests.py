@@ -62,13 +62,13 @@ def _check_texts(value: Any, where: str) -> None:
     if isinstance(value, str) and "\0" in value:
         raise UsageError(f"{where}: has a NUL character")
     if isinstance(value, dict):
-        for name, each in value.items():
+        for name, inner in value.items():
             if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
                 raise UsageError(f"{where}: the name {name[:80]!r} has a control character")
-            _check_texts(each, f"{where}.{name}" if where != "the request" else name)
+            _check_texts(inner, f"{where}.{name}" if where != "the request" else name)
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            _check_texts(each, f"{where}[{number}]")
+        for number, inner in enumerate(value):
+            _check_texts(inner, f"{where}[{number}]")
 
 
 def plain(text: str) -> str:

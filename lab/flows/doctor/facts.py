@@ -256,9 +256,9 @@ def listeners(
     sockets: Iterable[Listening], owners: Mapping[int, str], ports: Mapping[int, str]
 ) -> tuple[Listener, ...]:
     """The lab's among the listening `sockets`: by their process or their port."""
-    found = {}
+    own = {}
     for socket in sockets:
         service = owners.get(socket.pid or 0) or ports.get(socket.port)
         if service:
-            found[socket.address, socket.port] = Listener(service, socket)
-    return tuple(sorted(found.values(), key=lambda each: (each.socket.port, each.socket.address)))
+            own[socket.address, socket.port] = Listener(service, socket)
+    return tuple(sorted(own.values(), key=lambda listener: (listener.socket.port, listener.socket.address)))

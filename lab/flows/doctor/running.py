@@ -69,9 +69,9 @@ def loopback(lab: RunningLab) -> Check:
     """Checks that the lab can be reached from this machine only."""
     if lab.listeners is None:
         return Check("ports", "skipped", "this user may not see which ports are open")
-    exposed = [(each.service, each.socket) for each in lab.listeners if not each.socket.on_loopback]
+    exposed = [port for port in lab.listeners if not port.socket.on_loopback]
     if exposed:
-        detail = ", ".join(f"{who} listens on {socket.address} port {socket.port}" for who, socket in exposed)
+        detail = ", ".join(f"{p.service} listens on {p.socket.address} port {p.socket.port}" for p in exposed)
         return Check("ports", "failed", detail, "stop the lab: labctl down; the network can reach it")
     return Check("ports", "passed", f"{len(lab.listeners)} open ports, all on loopback")
 

@@ -47,10 +47,10 @@ def here(host: str) -> str:
     import socket
 
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except OSError:
         return host
-    for family, kind, _, _, address in found:
+    for family, kind, _, _, address in resolved:
         try:
             with socket.socket(family, kind) as probe:
                 probe.bind(address)
@@ -102,7 +102,7 @@ def ask(given: dict[str, Any]) -> None:
             given[name] = here_in(given[name])
 
 
-def told(
+def with_changed(
     call: Callable[..., Any], names: tuple[str, ...], change: Callable[[dict[str, Any]], None], own: int = 0
 ) -> Callable[..., Any]:
     """`call`, whose arguments after the first `own` have these names, with what `change` makes of them."""
@@ -119,7 +119,7 @@ def told(
     return changed
 
 
-def kept(call: Callable[..., Any]) -> Callable[..., Any]:
+def kept_on_device(call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, and meanwhile whatever this process listens on is bound to the loopback device."""
     from functools import wraps
 
@@ -173,7 +173,7 @@ def change_torch(module: ModuleType) -> None:
     torch: Any = module
     if torch.is_available():
         store, init = torch.TCPStore, torch.TCPStore.__init__
-        store.__init__ = told(init, STORE, meet, own=1)
+        store.__init__ = with_changed(init, STORE, meet, own=1)
 
 
 def change_torchft(module: ModuleType) -> None:
@@ -184,7 +184,7 @@ def change_torchft(module: ModuleType) -> None:
         ("ManagerServer", MANAGER, serve),
         ("LighthouseClient", CLIENT, ask),
     ):
-        setattr(torchft, name, told(getattr(torchft, name), arguments, change))
+        setattr(torchft, name, with_changed(getattr(torchft, name), arguments, change))
 
 
 def change_weights(module: ModuleType) -> None:
@@ -217,12 +217,12 @@ def change_serve(module: ModuleType) -> None:
 
 def change_xgboost(module: ModuleType) -> None:
     xgboost: Any = module
-    xgboost.init = kept(xgboost.init)
+    xgboost.init = kept_on_device(xgboost.init)
 
 
 def change_lightgbm(module: ModuleType) -> None:
     lightgbm: Any = module
-    lightgbm.Booster.set_network = kept(lightgbm.Booster.set_network)
+    lightgbm.Booster.set_network = kept_on_device(lightgbm.Booster.set_network)
 
 
 CHANGES: Mapping[str, Callable[[ModuleType], None]] = {

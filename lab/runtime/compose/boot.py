@@ -261,7 +261,7 @@ class Boot:
             return ServiceError(f"{service} could not be started: {error.message}", error.hint)
         known = self._target.view.ports
         name = next(
-            (each for each in known if f":{known[each]} " in f"{error.message} "), row(service).url_port
+            (port for port in known if f":{known[port]} " in f"{error.message} "), row(service).url_port
         )
         return ports.taken(service, name, known.get(name, 0))
 

@@ -94,7 +94,7 @@ def _published(row: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
         return (("0.0.0.0", 0),)
     bound = ((row.get("NetworkSettings") or {}).get("Ports") or {}).values()
     return tuple(
-        (each.get("HostIp") or "0.0.0.0", int(each["HostPort"])) for every in bound for each in every or ()
+        (host.get("HostIp") or "0.0.0.0", int(host["HostPort"])) for hosts in bound for host in hosts or ()
     )
 
 

@@ -65,13 +65,13 @@ def shut_out(service: str, own: Collection[int], numbers: Mapping[str, int]) -> 
 def exposed(folder: Path) -> ServiceError | None:
     """The error when the network reaches a process of the lab with this folder, as far as one may see."""
     try:
-        open_to_all = [each for each in listening.listening() if not each.on_loopback]
+        beyond = [socket for socket in listening.listening() if not socket.on_loopback]
     except psutil.Error:
         return None
-    for each in open_to_all:
-        service = processes.service_of(each.pid, folder) if each.pid is not None else ""
+    for socket in beyond:
+        service = processes.service_of(socket.pid, folder) if socket.pid is not None else ""
         if service:
-            return listening.reached(service, each.address, each.port)
+            return listening.reached(service, socket.address, socket.port)
     return None
 
 

@@ -130,7 +130,7 @@ class S3App:
     def _holding(self, *objects: tuple[str, str]) -> Iterator[None]:
         """Keep these objects, each a bucket and a key, from others; without a key every object."""
         every = not all(key for _, key in objects)
-        numbers = range(STRIPES) if every else sorted({hash(each) % STRIPES for each in objects})
+        numbers = range(STRIPES) if every else sorted({hash(name) % STRIPES for name in objects})
         with contextlib.ExitStack() as held:
             for number in numbers:
                 held.enter_context(self._stripes[number])

@@ -193,8 +193,8 @@ def _check_headers(environ: Mapping[str, Any], signed: set[str]) -> None:
     """
     unsigned = sorted(name for name in environ if name.startswith("HTTP_X_AMZ_") and name not in signed)
     if unsigned:
-        told = ", ".join(name[5:].replace("_", "-").lower() for name in unsigned)
-        raise RefusalError(403, "AccessDenied", f"headers that the signature leaves out: {told}")
+        names = ", ".join(name[5:].replace("_", "-").lower() for name in unsigned)
+        raise RefusalError(403, "AccessDenied", f"headers that the signature leaves out: {names}")
 
 
 def _canonical_url(environ: Mapping[str, Any], raw_path: str) -> str:

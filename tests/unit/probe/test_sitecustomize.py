@@ -12,6 +12,7 @@ import pytest
 import raylab_switches
 from raylab_compat import accelerator, food11, import_hooks, lightning_alias, outside
 from raylab_patches import pip_environments
+from raylab_patches.ray_start import LOOPBACK as ONE_HOST
 
 FILE = Path(lightning_alias.__file__).parents[1] / "sitecustomize.py"
 
@@ -50,12 +51,13 @@ def both_names() -> bool:
         ({"RAYLAB_GPU": "simulated"}, {"lightning", "lightning_fabric", "pytorch_lightning"}),
         ({"RAYLAB_SERVICE_NAME": "ray-head"}, {"ray"}),
         ({"RAYLAB_GCS_ADDRESS": "ray-head:6379"}, {"ray"}),
+        (ONE_HOST, {"torch", "torchft", "ray", "xgboost", "lightgbm"}),
     ],
 )
 def test_a_process_knows_both_names_of_lightning_and_changes_only_what_its_lab_needs(
     begin: Callable[[], None], monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], changes: set[str]
 ) -> None:
-    for name in ("RAYLAB_GPU", "RAYLAB_SERVICE_NAME", "RAYLAB_GCS_ADDRESS"):
+    for name in ("RAYLAB_GPU", "RAYLAB_SERVICE_NAME", "RAYLAB_GCS_ADDRESS", *ONE_HOST):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)

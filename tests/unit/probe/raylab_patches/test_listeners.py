@@ -219,4 +219,4 @@ def test_a_call_that_fails_fails_as_it_did() -> None:
         raise ValueError("as ever")
 
     with pytest.raises(ValueError, match="as ever"):
-        listeners.kept(init)()
+        listeners.kept_on_device(init)()
