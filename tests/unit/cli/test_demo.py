@@ -98,7 +98,7 @@ def test_a_demo_whose_control_run_fails_shows_its_receipt_and_exits_with_the_err
 
 @pytest.mark.usefixtures("demo")
 def test_demo_without_control_compares_nothing(labctl: Labctl) -> None:
-    assert "weights" not in labctl.ok("demo", "--no-control")
+    assert "weights, compared" not in labctl.ok("demo", "--no-control")
     assert (
         json.loads(labctl.ok("demo", "--no-control", "--json").splitlines()[0])["demo"]["comparison"] is None
     )

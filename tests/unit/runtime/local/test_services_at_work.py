@@ -12,7 +12,7 @@ from lab.errors import LabDownError, NotFoundError, ServiceError, WaitTimeoutErr
 from lab.runtime.base import Runtime
 from lab.runtime.local.runtime import LocalRuntime
 from lab.services import HEAD, JUPYTER, QUEUE, STORE, worker
-from lab.topology import State
+from lab.topology import State, Struck
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
 W0, W1 = worker(0), worker(1)
@@ -116,9 +116,10 @@ def test_pause_catches_a_process_that_was_just_being_made(
 
     mark = machine.running[machine.pid_of(W0)].mark
 
-    def send_while_one_is_born(found: list[FakeProcess], number: object) -> None:
-        machine.send(found, number)  # type: ignore[arg-type]
+    def send_while_one_is_born(found: list[FakeProcess], number: object) -> Struck:
+        struck = machine.send(found, number)  # type: ignore[arg-type]
         machine.running.setdefault(7, FakeProcess(7, machine.now, mark, leader=False))
+        return struck
 
     monkeypatch.setattr(processes, "send", send_while_one_is_born)
     runtime.pause(W0)
