@@ -12,7 +12,7 @@ import sys
 
 def prepare() -> None:
     """Everything that the lab changes in a process."""
-    from raylab_compat import accelerator, food11, lightning_alias, outside, resume
+    from raylab_compat import accelerator, food11, import_hooks, lightning_alias, outside, resume
     from raylab_patches import listeners, pip_environments
 
     lightning_alias.install()
@@ -22,6 +22,10 @@ def prepare() -> None:
     outside.install()
     resume.install()
     food11.settle(os.environ)
+    if os.environ.get("RAYLAB_FORK_FOLDER"):
+        from raylab_forks import children
+
+        import_hooks.after_import(children.CHANGES)
 
 
 def chain(here: str) -> None:

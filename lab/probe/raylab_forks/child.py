@@ -1,8 +1,8 @@
 """Turns a fork into the process that was asked for, as if it were started in the ordinary way.
 
-In the order of `become`: signals, session, descriptors, limits, working directory, environment, what Ray's
-library has read, the streams, the numbers of threads, random state; then what the lab's `sitecustomize`
-decides by the environment. `program` runs it then.
+In the order of `become`: signals, process group, descriptors, limits, priority and processors, working
+directory, environment, what Ray's library has read, the streams, the numbers of threads, random state; then
+what the lab's `sitecustomize` decides by the environment. `program` runs it then.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import os
 import signal
 import socket
 import sys
+import threading
+import warnings
 
-from raylab_forks import commands, refusal, scripts
+from raylab_forks import command_line, commands, launcher, refusal, scripts
 from raylab_forks.program import End
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 HIGH = 700
 """Descriptors are first moved above this number, so that none is in the way of another's own number."""
-
-DEFAULT_HANDLERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
 
 AGENTS = ("dashboard/agent.py", "runtime_env/agent/main.py")
 """Ray's agents of a node: each ends itself when its parent is not the raylet any more."""
@@ -44,15 +44,21 @@ def become(
     request: Mapping[str, Any],
     received: Sequence[int],
     connection: socket.socket,
+    guarded: socket.socket,
     marks: Marks | None,
     pools: Pools,
     base_path: Sequence[str],
 ) -> tuple[list[str], End]:
-    """Turn this fork into the process that is asked for; returns what `program.run` takes."""
+    """Turn this fork into the process that is asked for; returns what `program.run` takes.
+
+    The other end of `guarded` is open in the launcher and in the server: this process group is killed when it
+    is in neither.
+    """
     _signals(request)
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    end = End(_descriptors(request["descriptors"], received, connection))
+    end = End(*_descriptors(request["descriptors"], received, (connection, guarded)))
+    end.with_both_gone()
     _limits(request)
     os.umask(request["umask"])
     context = refusal.runtime_context(request["argv"])
@@ -63,14 +69,14 @@ def become(
     arguments = _arguments(request["argv"], context)
     sys.path[:] = refusal.search_path(request, os.environ, base_path, "")[1:]
     sys.executable, sys.orig_argv[:] = request["argv"][0], request["argv"]
+    if request.get("path") is not None:  # a script; Ray gives its own processes titles, in the old place
+        command_line.show(request["argv"], request["comm"])
     _streams(unbuffered="-u" in request["argv"][1:2] or bool(os.environ.get("PYTHONUNBUFFERED")))
     pools.settle(os.environ)
     if context is not None:
         _heed_ray(pools)
     _random()
-    import time
-
-    time.tzset()
+    _as_at_the_start()
     if _is_rays(request["argv"], AGENTS):
         _be_child_of_raylet()
     if _is_rays(request["argv"], DASHBOARD) and os.environ.get(scripts.FOLDER):
@@ -83,24 +89,29 @@ def become(
 
 def _signals(request: Mapping[str, Any]) -> None:
     signal.set_wakeup_fd(-1)
-    for number in DEFAULT_HANDLERS:
-        signal.signal(number, signal.SIG_DFL)
+    kept = launcher.numbers(("SIGKILL", "SIGSTOP", *launcher.IGNORED_BY_PYTHON))
+    for number in signal.valid_signals() - kept:
+        if signal.getsignal(number) is not None:  # else of a library, which has set it as it was imported
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in request["ignored"]:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
 
 
-def _descriptors(wanted: Sequence[int], received: Sequence[int], connection: socket.socket) -> socket.socket:
-    """Give the received descriptors their numbers; returns the connection, moved out of their way."""
+def _descriptors(
+    wanted: Sequence[int], received: Sequence[int], own: Sequence[socket.socket]
+) -> list[socket.socket]:
+    """Give the received descriptors their numbers; returns this process's own, moved out of their way."""
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, HIGH) for each in received]
-    kept = socket.socket(fileno=fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH))
-    connection.close()
-    for each in received:
-        os.close(each)
-    for number, each in zip(wanted, moved, strict=True):
-        os.dup2(each, number, inheritable=True)
-        os.close(each)
+    kept = [socket.socket(fileno=fcntl.fcntl(each.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)) for each in own]
+    for each in own:
+        each.close()
+    for number in received:
+        os.close(number)
+    for number, descriptor in zip(wanted, moved, strict=True):
+        os.dup2(descriptor, number, inheritable=True)
+        os.close(descriptor)
     for number in (0, 1, 2):
         if number not in wanted:
             with contextlib.suppress(OSError):
@@ -109,16 +120,20 @@ def _descriptors(wanted: Sequence[int], received: Sequence[int], connection: soc
 
 
 def _limits(request: Mapping[str, Any]) -> None:
+    """Take on limits, priority and processors; `refusal` has found that they can be."""
     import resource
 
     for name, pair in request["limits"].items():
         number = getattr(resource, name, None)
         if number is not None and resource.getrlimit(number) != tuple(pair):
-            with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(number, tuple(pair))
+            resource.setrlimit(number, tuple(pair))
     if os.getpriority(os.PRIO_PROCESS, 0) != request["nice"]:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+        os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+    if sorted(os.sched_getaffinity(0)) != request["affinity"]:
+        os.sched_setaffinity(0, request["affinity"])
+    with open("/proc/self/oom_score_adj", "r+") as file:
+        if int(file.read()) != request["oom_score"]:
+            file.write(str(request["oom_score"]))
 
 
 def _environment(request: Mapping[str, Any], context: Mapping[str, Any] | None) -> None:
@@ -162,21 +177,22 @@ def _streams(*, unbuffered: bool) -> None:
 
 
 def _stream(name: str, number: int, encoding: str, errors: str, *, unbuffered: bool) -> io.TextIOWrapper:
-    raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
+    """As `create_stdio` in Python's pylifecycle.c does."""
+    reads = name == "stdin"
+    binary: Any = open(  # noqa: SIM115 - it is the stream's
+        number, "rb" if reads else "wb", 0 if unbuffered and not reads else -1, closefd=False
+    )
+    raw = getattr(binary, "raw", binary)
     raw.name = f"<{name}>"
-    binary: Any = raw
-    if name == "stdin":
-        binary = io.BufferedReader(raw)
-    elif not unbuffered:
-        binary = io.BufferedWriter(raw)
     stream = io.TextIOWrapper(
         binary,
         encoding=encoding,
         errors=errors,
-        line_buffering=name == "stderr" or raw.isatty(),
-        write_through=unbuffered and name != "stdin",
+        newline="\n",
+        line_buffering=not unbuffered and (name == "stderr" or raw.isatty()),
+        write_through=unbuffered,
     )
-    stream.mode = "r" if name == "stdin" else "w"  # type: ignore[misc]
+    stream.mode = "r" if reads else "w"  # type: ignore[misc]
     return stream
 
 
@@ -191,6 +207,18 @@ def _random() -> None:
     if process is not None:
         process.current_process().authkey = os.urandom(32)
         process.ORIGINAL_DIR = os.getcwd()
+
+
+def _as_at_the_start() -> None:
+    """Forget what Python keeps while a process lives: its time zone, thread id, warnings, missing folders."""
+    import time
+
+    time.tzset()
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
+    with warnings.catch_warnings():  # which outdates what modules remember of the warnings they have shown
+        pass
+    for path in [path for path, finder in sys.path_importer_cache.items() if finder is None]:
+        del sys.path_importer_cache[path]
 
 
 def _heed_ray(pools: Pools) -> None:

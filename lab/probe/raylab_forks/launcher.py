@@ -7,8 +7,9 @@ rest is the command that is wanted. Whatever stands in the way of a fork (no ser
 PATIENCE_SECONDS, a refusal) makes this process become that command in the ordinary way.
 
 The process that asked for the command sees the launcher: its exit code, or the signal that ended it, is that
-of the fork; SIGTERM and the like are handed on; when it is killed, the server kills the fork. While the fork
-lives the launcher is called `fork:PID`, by which those who look for a node's processes find it.
+of the fork; signals are handed on; when it is killed, the server kills the fork and what that has started, or
+the kernel its process group where the server is gone. While the fork lives the launcher is called `fork:PID`,
+by which those who look for a node's processes find it.
 
 This file is run without `site`, and imports hardly anything that is written in Python: with `socket`, `json`
 and `contextlib` each start of a process of Ray would cost 10 ms more of a core, which is half as much again.
@@ -42,7 +43,24 @@ INT_BYTES = 4
 NAME = "fork:"
 """Prefix of a launcher's name while its fork lives; the fork's process id follows."""
 
-HANDED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+OWN = ("SIGKILL", "SIGSTOP", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCHLD", "SIGWINCH", "SIGURG")
+"""Signals that concern the launcher itself, or cannot be handed on."""
+
+FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
+"""Signals that the kernel sends for an error of the launcher."""
+
+ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+"""Signals that end a process: once the fork has ended by one, so does the rest of its process group, as those
+do that share a group with a process that was started in the ordinary way."""
+
+IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
+
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+OF_STATUS = ("Uid", "Gid", "Groups", *CAPABILITIES, "NoNewPrivs", "Seccomp")
+"""Lines of /proc/self/status with what a process cannot give itself."""
+
+BYE = b"bye\n"
+"""Last message to the server, of a launcher whose fork has ended: one that was killed sends none."""
 
 
 def socket_of(folder: str, level: str) -> str:
@@ -67,14 +85,39 @@ def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
         "umask": umask,
         "limits": limits,
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "scheduler": os.sched_getscheduler(0),
+        "affinity": sorted(os.sched_getaffinity(0)),
+        "oom_score": int(_content("/proc/self/oom_score_adj") or 0),
+        "standing": standing(),
         "blocked": sorted(int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "ignored": [
             int(each)
-            for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT)
+            for each in signal.valid_signals() - numbers(IGNORED_BY_PYTHON)
             if signal.getsignal(each) is signal.SIG_IGN
         ],
+        "comm": _content("/proc/self/comm").rstrip("\n"),
         **more,
     }
+
+
+def standing() -> list[str]:
+    """The user, rights and namespaces of this process, a line each: none of it can a fork take on."""
+    lines = [f"{name} {os.readlink(f'/proc/self/ns/{name}')}" for name in sorted(os.listdir("/proc/self/ns"))]
+    lines += [line for line in _content("/proc/self/status").splitlines() if line.split(":")[0] in OF_STATUS]
+    return [*lines, f"root {os.readlink('/proc/self/root')}"]
+
+
+def numbers(names: Sequence[str]) -> set[int]:
+    """The numbers of the signals of these names."""
+    return {int(getattr(signal, name)) for name in names}
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def descriptors() -> list[int]:
@@ -100,8 +143,12 @@ class SilentError(RefusedError):
 class Fork:
     """A fork that was asked for."""
 
-    def __init__(self, connection: _socket.socket, pid: int, rest: bytes = b"") -> None:
+    def __init__(
+        self, connection: _socket.socket, pid: int, rest: bytes = b"", guards: Sequence[int] = ()
+    ) -> None:
+        """`guards` are descriptors that this process keeps open: the fork ends when nobody has them open."""
         self.pid = pid
+        self.kept = {connection.fileno(), *guards}
         self._connection, self._rest = connection, rest
 
     def wait(self) -> int:
@@ -114,7 +161,12 @@ class Fork:
             if not more:  # server and fork are gone, and it could not say how it ended
                 return -int(signal.SIGKILL)
             self._rest += more
-        return int(self._rest.split(b"\n", 1)[0].split()[1])
+        code = int(self._rest.split(b"\n", 1)[0].split()[1])
+        try:
+            self._connection.send(BYE)
+        except OSError:  # the server is gone
+            return code
+        return code
 
 
 def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int]) -> Fork:
@@ -127,7 +179,7 @@ def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int])
         connection.connect(socket_of(folder, level))
         body = marshal.dumps({**request, "descriptors": list(fds)})
         connection.sendall(len(body).to_bytes(8, "big") + body)
-        answer, rest = _line(connection, b"")
+        answer, rest, _ = _line(connection, b"")
         if answer != "ready":
             raise RefusedError(answer or "the server has closed the connection")
         # Not before: what is on its way to a server that is frozen stays open as long as that is.
@@ -135,11 +187,11 @@ def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int])
         rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)] if fds else []
         connection.sendmsg([b"go\n"], rights)
         connection.settimeout(FORK_SECONDS)
-        answer, rest = _line(connection, rest)
+        answer, rest, guards = _line(connection, rest)
         if not answer.startswith("pid "):
             raise RefusedError(answer or "the server has closed the connection")
         connection.settimeout(None)
-        return Fork(connection, int(answer.split()[1]), rest)
+        return Fork(connection, int(answer.split()[1]), rest, guards)
     except TimeoutError as error:
         connection.close()
         raise SilentError("the server does not answer") from error
@@ -164,33 +216,49 @@ def first(folder: str, levels: Sequence[str], request: Mapping[str, Any]) -> For
     return None
 
 
-def _line(connection: _socket.socket, data: bytes) -> tuple[str, bytes]:
-    """The next line, and what came behind it; an empty line where the connection ends."""
+def _line(connection: _socket.socket, data: bytes) -> tuple[str, bytes, list[int]]:
+    """The next line, what came behind it, and descriptors that came with it; no line where all ends."""
+    received: list[int] = []
     while b"\n" not in data:
-        more = connection.recv(4096)
+        more, ancillary, _, _ = connection.recvmsg(4096, _socket.CMSG_SPACE(INT_BYTES))
+        for _, _, packed in ancillary:
+            received.append(int.from_bytes(packed[:INT_BYTES], sys.byteorder))
         if not more:
-            return "", b""
+            return "", b"", received
         data += more
     line, rest = data.split(b"\n", 1)
-    return line.decode(), rest
+    return line.decode(), rest, received
 
 
 def stand_for(fork: Fork) -> NoReturn:
     """Stand in for the fork until it ends, and end as it did."""
+    ending: list[int] = []
 
     def hand_on(number: int, frame: Any) -> None:
+        if number in numbers(ENDING):
+            ending.append(number)
         try:
             os.kill(fork.pid, number)
         except ProcessLookupError:
             return  # it has just ended
 
-    for name in HANDED_ON:
-        number = getattr(signal, name)
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, hand_on)
+    for each in signal.valid_signals() - numbers((*OWN, *FAULTS, *IGNORED_BY_PYTHON)):
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            signal.signal(each, hand_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     call_self(f"{NAME}{fork.pid}")
-    end(fork.wait())
+    for (
+        descriptor
+    ) in descriptors():  # the fork has them: who reads what they lead to waits for the fork alone
+        if descriptor not in fork.kept:
+            os.close(descriptor)
+    code = fork.wait()
+    for number in ending[-1:]:
+        try:
+            os.killpg(fork.pid, number)
+        except OSError:
+            continue  # nothing is left of it
+    end(code)
 
 
 def end(code: int) -> NoReturn:

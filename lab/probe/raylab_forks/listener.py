@@ -20,14 +20,20 @@ import sys
 import time
 import traceback
 
-from raylab_forks import child, launcher, log, preload, refusal, threads
+from raylab_forks import child, launcher, log, preload, refusal, threads, tree
+from raylab_forks.conversation import Conversation
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from raylab_forks.installed import Installed
     from raylab_forks.marks import Marks
+    from raylab_forks.reads import Reads
+
+RETIRE = signal.SIGHUP
+"""Signal to a server that it is outdated."""
 
 MOST_BYTES = 8 * 1024 * 1024
 """Largest request; environment and arguments of a process are at most 2 MiB on Linux."""
@@ -37,30 +43,12 @@ REST_SECONDS = 0.1
 """Pause after an error that no launcher is to blame for, such as too many open files."""
 
 
-class Conversation:
-    """One launcher: what it has sent so far, and its fork."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.data = b""
-        self.received: list[int] = []
-        self.request: dict[str, Any] | None = None
-        self.pid = 0
-
-    def close(self) -> None:
-        for each in self.received:
-            with contextlib.suppress(OSError):
-                os.close(each)
-        self.received = []
-        self.connection.close()
-
-    def say(self, text: str) -> None:
-        """Raises OSError when nobody listens."""
-        self.connection.sendall(text.encode() + b"\n")
-
-
 class Listener:
-    """Listens at one level, forks, reaps. In a fork `serve` returns what `program.run` needs."""
+    """Listens at one level, forks, reaps. In a fork `serve` returns what `program.run` needs.
+
+    Once packages were added to the environment, or removed, it forks no more: what it has imported may be
+    another version, or have found out that something is not there. It looks after the forks that it has.
+    """
 
     def __init__(
         self,
@@ -69,9 +57,13 @@ class Listener:
         places: Marks | None,
         base_path: Sequence[str],
         environment: dict[str, str],
+        read: Reads,
+        installed: Installed,
     ) -> None:
         self._folder, self._level, self._marks = folder, level, places
-        self._base_path, self._environment = list(base_path), environment
+        self._base_path, self._read = list(base_path), read
+        self._own = {**launcher.describe([]), "environment": environment}
+        self._installed, self.outdated = installed, False
         self._known = frozenset({*base_path, *environment.get("PYTHONPATH", "").split(os.pathsep)})
         self._pools = threads.Pools()
         self._loaded: frozenset[str] = frozenset()
@@ -106,13 +98,22 @@ class Listener:
         self._wake = (read, write)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(RETIRE, self._outdate)
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._selector.register(read, selectors.EVENT_READ, self._woken)
         log(f"{self._level}: ready, {len(sys.modules)} modules")
 
-    def serve(self, on_end: Callable[[int, int], None] = lambda pid, code: None) -> Any:
-        """Serve for ever. `on_end` is told of children that are no forks of a launcher's."""
+    def serve(
+        self,
+        on_end: Callable[[int, int], None] = lambda pid, code: None,
+        on_outdated: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """Serve for ever. `on_end` is told of children that are no forks of a launcher's.
+
+        `on_outdated` is called once nothing is forked any more, after each event.
+        """
         self._on_end, server = on_end, os.getpid()
+        self._woken()  # children may have ended before
         while True:
             for key, _ in self._selector.select():
                 try:
@@ -124,6 +125,33 @@ class Listener:
                     continue
                 if forked is not None:
                     return forked
+            if self.outdated:
+                on_outdated()
+
+    def retire(self) -> bool:
+        """Take no more requests; whether there is no fork left to look after."""
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+        return not self._talks
+
+    def handed_on(self) -> list[str]:
+        """The forks that live, for the program that takes this one's place; other launchers are refused."""
+        talks = list(self._talks.values())
+        for talk in talks:
+            if talk.guard is None:
+                self._drop(talk, "no the server is renewed")
+        return [talk.handed_on() for talk in talks if talk.pid]
+
+    def take_over(self, words: Sequence[str]) -> None:
+        """Look after the forks of the program that had this one's place."""
+        for talk in map(Conversation.taken_over, words):
+            self._talks[talk.connection.fileno()] = self._forks[talk.pid] = talk
+            self._selector.register(talk.connection, selectors.EVENT_READ, talk)
+
+    def _outdate(self, *of_signal: object) -> None:
+        self.outdated = True
 
     def _troubled(self, who: Any, why: str) -> None:
         """Give up the launcher that made trouble; where there is none, rest before the next try."""
@@ -168,8 +196,10 @@ class Listener:
         talk.data += data
         if talk.request is None:
             self._read_request(talk)
-        elif talk.pid == 0 and b"go\n" in talk.data:
+        elif talk.guard is None and b"go\n" in talk.data:
             return self._fork(talk)
+        elif talk.data.endswith(launcher.BYE):  # the fork is about to end, or has: it is not killed
+            talk.pid = 0
         return None
 
     def _read_request(self, talk: Conversation) -> None:
@@ -197,6 +227,9 @@ class Listener:
             self._gone(talk)
 
     def _reason(self, request: dict[str, Any]) -> str:
+        if self._installed.changed():
+            self._outdate()
+            return "packages were added or removed"
         own = {number for number in request["descriptors"] if number > 2 and _is_open(number)}
         if own - self._serving():
             return f"descriptor {min(own - self._serving())} is in use here"
@@ -204,15 +237,17 @@ class Listener:
             request,
             executable=sys.executable,
             flags=tuple(sys.flags),
-            environment=self._environment,
+            own=self._own,
             known=self._known,
             loaded=self._loaded,
+            read=self._read,
         )
 
     def _serving(self) -> set[int]:
         """The descriptors that a fork gives up: those of the server's own work."""
         own = {self._selector.fileno(), *self._wake, *self._talks}
-        own |= {each for talk in self._talks.values() for each in talk.received}
+        for talk in self._talks.values():
+            own |= {*talk.received, *([talk.guard.fileno()] if talk.guard is not None else ())}
         if self._listener is not None:
             own.add(self._listener.fileno())
         return own
@@ -227,7 +262,7 @@ class Listener:
         pid = talk.pid
         self._forget(talk)
         if pid:
-            end_tree(pid)
+            tree.end_tree(pid)
 
     def _forget(self, talk: Conversation) -> None:
         number = talk.connection.fileno()
@@ -244,32 +279,36 @@ class Listener:
             self._drop(talk, "no descriptors were lost")
             return None
         try:
+            talk.guard, guarded = socket.socketpair()
             pid = os.fork()
         except OSError as error:
             log(f"{self._level}: cannot fork: {error}")
             self._drop(talk, f"no {error}")
             return None
         if pid == 0:
-            return self._be(talk)
+            return self._be(talk, guarded)
+        guarded.close()
         talk.pid = pid
         self._forks[pid] = talk
-        for each in talk.received:
-            os.close(each)
+        for number in talk.received:
+            os.close(number)
         talk.received = []
         try:
-            talk.say(f"pid {pid}")
+            socket.send_fds(talk.connection, [b"pid %d\n" % pid], [talk.guard.fileno()])
         except OSError:
             self._gone(talk)
         return None
 
-    def _be(self, talk: Conversation) -> Any:
+    def _be(self, talk: Conversation, guarded: socket.socket) -> Any:
         """Become the process that was asked for, in the fork, without what is the server's."""
         assert talk.request is not None
+        assert talk.guard is not None
         try:
             self.give_up(talk)
+            talk.guard.close()
             received, talk.received = talk.received, []
             return child.become(
-                talk.request, received, talk.connection, self._marks, self._pools, self._base_path
+                talk.request, received, talk.connection, guarded, self._marks, self._pools, self._base_path
             )
         except BaseException:
             traceback.print_exc()
@@ -307,31 +346,6 @@ class Listener:
             with contextlib.suppress(OSError):
                 talk.say(f"end {code}")
             self._forget(talk)
-
-
-def end_tree(pid: int) -> None:
-    """Kill a process, the group that it leads, and all that descend from it."""
-    tree = [pid]
-    children = _children()
-    for each in tree:
-        tree += children.get(each, ())
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
-    for each in tree:
-        with contextlib.suppress(OSError):
-            os.kill(each, signal.SIGKILL)
-
-
-def _children() -> dict[int, list[int]]:
-    """Process id -> those of its children."""
-    found: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-                found.setdefault(parent, []).append(int(name))
-    return found
 
 
 def _peer(connection: socket.socket) -> int:

@@ -181,6 +181,17 @@ def forget(name: str) -> None:
         vars(sys.modules[package]).pop(own, None)
 
 
+def drop_orphans(new: Iterable[str]) -> None:
+    """Remove those of these modules whose package is not there: an import of it that failed has left them.
+
+    Whoever imports that package anew would get them from the failed import, with a part of what they need.
+    """
+    for name in list(new):
+        parts = name.split(".")
+        if any(".".join(parts[:end]) not in sys.modules for end in range(1, len(parts))):
+            sys.modules.pop(name, None)
+
+
 def import_all(
     names: Iterable[str],
     spoilt: Callable[[], str] = lambda: "",
@@ -194,9 +205,11 @@ def import_all(
     for name in names:
         if name in sys.modules:
             continue
+        before = set(sys.modules)
         try:
             load(name)
         except (Exception, SystemExit):  # who needs it will import it, or fail, as without us
+            drop_orphans(sys.modules.keys() - before)
             continue
         if spoilt():
             return name

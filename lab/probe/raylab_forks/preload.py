@@ -13,6 +13,7 @@ import sys
 import threading
 
 from raylab_forks import identity, log, marks, modules, threads
+from raylab_forks.reads import Reads
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
 """Prefixes of the device files of GPUs."""
 
 
-def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
+def prepare(read: Reads) -> tuple[marks.Marks | None, dict[str, str]]:
     """Import what a node's processes import; returns Ray's marks and the environment of before.
 
     To be called before Ray's library is loaded. Without the marks nothing can be forked that needs them.
@@ -33,7 +34,7 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
     environment = dict(os.environ)
     marks.set_in(os.environ)
     threads.restrain(os.environ)
-    with identity.left_alone(), modules.without(modules.NOT_YET):
+    with read.noted(), identity.left_alone(), modules.without(modules.NOT_YET):
         modules.import_all((*modules.NODE, *modules.members(modules.NODE_PACKAGES[0])))
     os.environ.clear()
     os.environ.update(environment)
@@ -44,7 +45,7 @@ def prepare() -> tuple[marks.Marks | None, dict[str, str]]:
         return None, environment
 
 
-def import_for_training(folder: str) -> str:
+def import_for_training(folder: str, read: Reads) -> str:
     """Import what trainings use, at the lowest priority; returns the learnt module that has spoilt it.
 
     Priorities belong to threads on Linux, and nobody may raise one again: so a thread of its own is lowered,
@@ -58,7 +59,7 @@ def import_for_training(folder: str) -> str:
 
     def work() -> None:
         lower_priority()
-        with identity.left_alone():
+        with read.noted(), identity.left_alone():
             modules.import_all(modules.TRAIN)
             if not threads_too_many():
                 spoilers.append(modules.import_all(learnt, threads_too_many))
@@ -66,7 +67,7 @@ def import_for_training(folder: str) -> str:
     def threads_too_many() -> str:
         return "threads" if threads.count() > 2 else ""
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, name="preload")  # a fork counts its threads from 1
     thread.start()
     thread.join()
     threads.wait_for_one()

@@ -1,33 +1,39 @@
 """Refusals: for every doubt, a process starts in the ordinary way and is not forked.
 
 A fork has what its server read when it started: the interpreter and its flags, the environment variables that
-Python, Ray and the libraries read as they are loaded, the modules. `reason` compares them with what is asked
-for. It is a pure function of the request and of what the server knows of itself.
+Python, Ray and the libraries read as they are loaded, the modules; and it has its server's rights. `reason`
+compares them with what is asked for. It is a pure function of the request and of what the server knows of
+itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from itertools import zip_longest
 
 from raylab_switches import OFF, PATCHES, turned_off
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Container, Mapping, Sequence
     from typing import Any
 
 SETUP_WORKER = "setup_worker.py"
 """Ray's script (2.60) that makes a worker's environment and becomes default_worker.py."""
 
 READ_AT_START = (
-    *("PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC_", "LOCPATH", "LC_", "LANG", "JE_", "MIMALLOC_"),
-    *("OPENBLAS_", "MKL_", "KMP_", "GOMP_", "OMP_", "BLIS_", "NUMEXPR_", "NUMBA_"),
-    *("TORCH_", "PYTORCH_", "NVIDIA_", "CUDA_", "HIP_", "ROCR_", "HSA_", "XLA_", "JAX_", "TF_"),
-    *("HF_", "TRANSFORMERS_", "MPL", "ARROW_", "XDG_", "PROTOCOL_BUFFERS_", "RAY_", "RAYLAB_"),
-    "GRPC_",
+    *("PYTHON", "LD_", "DYLD_", "MALLOC_", "GLIBC", "LOCPATH", "LC_", "LANG", "JE_", "MIMALLOC_", "THP_"),
+    *("OPENBLAS_", "GOTO_", "MKL_", "KMP_", "GOMP_", "OMP_", "ACC_", "BLIS_", "NUMEXPR_", "NUMBA_"),
+    *("NPY_", "NUMPY_", "GFORTRAN_", "DNNL_", "ONEDNN_", "MKLDNN_", "I_MPI_", "OMPI_", "MPI_", "INTEL_"),
+    *("TORCH", "PYTORCH_", "NVIDIA_", "CUDA_", "CUBLAS", "NVRTC_", "HIP_", "ROCR_", "HSA_"),
+    *("TRITON_", "KINETO_", "LLVM_", "LIBNVVM_", "NV_", "CASK_", "PTXAS_", "XLA_", "JAX_", "TF_"),
+    *("HF_", "TRANSFORMERS_", "MPL", "FREETYPE_", "ARROW_", "AZURE_", "XDG_", "PROTOCOL_BUFFERS_"),
+    *("RAY_", "RAYLAB_", "GRPC_", "RUST_", "SSL", "OPENSSL_", "AS_SECURE_LOG_FILE", "PSUTIL_"),
 )
-"""Prefixes of variables that are read when a process starts or a library is loaded, and never again."""
+"""Prefixes of variables that are read when a process starts or a library is loaded, and never again: those
+that `reads` cannot see, because they are read before the server's first import, or in C."""
 
 READ_LATER = frozenset(
     {
@@ -50,7 +56,10 @@ READ_LATER = frozenset(
         *("RAYLAB_REDIS_PASSWORD_FILE", "RAYLAB_FORK_SERVER_OF"),
     }
 )
-"""Exceptions: variables that are read later, or that a fork sees to."""
+"""Exceptions: variables that are read later too, or that a fork sees to."""
+
+READ_BY_THE_KERNEL = ("RLIMIT_STACK", "RLIMIT_AS", "RLIMIT_DATA")
+"""Limits that count as a process starts, or that a fork may be above already."""
 
 SWITCHED_AT_START = {patch.name for patch in PATCHES if not patch.callback or patch.name == "forks"}
 """Patches that change modules as a server imports them. The callbacks of the others ask in the fork."""
@@ -143,14 +152,43 @@ def module_name(entry: os.DirEntry[str]) -> str:
     return entry.name if package else ""
 
 
-def differing(environment: Mapping[str, str], own: Mapping[str, str]) -> str:
-    """The first variable that is read at the start of a process and is another one here; empty for none."""
+def differing(
+    environment: Mapping[str, str], own: Mapping[str, str], read: Container[str] = frozenset()
+) -> str:
+    """The first variable that is read at the start of a process and is another one here; empty for none.
+
+    `read` has those that the server's modules were seen to read as they were imported.
+    """
     for name in sorted({*environment, *own}):
         later = name in READ_LATER or name.startswith(LATER_TOO)
-        matters = name.startswith(READ_AT_START) and not later
+        matters = (name.startswith(READ_AT_START) or name in read) and not later
         if matters and environment.get(name, "") != own.get(name, ""):
             return name
     return ""
+
+
+def beyond(request: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Property of the process that a fork of this server (`own`) cannot take on; empty for none."""
+    for theirs, ours in zip_longest(request["standing"], own["standing"], fillvalue=""):
+        if theirs != ours:
+            return f"another {re.split(r'[: ]', theirs or ours)[0]} (user, rights, namespace)"
+    if request["scheduler"] != own["scheduler"]:
+        return "another scheduling policy"
+    if request["nice"] < own["nice"]:
+        return f"a higher priority: nice {request['nice']}"
+    if request["oom_score"] < own["oom_score"]:
+        return f"a lower oom_score_adj: {request['oom_score']}"
+    for name, (soft, hard) in request["limits"].items():
+        if name in READ_BY_THE_KERNEL and [soft, hard] != own["limits"][name]:
+            return f"another {name}"
+        if _amount(hard) > _amount(own["limits"][name][1]):
+            return f"a higher {name}"
+    return ""
+
+
+def _amount(limit: int) -> float:
+    """The value of a limit; -1 is none."""
+    return float("inf") if limit == -1 else limit
 
 
 def same_interpreter(one: str, other: str) -> bool:
@@ -175,15 +213,18 @@ def reason(
     *,
     executable: str,
     flags: Sequence[int],
-    environment: Mapping[str, str],
+    own: Mapping[str, Any],
     known: Collection[str],
     loaded: Collection[str],
+    read: Container[str],
 ) -> str:
     """The reason for which a server with these properties refuses this request; empty when it forks.
 
-    `known` are the folders of the server's own module search path, `loaded` the top-level names of its
-    modules that come from files.
+    `own` describes the server as `launcher.describe` does, `known` are the folders of its module search path,
+    `loaded` the top-level names of its modules that come from files, `read` the variables that those have
+    read.
     """
+    environment = own["environment"]
     argv = request["argv"]
     if not argv or not same_interpreter(argv[0], executable):
         return f"another interpreter: {argv[0] if argv else 'none'}"
@@ -206,9 +247,12 @@ def reason(
         wanted = effective_environment(request)
         if turned_off(wanted) & SWITCHED_AT_START != turned_off(environment) & SWITCHED_AT_START:
             return f"another {OFF}"
-        name = differing(wanted, environment)
-        if name:
-            return f"another {name}"
+        name = differing(wanted, environment, read)
+        doubt = f"another {name}" if name else beyond(request, own)
+        if doubt:
+            return doubt
+        if not os.access(folder, os.X_OK):
+            return f"no way into {folder}"
         first = ""  # that of a worker is Ray's
         if context is None:
             script = os.path.join(request["cwd"], words[0])

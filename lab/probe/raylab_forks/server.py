@@ -1,11 +1,14 @@
 """The fork server of a node, or of all nodes of a lab of plain processes.
 
-    python -m raylab_forks.server FOLDER
+    python -m raylab_forks.server FOLDER [FORK...]
 
 imports NODE, forks the server of level `train`, and listens on FOLDER/node.sock. The other one imports TRAIN
 and what ranks were seen to import, in a thread of the lowest priority, and listens on FOLDER/train.sock once
 it is done and has one thread again (`preload`). Neither touches a device, and neither forks when it finds
 that something in it cannot be forked. What they say to those who want a fork is `listener`'s.
+
+Once packages were added to the environment, or removed, the server begins anew: the same process runs this
+program again, and looks after the forks that it has (`FORK`). That of level `train` ends with its last fork.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ import sys
 import time
 
 from raylab_forks import launcher, log, preload, program
-from raylab_forks.listener import Listener
+from raylab_forks.installed import Installed
+from raylab_forks.listener import RETIRE, Listener
+from raylab_forks.reads import Reads
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -44,12 +49,13 @@ starts before would start in the ordinary way."""
 
 def main(argv: Sequence[str]) -> None:
     """Serve for ever, unless nothing can be forked."""
-    folder = argv[0]
+    folder, *forks = argv
     make_folder(folder)
-    places, environment = preload.prepare()
+    read, installed = Reads(), _installed()
+    places, environment = preload.prepare(read)
     if places is None:
         raise SystemExit(1)
-    serve(folder, places, environment)
+    serve(folder, places, environment, read, installed, forks)
 
 
 def start_beside(folder: str) -> None:
@@ -60,13 +66,14 @@ def start_beside(folder: str) -> None:
     """
     try:
         make_folder(folder)
-        places, environment = preload.prepare()
+        read, installed = Reads(), _installed()
+        places, environment = preload.prepare(read)
         if places is None:
             return
         pid = os.fork()
         if pid == 0:
             os.setpgid(0, 0)
-            serve(folder, places, environment)
+            serve(folder, places, environment, read, installed)
         places.write(environment)
         deadline = time.monotonic() + BESIDE_SECONDS
         while not os.path.exists(launcher.socket_of(folder, NODE)) and time.monotonic() < deadline:
@@ -77,6 +84,10 @@ def start_beside(folder: str) -> None:
         log(f"nothing is forked: {error}")
 
 
+def _installed() -> Installed:
+    return Installed(preload.base_path(sys.path, dict(os.environ)))
+
+
 def make_folder(folder: str) -> None:
     """The folder of the sockets, for nobody else. Raises OSError."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -85,10 +96,18 @@ def make_folder(folder: str) -> None:
             os.unlink(launcher.socket_of(folder, level))
 
 
-def serve(folder: str, places: Marks, environment: dict[str, str]) -> NoReturn:
+def serve(
+    folder: str,
+    places: Marks,
+    environment: dict[str, str],
+    read: Reads,
+    installed: Installed,
+    forks: Sequence[str] = (),
+) -> NoReturn:
     """Be both servers, and in every fork what was asked for. Never returns."""
     path = preload.base_path(sys.path, environment)
-    listener = Listener(folder, NODE, places, path, environment)
+    listener = Listener(folder, NODE, places, path, environment, read, installed)
+    listener.take_over(forks)
     train, ended = 0, 0
 
     def start_train() -> None:
@@ -96,26 +115,32 @@ def serve(folder: str, places: Marks, environment: dict[str, str]) -> NoReturn:
         train = os.fork()
         if train == 0:
             listener.give_up()
-            _serve_training(folder, places, path, environment)
+            _serve_training(folder, Listener(folder, TRAIN, places, path, environment, read, installed), read)
 
     def on_end(pid: int, code: int) -> None:
         nonlocal ended
-        if pid == train:
+        if pid == train and not listener.outdated:
             ended += 1
             log(f"{TRAIN}: ended with {code}")
             if ended <= (MOST_AVOIDED if code == SPOILT else MOST_DEATHS):
                 start_train()
 
+    def begin_anew() -> None:
+        log(f"{NODE}: packages were added or removed, all is imported anew")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(train, RETIRE)
+        argv = [sys.executable, "-m", "raylab_forks.server", folder, *listener.handed_on()]
+        os.execve(sys.executable, argv, environment)
+
     start_train()
     listener.listen()
-    program.run(*listener.serve(on_end))
+    program.run(*listener.serve(on_end, begin_anew))
 
 
-def _serve_training(folder: str, places: Marks, path: Sequence[str], environment: dict[str, str]) -> NoReturn:
+def _serve_training(folder: str, listener: Listener, read: Reads) -> NoReturn:
     """Be the server of level `train`, in a fork of the other one."""
-    listener = Listener(folder, TRAIN, places, path, environment)
     begin = time.monotonic()
-    spoiler = preload.import_for_training(folder)
+    spoiler = preload.import_for_training(folder, read)
     if spoiler:
         log(f"{TRAIN}: {spoiler} starts a thread as it is imported; it is left out from now on")
         preload.avoid(folder, spoiler)
@@ -126,7 +151,12 @@ def _serve_training(folder: str, places: Marks, path: Sequence[str], environment
         log(f"{TRAIN}: nothing is forked: {error}")
         os._exit(0)
     log(f"{TRAIN}: imported in {time.monotonic() - begin:.1f} s")
-    program.run(*listener.serve())
+
+    def retire() -> None:
+        if listener.retire():
+            os._exit(0)
+
+    program.run(*listener.serve(on_outdated=retire))
 
 
 if __name__ == "__main__":
