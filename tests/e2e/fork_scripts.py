@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCRIPTS = {
+SCRIPTS: dict[str, str | bytes] = {
     "arguments": "import sys; print(sys.argv, sys.orig_argv[1:], __name__, __file__, __spec__, __doc__)",
     "docstring": '"""What it is."""\nprint(__doc__, sorted(k for k in globals() if k != "__annotations__"))',
     "future annotations": "from __future__ import annotations\nx: Unknown = 1\nprint(x, __annotations__)",
@@ -73,4 +73,61 @@ SCRIPTS = {
     "ray's commands": "from ray.scripts import scripts; print(sorted(scripts.cli.commands))",
     "full output": "print('x' * 300_000)",
     "closed pipe": "import sys; sys.stdout.close()",
+    "variables of the main module": "print(list(globals()), type(__builtins__).__name__, __loader__.name)",
+    "command line": (
+        "import psutil\nprint(open('/proc/self/cmdline').read().split(chr(0)), open('/proc/self/comm').read())\n"
+        "print(psutil.Process().name(), psutil.Process().cmdline())"
+    ),
+    "threads": (
+        "import threading\nmain, other = threading.main_thread(), threading.Thread()\n"
+        "print(other.name, main.native_id == threading.get_native_id(), main.ident == threading.get_ident())"
+    ),
+    "stack": (
+        "import sys, warnings\nwarnings.warn('of whoever called', stacklevel=2)\n"
+        "f = sys._getframe(); print([f.f_code.co_name for f in (f, f.f_back) if f and '_bootstrap' not in f.f_code.co_filename])"
+    ),
+    "warning shown once more": "import warnings\nfor _ in range(2): warnings.warn('careful')",
+    "finalized at the end": (
+        "import weakref\nclass A:\n  def __init__(s, n): s.n = n\n  def __del__(s): print('gone', s.n, helper)\n"
+        "helper = 5\na, _b, c = A('a'), A('b'), [A('c')]; a.me = a; weakref.finalize(c[0], print, 'finalized')\n"
+        "def f(): return a"
+    ),
+    "finalized in a module": "import helper_of_mine; helper_of_mine.last = helper_of_mine.Last(); print('x')",
+    "a file that is left open": (
+        "import atexit, os\nf = open('left.txt', 'w'); f.write('kept')\n"
+        "print(os.path.getsize('left.txt')); atexit.register(print, 'soon')"
+    ),
+    "output of a library in C": "import ctypes, sys; ctypes.CDLL(None).printf(b'from C\\n'); sys.exit(3)",
+    "output that a hard exit loses": "import os; print('x' * 3000); print('y' * 3000); os._exit(0)",
+    "line ends of stdin": "import sys; print(repr(sys.stdin.readline())); print(repr(input()))",
+    "hook that fails": "import sys\ndef h(*a): raise ValueError('in it')\nsys.excepthook = h\nraise RuntimeError('x')",
+    "hook that exits": "import sys\nsys.excepthook = lambda *a: sys.exit(9)\nraise RuntimeError('x')",
+    "last error": (
+        "import sys, atexit\natexit.register(lambda: print(sys.last_type, sys.last_value, sys.last_traceback.tb_lineno))\n"
+        "raise RuntimeError('x')"
+    ),
+    "no last error": "import sys, atexit\natexit.register(lambda: print(hasattr(sys, 'last_type'), sys.exc_info()))",
+    "interrupt of ones own": "class Mine(KeyboardInterrupt): pass\nraise Mine('x')",
+    "exit code too large": "import sys; sys.exit(2**70)",
+    "exit code below 0": "import sys; sys.exit(-3)",
+    "bytes that are no text": b"# \xff\nprint(1)\n",
+    "an older encoding": "# -*- coding: latin-1 -*-\nprint(ascii('\xe9'))\n".encode("latin-1"),
+    "shared memory that is left": (
+        "from multiprocessing import shared_memory\n"
+        "shared_memory.SharedMemory(create=True, size=10); print('left')"
+    ),
+    "fork of ones own": (
+        "import os, sys\nif os.fork() == 0: sys.exit(3)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]), sorted(n for n in map(int, os.listdir('/proc/self/fd')) if n < 9))"
+    ),
+    "signals that are ignored": (
+        "import signal\nprint([s.name for s in signal.valid_signals() if isinstance(s, signal.Signals)"
+        " and signal.getsignal(s) is signal.SIG_IGN])"
+    ),
+    "handler of SIGTERM": (
+        "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(12))\n"
+        "os.kill(os.getpid(), signal.SIGTERM); time.sleep(5)"
+    ),
+    "alarm": "import signal, time\nsignal.alarm(1); time.sleep(5)",
+    "a shell and its pipe": "import os; os.system('echo one | cat; kill -USR1 $$')",
 }

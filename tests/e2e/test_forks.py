@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +53,7 @@ class Server:
         """The server and its fork, the server of level `train`."""
         own = psutil.Process(self.process.pid)
         trains = [each for each in own.children() if each.cmdline() == own.cmdline()]
-        return [own.pid, *(each.pid for each in trains)]
+        return [own.pid, *(each.pid for each in trains[-1:])]
 
     def run(self, *argv: str, forked: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **options.pop("env", {})}
@@ -72,7 +74,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, **more: str) -> Iterator[Server]:
+def serving(folder: Path, python: str = sys.executable, **more: str) -> Iterator[Server]:
     sockets = Path(tempfile.mkdtemp(prefix="raylab-forks-", dir="/tmp"))
     environment = {
         "PATH": os.environ["PATH"],
@@ -85,7 +87,7 @@ def serving(folder: Path, **more: str) -> Iterator[Server]:
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "raylab_forks.server", str(sockets)],
+            [python, "-m", "raylab_forks.server", str(sockets)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -147,10 +149,17 @@ def test_so_it_is_before_the_training_level_is_ready(server: Server, tmp_path: P
         same_both_ways(server, tmp_path, name)
 
 
+HELPER = """
+WORD = 'mine'
+class Last:
+    def __del__(self): print('last', WORD)
+"""
+
+
 def same_both_ways(server: Server, tmp_path: Path, name: str) -> None:
-    (tmp_path / "helper_of_mine.py").write_text("WORD = 'mine'\n")
-    script = tmp_path / "a script.py"
-    script.write_text(SCRIPTS[name])
+    (tmp_path / "helper_of_mine.py").write_text(HELPER)
+    source = SCRIPTS[name]
+    (tmp_path / "a script.py").write_bytes(source if isinstance(source, bytes) else source.encode())
     before = len(server.refusals())
 
     def run(way: bool) -> tuple[int, str, str]:
@@ -158,7 +167,7 @@ def same_both_ways(server: Server, tmp_path: Path, name: str) -> None:
             *(sys.executable, "a script.py", "--one", "two words"),
             forked=way,
             cwd=tmp_path,
-            input="typed\n",
+            input="typed\r\nby hand\r\n",
             env={"GREETING": "hello", "TZ": "Asia/Kolkata"},
         )
         return done.returncode, done.stdout, done.stderr
@@ -186,6 +195,14 @@ def test_scripts_are_really_forked_and_a_switch_turns_it_off(server: Server, tmp
         ((), {"PYTHONDONTWRITEBYTECODE": "1"}, "flags"),
         ((), {"LD_PRELOAD": "/nowhere.so"}, "LD_PRELOAD"),
         ((), {"MALLOC_ARENA_MAX": "1"}, "MALLOC_ARENA_MAX"),
+        ((), {"FSSPEC_FILE": "{}"}, "FSSPEC_FILE"),
+        ((), {"SSL_CERT_FILE": "/no/where"}, "SSL_CERT_FILE"),
+        ((), {"SKLEARN_ASSUME_FINITE": "1"}, "SKLEARN_ASSUME_FINITE"),
+        ((), {"NPY_PROMOTION_STATE": "weak"}, "NPY_PROMOTION_STATE"),
+        ((), {"TORCHINDUCTOR_FREEZING": "1"}, "TORCHINDUCTOR_FREEZING"),
+        ((), {"TMPDIR": "/var/tmp"}, "TMPDIR"),
+        ((), {"RANK": "1"}, "RANK"),
+        ((), {"TQDM_DISABLE": "1"}, "TQDM_DISABLE"),
         ((), {"TORCH_LOGS": ""}, None),
         ((), {"RAY_DEDUP_LOGS": "0"}, "RAY_DEDUP_LOGS"),
         ((), {"EPOCHS": "5", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}, None),
@@ -228,19 +245,12 @@ def test_another_interpreter_starts_in_the_ordinary_way(server: Server, tmp_path
     assert not forked(done)
 
 
-def launch(server: Server, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+def launch(
+    server: Server, *arguments: str, python: str = sys.executable, **options: Any
+) -> subprocess.Popen[str]:
     """A command through the launcher, as a raylet starts one."""
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            str(LAUNCHER),
-            str(server.folder),
-            "train,node",
-            sys.executable,
-            *arguments,
-        ],
+        [python, "-I", "-S", str(LAUNCHER), str(server.folder), "train,node", python, *arguments],
         env=server.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -248,6 +258,49 @@ def launch(server: Server, *arguments: str, **options: Any) -> subprocess.Popen[
         text=True,
         **options,
     )
+
+
+DESCRIBES = """
+import os, resource, sys
+limits = [resource.getrlimit(n) for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_STACK)]
+print(os.sched_getaffinity(0), os.nice(0), os.sched_getscheduler(0), os.umask(0), limits, sys.flags.utf8_mode,
+      open('/proc/self/oom_score_adj').read().strip())
+print('forked=%s' % ('torch' in sys.modules))
+"""
+
+
+def oom_score(score: int) -> None:
+    Path("/proc/self/oom_score_adj").write_text(str(score))
+
+
+def limit(number: int, soft: int) -> None:
+    resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+
+
+CALLERS: dict[str, tuple[Callable[[], object], bool]] = {
+    "one processor": (lambda: os.sched_setaffinity(0, {max(os.sched_getaffinity(0))}), True),
+    "nice": (lambda: os.nice(3), True),
+    "first to be killed": (lambda: oom_score(700), True),
+    "umask": (lambda: os.umask(0o27), True),
+    "few files": (lambda: limit(resource.RLIMIT_NOFILE, 100), True),
+    "core files": (lambda: limit(resource.RLIMIT_CORE, 0), True),
+    "small stack": (lambda: limit(resource.RLIMIT_STACK, 4 << 20), False),
+    "little memory": (lambda: limit(resource.RLIMIT_AS, 60 << 30), False),
+    "batch": (lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)), False),
+}
+"""What the process that asks does before, and whether a fork can take it on."""
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_a_fork_has_what_its_caller_has_or_is_none(server: Server, tmp_path: Path, name: str) -> None:
+    prepare, can = CALLERS[name]
+    script = tmp_path / "describes_itself.py"
+    script.write_text(DESCRIBES)
+    asked = server.run(sys.executable, str(script), preexec_fn=prepare)
+    ordinary = server.run(sys.executable, str(script), preexec_fn=prepare, forked=False)
+    assert forked(asked) == can
+    assert asked.stdout.splitlines()[0] == ordinary.stdout.splitlines()[0]
+    assert asked.stderr == ordinary.stderr == ""
 
 
 LIVES = """
@@ -265,11 +318,13 @@ def alive(pid: int) -> bool:
         return False
 
 
-def living(server: Server, tmp_path: Path) -> tuple[subprocess.Popen[str], int, int]:
+def living(
+    server: Server, tmp_path: Path, python: str = sys.executable
+) -> tuple[subprocess.Popen[str], int, int]:
     """A launcher, its fork, and what that has started."""
     script = tmp_path / "lives.py"
     script.write_text(LIVES)
-    launcher = launch(server, str(script))
+    launcher = launch(server, str(script), python=python, start_new_session=True)
     assert launcher.stdout is not None
     pid, beside = map(int, launcher.stdout.readline().split())
     assert psutil.Process(pid).ppid() in server.pids()
@@ -296,6 +351,44 @@ def test_a_launcher_ends_as_its_fork_does(server: Server, tmp_path: Path) -> Non
     assert launcher.wait(10) == -signal.SIGTERM
     assert not alive(pid)
     os.kill(beside, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_ends_a_script_ends_the_rest_of_its_process_group(
+    server: Server, tmp_path: Path, number: signal.Signals
+) -> None:
+    launcher, pid, beside = living(server, tmp_path)
+    os.killpg(launcher.pid, number)
+    assert launcher.wait(PATIENCE) == -number
+    eventually(lambda: not alive(pid) and not alive(beside), 20.0, "it has happened")
+
+
+def test_what_a_script_leaves_running_goes_on_when_it_has_come_to_its_end(
+    server: Server, tmp_path: Path
+) -> None:
+    script = tmp_path / "leaves.py"
+    script.write_text("import subprocess; print(subprocess.Popen(['sleep', '600']).pid)\n")
+    left = []
+    for _ in range(10):
+        launcher = launch(server, str(script))
+        assert launcher.stdout is not None
+        left.append(int(launcher.stdout.readline()))
+        assert launcher.wait(PATIENCE) == 0
+    eventually(lambda: not psutil.Process(server.pids()[1]).children(), 20.0, "the server has reaped all")
+    assert [alive(pid) for pid in left] == [True] * len(left)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_who_reads_what_a_script_prints_waits_for_no_launcher(server: Server, tmp_path: Path) -> None:
+    script = tmp_path / "closes.py"
+    script.write_text("import os, time\nos.close(1); os.close(2); time.sleep(600)\n")
+    launcher = launch(server, str(script))
+    assert launcher.stdout is not None
+    assert launcher.stdout.read() == ""
+    assert launcher.poll() is None
+    launcher.kill()
+    launcher.wait()
 
 
 def test_children_share_no_random_state(server: Server, tmp_path: Path) -> None:
@@ -370,6 +463,56 @@ def test_a_job_goes_on_to_its_own_end_when_its_server_is_killed(tmp_path: Path) 
         done = own.run(sys.executable, str(tmp_path / "says.py"))
         assert done.returncode == 0
         assert not forked(done)
+
+
+def test_a_fork_ends_with_its_launcher_although_its_server_is_gone(tmp_path: Path) -> None:
+    with serving(tmp_path) as own:
+        launcher, pid, beside = living(own, tmp_path)
+        for each in own.pids():
+            os.kill(each, signal.SIGKILL)
+        own.process.wait()
+        assert alive(pid)
+        assert alive(beside)
+        launcher.kill()
+        launcher.wait()
+        eventually(lambda: not alive(pid) and not alive(beside), 20.0, "it has happened")
+
+
+def test_a_server_begins_anew_once_packages_were_added_and_looks_after_its_forks(tmp_path: Path) -> None:
+    python, packages = environment_of_its_own(tmp_path / "venv")
+    (tmp_path / "says.py").write_text(
+        "import sys; print('forked=%s' % ('torch' in sys.modules))\nimport newcomer\n"
+    )
+    with serving(tmp_path, python=python) as own:
+        launcher, pid, beside = living(own, tmp_path, python)
+        ended, other, left = living(own, tmp_path, python)
+        first, train = own.pids()
+        (packages / "newcomer.py").touch()
+        (packages / "newcomer-1.0.dist-info").mkdir()
+        done = own.run(python, str(tmp_path / "says.py"))
+        assert (done.returncode, forked(done)) == (0, False), "refused, not forked from what is outdated"
+        eventually(
+            lambda: forked(own.run(python, str(tmp_path / "says.py"))), PATIENCE, "all is imported anew"
+        )
+        assert own.pids()[0] == first, "the same process, for those who know it"
+        assert train in [process.pid for process in psutil.Process(first).children()], "its forks live"
+        os.kill(other, signal.SIGKILL)
+        assert ended.wait(10) == -signal.SIGKILL
+        launcher.kill()
+        launcher.wait()
+        eventually(lambda: not alive(pid) and not alive(beside), 20.0, "its launcher was killed")
+        eventually(lambda: not alive(train), 20.0, "the outdated server has ended with its last fork")
+        os.kill(left, signal.SIGKILL)
+
+
+def environment_of_its_own(folder: Path) -> tuple[str, Path]:
+    """A Python that has all packages of this one, and the folder for its own."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    (packages / "those_of_the_lab.pth").write_text(
+        f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    )
+    return str(folder / "bin" / "python"), packages
 
 
 def test_a_frozen_server_costs_a_second(server: Server, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import itertools
 import os
 import signal
 import socket
@@ -210,11 +211,12 @@ def _random() -> None:
 
 
 def _as_at_the_start() -> None:
-    """Forget what Python keeps while a process lives: its time zone, thread id, warnings, missing folders."""
+    """Forget what Python keeps while a process lives: time zone, threads, warnings shown, missing folders."""
     import time
 
     time.tzset()
     threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
+    threading._counter = itertools.count(1).__next__  # type: ignore[attr-defined]
     with warnings.catch_warnings():  # which outdates what modules remember of the warnings they have shown
         pass
     for path in [path for path, finder in sys.path_importer_cache.items() if finder is None]:

@@ -26,7 +26,7 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def adopted(parents: Mapping[int, int], name: Callable[[int], str] = name_of) -> dict[int, int]:
+def adopted(parents: Mapping[int, int], name: Callable[[int], str]) -> dict[int, int]:
     """The table of process id -> parent with each fork where its launcher was."""
     after = dict(parents)
     for pid in parents:
@@ -44,7 +44,7 @@ def follow(psutil: ModuleType) -> None:
     look = psutil._ppid_map
 
     def _ppid_map() -> dict[int, int]:
-        return adopted(look())
+        return adopted(look(), name_of)
 
     _ppid_map.raylab = True  # type: ignore[attr-defined]
     psutil._ppid_map = _ppid_map  # type: ignore[attr-defined]

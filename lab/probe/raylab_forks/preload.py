@@ -67,7 +67,7 @@ def import_for_training(folder: str, read: Reads) -> str:
     def threads_too_many() -> str:
         return "threads" if threads.count() > 2 else ""
 
-    thread = threading.Thread(target=work, name="preload")  # a fork counts its threads from 1
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     threads.wait_for_one()

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import re
 import signal
 import socket
 import sys
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 INTERNAL = "<importlib._bootstrap of a fork>"
 """File name of the code below a program."""
+
+CODING = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
+"""Declaration of a script's encoding (PEP 263)."""
 
 LONGS = range(-(2**63), 2**63)
 """Exit codes that fit C's `long`; Python takes -1 in place of others."""
@@ -107,12 +111,12 @@ def _script(path: str, arguments: Sequence[str]) -> tuple[CodeType, dict[str, An
 
 
 def _check_encoding(source: bytes, path: str) -> None:
-    """Raise SyntaxError for bytes of another encoding, which `compile` takes in comments."""
-    from importlib.util import decode_source
-
+    """Raise SyntaxError for bytes that are not UTF-8 and are not declared: in comments `compile` takes them."""
     try:
-        decode_source(source)
+        source.decode()
     except UnicodeDecodeError as error:
+        if any(CODING.match(line) for line in source.split(b"\n", 2)[:2]):
+            return
         line = source.count(b"\n", 0, error.start) + 1
         raise SyntaxError(
             f"Non-UTF-8 code starting with '\\x{source[error.start]:02x}' in file {path} on line {line}, "

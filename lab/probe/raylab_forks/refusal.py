@@ -37,7 +37,8 @@ that `reads` cannot see, because they are read before the server's first import,
 
 READ_LATER = frozenset(
     {
-        *("PYTHONPATH", "PYTHONUNBUFFERED"),  # the fork acts on them
+        *("PYTHONPATH", "PYTHONUNBUFFERED", "TZ"),  # the fork acts on them
+        "PATH",  # at each search for a program; as it is imported, torchmetrics looks for LaTeX
         "PYTHONBREAKPOINT",  # at each call of breakpoint()
         *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),  # likewise
         *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),

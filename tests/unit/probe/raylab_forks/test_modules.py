@@ -65,6 +65,21 @@ def test_what_cannot_be_imported_is_left_to_who_needs_it() -> None:
     assert asked == ["one", "bad", "worse", "two"]
 
 
+def test_what_a_failed_import_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "half_there"
+    (package / "parts").mkdir(parents=True)
+    (package / "__init__.py").write_text("import half_there.parts.one, half_there_beside, not_there_at_all")
+    (package / "parts" / "__init__.py").touch()
+    (package / "parts" / "one.py").touch()
+    (tmp_path / "half_there_beside.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert modules.import_all(["half_there"]) == ""
+    left = {name for name in sys.modules if name.startswith("half_there")}
+    for name in left:
+        monkeypatch.delitem(sys.modules, name)
+    assert left == {"half_there_beside"}
+
+
 def test_the_module_that_spoils_the_process_is_named() -> None:
     asked: list[str] = []
     spoilt = modules.import_all(

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from raylab_forks import identity, modules, preload, threads
+from raylab_forks.reads import Reads
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux")
 
@@ -76,7 +77,7 @@ def test_trainings_modules_come_first_then_what_ranks_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imports, before = Imports(monkeypatch), dict(os.environ)
-    assert preload.import_for_training(str(tmp_path)) == ""
+    assert preload.import_for_training(str(tmp_path), Reads()) == ""
     assert imports.asked == [("lower",), modules.TRAIN, ("one", "two")]
     assert dict(os.environ) == before
 
@@ -88,10 +89,10 @@ def test_a_learnt_module_that_starts_a_thread_is_named_and_left_out_from_then_on
     monkeypatch.setattr(threads, "wait_for_one", lambda: None)
     with monkeypatch.context() as patch:
         Imports(patch, spoiler="two")
-        assert preload.import_for_training(str(tmp_path)) == "two"
+        assert preload.import_for_training(str(tmp_path), Reads()) == "two"
     preload.avoid(str(tmp_path), "two")
     imports = Imports(monkeypatch)
-    assert preload.import_for_training(str(tmp_path)) == ""
+    assert preload.import_for_training(str(tmp_path), Reads()) == ""
     assert imports.asked == [("lower",), modules.TRAIN, ("one",)]
 
 
@@ -101,7 +102,7 @@ def test_after_threads_of_trainings_own_nothing_more_is_imported(
 ) -> None:
     monkeypatch.setattr(threads, "wait_for_one", lambda: None)
     imports = Imports(monkeypatch, spoiler="torch")
-    assert preload.import_for_training(str(tmp_path)) == ""
+    assert preload.import_for_training(str(tmp_path), Reads()) == ""
     assert imports.asked == [("lower",), modules.TRAIN]
 
 

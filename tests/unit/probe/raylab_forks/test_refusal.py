@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raylab_forks import refusal
+from raylab_forks.reads import Reads
 
 PYTHON = "/venv/bin/python"
 FLAGS = (0, 0, 0)
 WORKER = [PYTHON, "/ray/workers/setup_worker.py", "/ray/workers/default_worker.py", "--node-id=1"]
 
 
+STANDING: dict[str, Any] = {
+    "standing": ["net net:[1]", "Uid:\t1000\t1000", "root /"],
+    "scheduler": 0,
+    "nice": 0,
+    "oom_score": 0,
+    "limits": {"RLIMIT_NOFILE": [1024, 4096], "RLIMIT_STACK": [8388608, -1], "RLIMIT_CORE": [0, -1]},
+}
+
+
 def request(argv: list[str], cwd: str = "/", **more: Any) -> dict[str, Any]:
-    return {"argv": argv, "environment": {"HOME": "/home"}, "cwd": cwd, **more}
+    return {**STANDING, "argv": argv, "environment": {"HOME": "/home"}, "cwd": cwd, **more}
 
 
-def reason(asked: dict[str, Any], **own: Any) -> str:
+def reason(asked: dict[str, Any], environment: Mapping[str, str] | None = None, **own: Any) -> str:
     known: dict[str, Any] = {
         "executable": PYTHON,
         "flags": FLAGS,
-        "environment": {"HOME": "/home"},
+        "own": {**STANDING, "environment": environment or {"HOME": "/home"}},
         "known": frozenset({"/lib"}),
         "loaded": frozenset({"torch", "pandas"}),
+        "read": Reads({"RANK", "PATH"}, {"TQDM_"}),
     }
     return refusal.reason(asked, **{**known, **own})
 
@@ -92,7 +104,8 @@ def test_every_doubt_has_its_reason(asked: dict[str, Any], words: str) -> None:
     [
         *("PYTHONHASHSEED", "PYTHONPATHX", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LANG", "OMP_PROC_BIND"),
         *("CUDA_MODULE_LOADING", "TORCH_LOGS", "HF_HOME", "RAY_DEDUP_LOGS", "RAYLAB_GPU", "MPLBACKEND"),
-        "GRPC_ENABLE_FORK_SUPPORT",
+        *("GRPC_ENABLE_FORK_SUPPORT", "SSL_CERT_FILE", "NPY_DISABLE_CPU_FEATURES", "TORCHINDUCTOR_CACHE_DIR"),
+        *("RANK", "TQDM_DISABLE"),  # seen to be read
     ],
 )
 def test_a_variable_that_is_read_at_the_start_must_be_the_same(name: str) -> None:
@@ -117,6 +130,29 @@ def test_any_other_variable_may_differ(name: str) -> None:
     assert reason(asked) == ""
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"nice": 5, "oom_score": 1000}, ""),
+        ({"limits": {**STANDING["limits"], "RLIMIT_NOFILE": [16, 16], "RLIMIT_CORE": [0, 0]}}, ""),
+        ({"nice": -1}, "a higher priority: nice -1"),
+        ({"oom_score": -1}, "a lower oom_score_adj: -1"),
+        ({"scheduler": 3}, "another scheduling policy"),
+        ({"standing": ["net net:[2]", *STANDING["standing"][1:]]}, "another net"),
+        ({"standing": [STANDING["standing"][0], "Uid:\t0\t0", "root /"]}, "another Uid"),
+        ({"standing": STANDING["standing"][:2]}, "another root"),
+        ({"limits": {**STANDING["limits"], "RLIMIT_NOFILE": [1024, 8192]}}, "a higher RLIMIT_NOFILE"),
+        ({"limits": {**STANDING["limits"], "RLIMIT_NOFILE": [1024, -1]}}, "a higher RLIMIT_NOFILE"),
+        ({"limits": {**STANDING["limits"], "RLIMIT_STACK": [4194304, -1]}}, "another RLIMIT_STACK"),
+        ({"cwd": "/no/such/folder"}, "no way into /no/such/folder"),
+    ],
+)
+def test_what_a_fork_cannot_take_on_from_its_caller_is_a_doubt(asked: dict[str, Any], why: str) -> None:
+    found = reason({**request([PYTHON, "/job/x.py"]), **asked})
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
 def test_an_interpreter_may_have_several_names(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
@@ -131,9 +167,9 @@ def test_an_interpreter_may_have_several_names(tmp_path: Path) -> None:
 
 
 def test_the_working_directory_of_a_runtime_environment_is_no_doubt() -> None:
-    context = {"command_prefix": ["cd", "/tmp/pkg", "&&"], "env_vars": {"PYTHONPATH": "/tmp/pkg", "X": "1"}}
+    context = {"command_prefix": ["cd", "/tmp", "&&"], "env_vars": {"PYTHONPATH": "/no/where", "X": "1"}}
     assert reason(with_context(**context)) == ""
-    assert refusal.folder_of(context) == "/tmp/pkg"
+    assert refusal.folder_of(context) == "/tmp"
     assert refusal.folder_of({"command_prefix": ["cd", "'/tmp/a pkg'", "&&"]}) == "/tmp/a pkg"
 
 
