@@ -23,6 +23,7 @@ LabError
  |- OutputError          21   the result could not be written to stdout
  |- ManifestError        22   manifests of Kubernetes that could not work
  |- KubernetesError      23   kubectl, or a cluster: missing, not reachable, not permitted
+ |- PatchError           24   a patch that keeps something closed does not fit this Ray
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -172,6 +173,12 @@ class KubernetesError(LabError):
     """kubectl is missing, or the cluster does not answer or does not permit it."""
 
     exit_code = 23
+
+
+class PatchError(LabError):
+    """A patch of Ray without which something would be open to others does not fit the installed Ray."""
+
+    exit_code = 24
 
 
 INTERRUPTED = 130

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import runpy
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from lab.errors import UsageError
+from lab.errors import PatchError, UsageError
 from lab.host.files import PROBE
 from lab.topology import LabSpec
 
 TABLE = PROBE / "raylab_switches.py"
+
+EXPECTATIONS = PROBE / "raylab_expectations.py"
+
+UNFIT_VARIABLE = "RAYLAB_PATCHES_UNFIT"
+"""Environment variable of nodes: names of patches that do not fit their Ray, with commas."""
 
 OFF_VARIABLE = "RAYLAB_PATCHES_OFF"
 """Environment variable of nodes, and of who starts them: names of patches that are off, with commas."""
@@ -48,3 +54,39 @@ def switched_off(spec: LabSpec, environ: Mapping[str, str]) -> str:
         )
     stock = {patch.name for patch in patches() if spec.stock_ray and not patch.stays}
     return ",".join(name for name in names if name in asked | stock)
+
+
+@cache
+def unfit() -> Mapping[str, str]:
+    """The patches that do not fit the Ray of labctl's own environment -> what is another than they expect.
+
+    It reads Ray's source, and takes some milliseconds.
+    """
+    problems: dict[str, str] = runpy.run_path(str(EXPECTATIONS))["unfit"]()
+    return problems
+
+
+def check_closed(problems: Mapping[str, str], wanted: Collection[str]) -> None:
+    """Raises PatchError when a `wanted` patch does not fit, and something would be open without it."""
+    for patch in patches():
+        if patch.open and patch.name in wanted and patch.name in problems:
+            raise misfit(patch.name, problems[patch.name])
+
+
+def misfit(name: str, problem: str) -> PatchError:
+    """The error for a patch without which no node starts."""
+    (reason,) = (patch.open for patch in patches() if patch.name == name)
+    return PatchError(
+        f"the patch {name} does not fit the installed Ray ({problem}), and without it {reason}",
+        "use the Ray that labctl is made for: unset LABCTL_NO_VENV; in containers `labctl images build`",
+    )
+
+
+_SAID = re.compile(r"the patch (\w+) does not fit Ray \S+: (.+)")
+
+
+def said_unfit(lines: Iterable[str]) -> PatchError | None:
+    """The error for a node that has written so, and has not started; None for any other output."""
+    said: dict[str, str] = {m[1]: m[2] for line in lines if (m := _SAID.search(line))}
+    names = [patch.name for patch in patches() if patch.open and patch.name in said]
+    return misfit(names[0], said[names[0]]) if names else None

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 OFF = "RAYLAB_PATCHES_OFF"
 """Environment variable with the names of patches that are off, separated by commas."""
 
+UNFIT = "RAYLAB_PATCHES_UNFIT"
+"""Environment variable with the names of patches that do not fit the node's Ray, separated by commas. Who
+starts a node has looked (`raylab_expectations`); where nobody has, each process looks by itself."""
+
 CALLBACKS = "RAY_TRAIN_CALLBACKS"
 """Ray's variable with the names of callbacks that every training gets."""
 
@@ -37,13 +41,15 @@ class Patch:
         where: tuple[tuple[str, str], ...] = (),
         callback: str = "",
         stays: str = "",
+        open: str = "",
     ) -> None:
         """`where` has variables with the value that one of them must have, empty for any value but none.
 
-        `callback` is the class that Ray Train loads for it. `stays` is why it stays on with stock Ray.
+        `callback` is the class that Ray Train loads for it. `stays` is why it stays on with stock Ray. `open`
+        is what would be open to others without it: a node does not start when such a patch does not fit.
         """
         self.name, self.changes, self.why = name, changes, why
-        self.where, self.callback, self.stays = where, callback, stays
+        self.where, self.callback, self.stays, self.open = where, callback, stays, open
 
 
 PATCHES = (
@@ -122,6 +128,7 @@ PATCHES = (
         "on Linux Ray listens on every interface; nodes of one host use, and delete, the same folders",
         where=(("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),),
         stays="without it there is no lab of plain processes that only this machine reaches",
+        open="Ray would listen on every interface of this machine",
     ),
     Patch(
         "listeners",
@@ -136,6 +143,7 @@ PATCHES = (
         "every user of a machine can read command lines; Ray takes such workers for another cluster",
         where=(("RAYLAB_REDIS_PASSWORD_FILE", ""),),
         stays="it is about a secret, not about how Ray trains or recovers",
+        open="every user of this machine could read Redis' password",
     ),
     Patch(
         "accelerator",
@@ -164,15 +172,33 @@ PATCHES = (
 
 def turned_off(environ: Mapping[str, str]) -> set[str]:
     """The names in RAYLAB_PATCHES_OFF."""
-    return {name.strip() for name in environ.get(OFF, "").split(",")} - {""}
+    return _names(environ.get(OFF, ""))
 
 
-def active(name: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether the patch is on in a process with this environment."""
+def _names(listed: str) -> set[str]:
+    return {name.strip() for name in listed.split(",")} - {""}
+
+
+def wanted(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether a process with this environment is to have the patch, if it fits."""
     (patch,) = (each for each in PATCHES if each.name == name)
     values = [(environ.get(variable, ""), value) for variable, value in patch.where]
     here = not values or any(found == value if value else found for found, value in values)
     return here and name not in turned_off(environ)
+
+
+def active(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether the patch is on in a process with this environment."""
+    return wanted(name, environ) and fits(name, environ)
+
+
+def fits(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether the patch finds in Ray what it expects."""
+    if UNFIT in environ:
+        return name not in _names(environ[UNFIT])
+    from raylab_expectations import unmet
+
+    return not unmet(name)
 
 
 def in_training(environ: Mapping[str, str], loaded: Container[str]) -> list[str]:

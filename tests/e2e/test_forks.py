@@ -262,7 +262,7 @@ def launch(
 
 DESCRIBES = """
 import os, resource, sys
-limits = [resource.getrlimit(n) for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_STACK)]
+limits = [resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in ('NOFILE', 'CORE', 'STACK')]
 print(os.sched_getaffinity(0), os.nice(0), os.sched_getscheduler(0), os.umask(0), limits, sys.flags.utf8_mode,
       open('/proc/self/oom_score_adj').read().strip())
 print('forked=%s' % ('torch' in sys.modules))

@@ -37,6 +37,7 @@ FLOWS = (
 """The same among the flows."""
 
 PROBE = (
+    ("raylab_expectations",),
     ("raylab_switches",),
     ("raylab_forks", "raylab_compat", "raylab_health"),
     ("raylab_faults",),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import lab
+from lab.cluster import patches
 from lab.cluster.api import Node, RayApi
 from lab.errors import EngineError, LabError, StoreError
 from lab.flows.doctor.machine import PROGRAMS
@@ -26,8 +27,10 @@ from lab.host.descent import descendants
 from lab.host.files import home
 from lab.host.gpus import Detector, amd_gpus, docker, nvidia_gpus
 from lab.host.gpus.docker import GpuHost
+from lab.host.reading import parse_json
 from lab.runtime.base import Runtime
 from lab.runtime.compose.engine import Engine
+from lab.services import HEAD
 from lab.topology import REGION, Endpoints, LabStatus
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 SHM = Path("/dev/shm")
 CGROUP = Path("/sys/fs/cgroup")
 HTTP_SECONDS = 3.0
+ASK_SECONDS = 30.0
+"""Timeout for a command in the head, which takes a tenth of a second on an idle machine."""
 DOCKER = Engine(timeout=5.0)
 """The engine, asked with less patience: one that hangs is an answer, too."""
 DOCTOR_PREFIX = ".raylab/doctor"
@@ -63,6 +68,7 @@ def gather_facts(folder: Path | None = None) -> Facts:
         now=time.time(),
         newest_file=_newest(Path(lab.__file__).parent),
         ray=_version("ray"),
+        unfit=patches.unfit(),
     )
 
 
@@ -107,6 +113,7 @@ def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
     except LabError as error:
         nodes_error = error.message
     server, store_error = _round_trip(ObjectStore(endpoints.s3, endpoints.credentials, REGION))
+    unfit, unfit_error = _ask_patches(runtime)
     return RunningLab(
         status=status,
         dashboard=ask(version, endpoints.ray_token),
@@ -116,7 +123,21 @@ def gather_lab(runtime: Runtime, status: LabStatus) -> RunningLab:
         store_error=store_error,
         store_server=server,
         listeners=_listeners(status, endpoints),
+        unfit=unfit,
+        unfit_error=unfit_error,
     )
+
+
+def _ask_patches(runtime: Runtime) -> tuple[Mapping[str, str], str]:
+    """The patches that do not fit the head's Ray, and the reason why that is not known."""
+    try:
+        answer = runtime.execute(HEAD, ("python", "-m", "raylab_expectations"), timeout=ASK_SECONDS)
+        problems: Mapping[str, str] = parse_json(answer.output.strip().rpartition("\n")[2])
+        return dict(problems), ""
+    except LabError as error:
+        return {}, error.message
+    except (ValueError, TypeError):
+        return {}, f"the head's answer is not understood: {answer.output.strip()[-200:]!r}"
 
 
 def ask(url: str, token: str = "") -> Answer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from lab.cluster.patches import patches
 from lab.flows.doctor.model import Facts, Tools
 from lab.host.files import HOME_VARIABLE
 from lab.host.gpus import Detection
@@ -168,6 +171,20 @@ def local_runtime(facts: Facts) -> Check:
     return Check("local runtime", "passed", f"Ray {facts.ray} is installed")
 
 
+def patches_fit(name: str, unfit: Mapping[str, str], unknown: str = "") -> Check:
+    """Checks that the patches find in Ray what they expect; `unknown` says why nobody knows."""
+    if unknown:
+        return Check(name, "skipped", unknown)
+    if not unfit:
+        return Check(name, "passed", f"all {len(patches())} find in Ray what they expect")
+    detail = "; ".join(f"{patch} does not fit and is off ({problem})" for patch, problem in unfit.items())
+    needed = [patch for patch in patches() if patch.open and patch.name in unfit]
+    if needed:
+        detail += f"; without {needed[0].name} {needed[0].open}, so no node that needs it starts"
+    hint = "let labctl install its own Ray: unset LABCTL_NO_VENV; in containers `labctl images build`"
+    return Check(name, "failed" if needed else "warning", detail, hint)
+
+
 def program(tools: Tools, name: str) -> Check:
     """Checks that one of the programs that the local runtime can do without is there."""
     path = tools.binaries.get(name)
@@ -212,7 +229,8 @@ def machine_checks(
 
     `processes` is the kind of its runtime where that runs processes, and empty where it runs containers.
     """
-    of_processes = (local_runtime(facts), *(program(tools, name) for name in PROGRAMS))
+    of_ray = (patches_fit("patches", facts.unfit),) if facts.ray else ()
+    of_processes = (local_runtime(facts), *of_ray, *(program(tools, name) for name in PROGRAMS))
     return (
         python(facts),
         platform(facts),

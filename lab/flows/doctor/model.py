@@ -41,6 +41,8 @@ class Facts:
     """Time at which the newest file of labctl was written."""
     ray: str
     """The installed version, or empty."""
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """Patch that does not fit the installed Ray -> what is another than it expects."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +107,7 @@ class RunningLab:
     """The object store's own name."""
     listeners: tuple[Listener, ...] | None = field(default=())
     """None when this user may not see them."""
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """Patch that does not fit the head's Ray -> what is another than it expects."""
+    unfit_error: str = ""
+    """Reason why the head could not be asked for that, or empty."""

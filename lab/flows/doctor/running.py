@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.flows.doctor.machine import patches_fit
 from lab.flows.doctor.model import Answer, RunningLab
 from lab.services import is_node
 from lab.topology import Check, State
@@ -93,7 +94,15 @@ def lab_clock(lab: RunningLab) -> Check:
 
 def running_checks(lab: RunningLab) -> tuple[Check, ...]:
     """Every check of a lab that is up."""
-    return (services(lab), dashboard(lab), nodes(lab), store(lab), loopback(lab), lab_clock(lab))
+    return (
+        services(lab),
+        dashboard(lab),
+        nodes(lab),
+        store(lab),
+        loopback(lab),
+        lab_clock(lab),
+        patches_fit("lab's patches", lab.unfit, lab.unfit_error),
+    )
 
 
 def _answer(answer: Answer) -> str:

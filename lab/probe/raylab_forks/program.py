@@ -111,7 +111,7 @@ def _script(path: str, arguments: Sequence[str]) -> tuple[CodeType, dict[str, An
 
 
 def _check_encoding(source: bytes, path: str) -> None:
-    """Raise SyntaxError for bytes that are not UTF-8 and are not declared: in comments `compile` takes them."""
+    """Raise SyntaxError for bytes that are not UTF-8, as Python does: in comments `compile` takes them."""
     try:
         source.decode()
     except UnicodeDecodeError as error:

@@ -21,6 +21,10 @@ Ray's processes are forked from the node's fork server (raylab_forks), where RAY
 listens: the patch `forks`. A node in a container makes its own; the nodes of one host share one, which labctl
 starts.
 
+First of all it looks whether the patches find in Ray what they expect (raylab_expectations). Those that do
+not are off in all processes of the node. Where that would leave something open to others the node does not
+start, nor when a command by which Ray starts a process has another address than a loopback one.
+
 The node's health agent starts with it (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports to.
 
     python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
@@ -30,9 +34,20 @@ The node's health agent starts with it (raylab_health.start), where RAYLAB_HEALT
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, NoReturn
 
-from raylab_switches import active
+from raylab_switches import PATCHES, UNFIT, active, wanted
+
+REFUSED = 24
+"""Exit code of a node that does not start because a patch does not fit; labctl's own for it."""
+
+ADDRESS = re.compile(r"--(?:[a-z_-]*[-_])?(?:host|address)=(\S+)")
+"""Option of a process of Ray with an address, also of those that a raylet is told to start."""
+
+LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Environment of every process of a loopback cluster, the clients' included."""
@@ -44,6 +59,8 @@ def on_loopback() -> bool:
 
 
 def main() -> None:
+    look_at_ray(os.environ)
+
     from raylab_health import start
 
     start.beside(sys.argv, loopback=on_loopback())
@@ -64,12 +81,73 @@ def main() -> None:
         ray_constants.DEFAULT_RUNTIME_ENV_DIR_NAME = f"runtime_resources_{os.getpid()}"
         services.resolve_ip_for_localhost = lambda host: host
         services.find_bootstrap_address = lambda temp_dir: None
+        only_on_loopback(services)
     if folder:
         commands.install(services, folder)
     if sys.argv[1:2] == ["ray"]:
         del sys.argv[1]
     sys.argv = redis_password.prepare(sys.argv, services)
     scripts.main()
+
+
+def look_at_ray(
+    environ: MutableMapping[str, str], unfit: Callable[[], Mapping[str, str]] | None = None
+) -> None:
+    """Turn off the patches that do not fit this Ray, in this process and in those that it starts.
+
+    Does not return when one of them keeps something closed that would be open then.
+    """
+    if UNFIT not in environ:
+        from raylab_expectations import unfit as look
+
+        problems = (unfit or look)()
+        environ[UNFIT] = ",".join(problems)
+        for name, problem in problems.items():
+            if wanted(name, environ):
+                say_unfit(name, problem)
+    for patch in PATCHES:
+        if patch.open and wanted(patch.name, environ) and not active(patch.name, environ):
+            refuse(patch.name)
+
+
+def say_unfit(name: str, problem: str) -> None:
+    """One line of the node's log, by which labctl knows it."""
+    from importlib.metadata import version
+
+    print(
+        f"raylab: the patch {name} does not fit Ray {version('ray')}: {problem}", file=sys.stderr, flush=True
+    )
+
+
+def refuse(name: str) -> NoReturn:
+    """End this node, which would have something open to others without this patch."""
+    (patch,) = (each for each in PATCHES if each.name == name)
+    print(
+        f"raylab: without the patch {name} {patch.open}: this node does not start",
+        file=sys.stderr,
+        flush=True,
+    )
+    raise SystemExit(REFUSED)
+
+
+def only_on_loopback(services: Any) -> None:
+    """Let `services`, Ray's module of that name, start no process with another address than a loopback's."""
+    start: Callable[..., Any] = services.start_ray_process
+
+    def start_ray_process(command: Sequence[str], *args: Any, **options: Any) -> Any:
+        others = [found for found in ADDRESS.findall(" ".join(command)) if not _is_loopback(found)]
+        if others:
+            say_unfit("ray_start", f"a process of Ray would be given the address {others[0]}")
+            refuse("ray_start")
+        return start(command, *args, **options)
+
+    services.start_ray_process = start_ray_process
+
+
+def _is_loopback(address: str) -> bool:
+    """Tell whether an address, with or without a port, is one of this machine alone."""
+    plain = address.strip("\"'")
+    return plain in LOOPBACK_ADDRESSES or plain.rpartition(":")[0].strip("[]") in LOOPBACK_ADDRESSES
 
 
 def fork_folder() -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from raylab_patches import ray_start
 from raylab_switches import active
 
 PASSWORD_FILE = "RAYLAB_REDIS_PASSWORD_FILE"
@@ -37,6 +38,9 @@ def hide(services: Any, secret: str) -> None:
         if option in command:
             command = [BY_ENVIRONMENT if word == option else word for word in command]
             options["env_updates"] = {**(options.get("env_updates") or {}), VARIABLE: secret}
+        if any(secret in word for word in command):
+            ray_start.say_unfit("redis_password", "a process of Ray would be given the password as an option")
+            ray_start.refuse("redis_password")
         return start(command, *args, **options)
 
     def start_node(*args: Any, **options: Any) -> Any:

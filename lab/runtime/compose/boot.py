@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.cluster import patches
 from lab.errors import EngineError, LabError, ServiceError, WaitTimeoutError
 from lab.host.clock import settle
 from lab.host.interrupts import held_back
@@ -244,8 +245,11 @@ class Boot:
         if service != SETUP and (container.state in ("exited", "dead") or restarts >= GIVE_UP_RESTARTS):
             raise self._failed(service, container)
 
-    def _failed(self, service: str, container: Container) -> ServiceError:
+    def _failed(self, service: str, container: Container) -> LabError:
         lines = self._written.lines(container)
+        unfit = patches.said_unfit(lines) if is_node(service) else None
+        if unfit is not None:
+            return unfit
         text = "\n".join(self._written.new_lines(container))
         what = f"{service} failed: {ended(container)}"
         if "No space left on device" in text:

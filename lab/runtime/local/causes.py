@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from lab.cluster import patches
 from lab.errors import LabError, PortTakenError, ServiceError
 from lab.host import listening
 from lab.runtime import ports
@@ -31,6 +32,9 @@ def ended(
     for name in ports_of([row(service)], scraped=False):
         if name in numbers and not ports.is_free(numbers[name]):
             return ports.taken(service, name, numbers[name])
+    unfit = patches.said_unfit(lines)
+    if unfit is not None:
+        return unfit
     text = "\n".join(lines)
     what = f"{service} ended while starting"
     missing = _MISSING.search(text)

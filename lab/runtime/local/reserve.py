@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 import psutil
 
+from lab.cluster import patches
 from lab.errors import UnsupportedError
 from lab.host.secrets import load_or_make
 from lab.runtime import ports
@@ -29,7 +31,7 @@ def anything_alive(current: LabState) -> bool:
 def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
     """Choose ports and the S3 server of a lab that is down, make its secrets, and save its first state.
 
-    Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError,
+    Waits up to `patience` seconds for another labctl that chooses ports. Raises PortTakenError, PatchError,
     UnsupportedError, SetupError, ServiceError.
     """
     if spec.gcs_ft and not find_redis():
@@ -52,6 +54,7 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
             notes.append(f"S3 server: moto, standing in for MinIO ({why}); objects are kept on disk")
         if not prometheus:
             notes.append("prometheus: left out (no `prometheus` on PATH)")
+        notes += _unfit(spec)
         none = (service.name for service in SERVICES if not startable(service))
         notes += (f"{name}: left out (the local runtime has none)" for name in none)
         load_or_make(layout.secrets)
@@ -59,6 +62,16 @@ def reserve(spec: LabSpec, layout: Layout, *, patience: float) -> LabState:
         current = LabState(spec, chosen, *begun, store, notes=tuple(notes), scratch=scratch)
         state.save(layout.folder, current)
     return current
+
+
+def _unfit(spec: LabSpec) -> list[str]:
+    """Notes of the patches that do not fit the installed Ray. Raises PatchError, UsageError."""
+    off, problems = patches.switched_off(spec, os.environ).split(","), patches.unfit()
+    kept = {"ray_start", *(("redis_password",) if spec.gcs_ft else ())}
+    patches.check_closed(problems, kept.difference(off))
+    return [
+        f"patch {name}: off, it does not fit ({why})" for name, why in problems.items() if name not in off
+    ]
 
 
 def lacking(current: LabState) -> tuple[str, ...]:

@@ -375,6 +375,7 @@ def client_environment(plan: Plan) -> dict[str, str]:
         **ON_LOOPBACK,
         patches.CALLBACKS_VARIABLE: patches.callbacks(),
         patches.OFF_VARIABLE: plan.patches_off,
+        patches.UNFIT_VARIABLE: ",".join(patches.unfit()),
         "RAYLAB_LEDGER": f"s3://{BUCKET}/{LEDGER_PREFIX}",
         "RAYLAB_DATA": str(plan.layout.data),
         "FOOD11_DATA_DIR": str(plan.layout.data / FOOD11),

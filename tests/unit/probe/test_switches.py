@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import raylab_expectations
 
 import raylab_switches
-from raylab_switches import OFF, PATCHES, active, in_training
+from raylab_switches import OFF, PATCHES, UNFIT, active, in_training, wanted
 
 NAMES = [patch.name for patch in PATCHES]
 FORKED = {"raylab_forks.child"}
@@ -88,6 +89,28 @@ def test_each_patch_is_a_module_of_the_probe_and_each_module_of_patches_is_in_th
         assert patch.name in places or (probe / f"raylab_{patch.name}").is_dir(), patch.name
     treating = {file.stem for file in (probe / "raylab_patches").glob("*.py")} - {"__init__"}
     assert treating <= set(NAMES)
+
+
+def test_a_patch_that_does_not_fit_the_nodes_ray_is_off_whatever_a_job_switches() -> None:
+    environ = {**SIMULATED, UNFIT: "elastic, forks", OFF: "teardown"}
+    assert active("datasets", environ)
+    assert not active("elastic", environ)
+    assert wanted("elastic", environ)
+    assert not {"elastic", "forks", "teardown"} & set(in_training(environ, FORKED))
+
+
+def test_where_nobody_has_looked_a_process_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def unmet(name: str) -> str:
+        looked.append(name)
+        return "there is no such thing" if name == "elastic" else ""
+
+    monkeypatch.setattr(raylab_expectations, "unmet", unmet)
+    assert not active("elastic", {})
+    assert active("teardown", {})
+    assert not active("forks", {}), "what is not for this process is not looked at"
+    assert looked == ["elastic", "teardown"]
 
 
 # What each switch leaves of Ray

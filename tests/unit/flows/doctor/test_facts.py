@@ -6,6 +6,7 @@ import pytest
 
 from lab.errors import EngineError, StoreError
 from lab.flows.doctor.facts import (
+    _ask_patches,
     _round_trip,
     cgroup_memory,
     gather_facts,
@@ -16,7 +17,9 @@ from lab.flows.doctor.facts import (
 from lab.flows.doctor.model import Listener
 from lab.host.gpus import Detection
 from lab.host.listening import Listening
-from lab.topology import Credentials, Endpoints
+from lab.services import HEAD
+from lab.topology import Credentials, Endpoints, LabSpec
+from tests.fakes import FakeRuntime
 from tests.fakes.store import FakeObjectStore
 from tests.unit.flows.doctor.test_containers import FakeEngine
 
@@ -115,3 +118,28 @@ def test_the_labs_ports_are_those_of_its_processes_and_those_it_publishes() -> N
         Listener("s3", sockets[2]),
         Listener("ray-worker-0", sockets[1]),
     )
+
+
+ASKED = ("python", "-m", "raylab_expectations")
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "unfit", "why"),
+    [
+        ("{}", 0, {}, ""),
+        ('a warning\n{"elastic": "x has no y"}\n', 0, {"elastic": "x has no y"}, ""),
+        ("No module named raylab_expectations\n", 1, {}, "not understood: 'No module named"),
+        ("[]\n", 0, {}, ""),
+    ],
+)
+def test_the_head_is_asked_for_the_patches_that_fit_its_ray(
+    output: str, code: int, unfit: dict[str, str], why: str
+) -> None:
+    runtime = FakeRuntime("raylab")
+    runtime.up(LabSpec())
+    runtime.answer(HEAD, ASKED, output, code)
+    found, unknown = _ask_patches(runtime)
+    assert found == unfit
+    assert why in unknown
+    runtime.pause(HEAD)
+    assert "has not ended" in _ask_patches(runtime)[1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.cluster.patches import patches
 from lab.flows.doctor import machine as checks
 from lab.flows.doctor.machine import machine_checks, resource_warnings
 from lab.flows.doctor.model import Facts, Tools
@@ -46,6 +47,10 @@ def test_a_good_machine_fails_nothing_and_every_check_says_what_it_saw() -> None
     assert len({check.name for check in answers}) == len(answers)
 
 
+def of_patches(facts: Facts) -> Check:
+    return checks.patches_fit("patches", facts.unfit)
+
+
 @pytest.mark.parametrize(
     ("check", "change", "outcome", "said"),
     [
@@ -75,6 +80,14 @@ def test_a_good_machine_fails_nothing_and_every_check_says_what_it_saw() -> None
         (checks.local_runtime, {"ray": ""}, "skipped", "not installed yet"),
         (checks.local_runtime, {"ray": "2.6.0"}, "failed", "2.6.0"),
         (checks.local_runtime, {"ray": "2.61.0"}, "failed", "2.61.0"),
+        (of_patches, {}, "passed", f"all {len(patches())} find"),
+        (
+            of_patches,
+            {"unfit": {"elastic": "x has no y"}},
+            "warning",
+            "elastic does not fit and is off (x",
+        ),
+        (of_patches, {"unfit": {"elastic": "x", "ray_start": "y"}}, "failed", "Ray would listen on every"),
     ],
 )
 def test_each_fact_of_the_machine_is_judged(
@@ -185,4 +198,4 @@ def test_gpus_are_listed_and_their_absence_is_explained(nvidia: Detection, outco
 def test_what_only_labs_of_processes_use_is_no_question_where_containers_run() -> None:
     asked = {answer.name for answer in machine_checks(GOOD, NONE, 2, "", running=False)}
     of_processes = {answer.name for answer in machine_checks(GOOD, NONE, 2, "local", running=False)} - asked
-    assert of_processes == {"local runtime", "minio", "prometheus"}
+    assert of_processes == {"local runtime", "patches", "minio", "prometheus"}

@@ -44,7 +44,7 @@ def seen(runtime: FakeRuntime) -> RunningLab:
 def test_a_whole_lab_passes_everything(seen: RunningLab) -> None:
     answers = running_checks(seen)
     assert [(check.name, check.detail) for check in answers if check.outcome != "passed"] == []
-    assert len({check.name for check in answers}) == len(answers) == 6
+    assert len({check.name for check in answers}) == len(answers) == 7
 
 
 def test_a_service_that_is_not_healthy_is_named_with_its_reason(
@@ -88,6 +88,15 @@ def test_a_service_whose_node_is_dead_is_missing_also_when_an_older_node_had_its
 def test_a_node_list_that_cannot_be_had_fails_with_the_reason(seen: RunningLab) -> None:
     answer = checks.nodes(replace(seen, nodes=(), nodes_error="Ray's dashboard does not answer"))
     assert (answer.outcome, answer.detail) == ("failed", "Ray's dashboard does not answer")
+
+
+def test_patches_that_the_head_does_not_tell_of_are_skipped_with_the_reason(seen: RunningLab) -> None:
+    (answer,) = (
+        check
+        for check in running_checks(replace(seen, unfit_error="ray-head is paused"))
+        if check.name == "lab's patches"
+    )
+    assert (answer.outcome, answer.detail) == ("skipped", "ray-head is paused")
 
 
 def test_the_store_fails_with_what_went_wrong(seen: RunningLab) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from raylab_patches.ray_start import REFUSED
 from raylab_patches.redis_password import PASSWORD_FILE, prepare
 
 HEAD = ["ray", "start", "--head"]
@@ -82,9 +82,14 @@ def test_other_nodes_and_other_labs_need_none(environment: dict[str, str]) -> No
         assert started == []
 
 
-def test_the_pinned_ray_has_what_is_replaced() -> None:
-    services = pytest.importorskip("ray._private.services")
-    assert "env_updates" in inspect.signature(services.start_ray_process).parameters
-    assert "redis_password" in inspect.signature(services.start_raylet).parameters
-    assert callable(services.find_gcs_addresses)
-    assert "--redis_password=" in inspect.getsource(services.start_gcs_server)
+def test_no_process_starts_with_the_password_in_another_form(
+    environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    services, started = played()
+    prepare(HEAD, services, environment)
+    with pytest.raises(SystemExit) as ended:
+        services.start_ray_process(["gcs", "--redis_url=redis://:secret@host"], "gcs_server")
+    assert (ended.value.code, started) == (REFUSED, [])
+    said = capsys.readouterr().err
+    assert "redis_password" in said
+    assert "secret" not in said

@@ -12,6 +12,7 @@ from lab.errors import (
     EngineError,
     LabDownError,
     LabError,
+    PatchError,
     PortTakenError,
     RefusedError,
     ServiceError,
@@ -186,6 +187,15 @@ def test_a_service_that_ends_is_an_error_with_its_last_lines_and_nothing_is_left
     assert docker.networks == set()
     assert bool(docker.volumes) is end.out_of_memory, "volumes stay until --volumes"
     assert state.load(folder) is None
+
+
+def test_a_node_that_would_be_open_without_a_patch_has_an_error_of_its_own(
+    runtime: ComposeRuntime, docker: FakeDocker
+) -> None:
+    docker.dies[HEAD] = Container("", "", "exited", exit_code=PatchError.exit_code)
+    docker.logs[HEAD] = "raylab: the patch redis_password does not fit Ray 2.61.0: services has no f"
+    with pytest.raises(PatchError, match=r"redis_password does not fit .*services has no f.*password"):
+        runtime.up(spec())
 
 
 def test_a_set_up_that_fails_is_an_error_like_any_other(runtime: ComposeRuntime, docker: FakeDocker) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
+from lab.errors import PatchError, PortTakenError, ServiceError, WaitTimeoutError
 from lab.host.listening import Listening
 from lab.runtime import logtail
 from lab.runtime.local import output
@@ -97,6 +97,19 @@ def test_the_cause_comes_first(
     assert error.message.startswith(message)
     assert error.hint.startswith(hint) or hint in error.hint
     assert "ray-head.log" in error.hint
+
+
+def test_a_node_that_would_be_open_without_a_patch_has_an_error_of_its_own(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.dies.add(HEAD)
+    machine.exit_codes[HEAD] = PatchError.exit_code
+    machine.last_words[HEAD] = (
+        "raylab: the patch ray_start does not fit Ray 2.61.0: services has no f\n"
+        "raylab: without the patch ray_start Ray would listen on every interface\n"
+    )
+    with pytest.raises(PatchError, match=r"ray_start does not fit .*services has no f.* every interface"):
+        machine.runtime(tmp_path).up(SPEC)
 
 
 def test_what_an_earlier_process_wrote_is_not_shown(machine: Machine, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.cluster import patches
 from lab.errors import (
     LabDownError,
     LabError,
+    PatchError,
     PortTakenError,
     RefusedError,
     ServiceError,
@@ -25,12 +27,14 @@ from lab.host.http import Reply
 from lab.runtime import ports
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
+from lab.runtime.local.services import FORKS
 from lab.runtime.ports import FILE
 from lab.runtime.ports import is_free as really_free
 from lab.services import HEAD, JUPYTER, METRICS, PORTS, PROMETHEUS, QUEUE, STORE, worker
 from lab.topology import LabSpec, Progress, State
 from tests.unit.runtime.local.machine import SPEC, FakeProcess, Machine
 
+FT = dataclasses.replace(SPEC, gcs_ft=True)
 ALL = [STORE, QUEUE, JUPYTER, HEAD, worker(0), worker(1)]
 
 
@@ -51,6 +55,33 @@ def test_services_start_in_order_and_one_raylet_at_a_time(machine: Machine, tmp_
         assert all(ALL.index(p.service) <= ALL.index(name) for p in told[:done])
     assert status.healthy
     assert [s.service for s in status.services] == ALL
+
+
+def test_a_patch_that_does_not_fit_is_said_and_off_in_every_process(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patches, "unfit", lambda: {"elastic": "x has no y", "redis_password": "z"})
+    runtime = machine.runtime(tmp_path)
+    assert "patch elastic: off, it does not fit (x has no y)" in "\n".join(runtime.up(SPEC).notes)
+    current = runtime._load()
+    assert current is not None
+    for service in (FORKS, HEAD, worker(0), JUPYTER):
+        environment = runtime._plan(current).command(service).environment
+        assert environment[patches.UNFIT_VARIABLE] == "elastic,redis_password"
+
+
+@pytest.mark.parametrize(("name", "spec"), [("ray_start", SPEC), ("redis_password", FT)])
+def test_nothing_starts_that_would_be_open_without_a_patch(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, spec: LabSpec
+) -> None:
+    machine.programs.add("redis-server")
+    monkeypatch.setattr(patches, "unfit", lambda: {name: "x has no y"})
+    with pytest.raises(PatchError, match=rf"{name} does not fit .*x has no y"):
+        machine.runtime(tmp_path).up(spec)
+    assert machine.journal == []
+    assert nothing_left(machine, tmp_path)
+    monkeypatch.setenv(patches.OFF_VARIABLE, name)
+    assert machine.runtime(tmp_path).up(spec).healthy, "who wants it open says so"
 
 
 def test_what_stands_in_and_what_is_left_out_is_said(machine: Machine, tmp_path: Path) -> None:

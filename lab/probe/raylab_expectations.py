@@ -1,0 +1,341 @@
+"""What each patch expects of Ray: the functions that it replaces or calls, with their parameters.
+
+Ray's inner parts may be others in another version. A patch would then fail in the middle of a training, or do
+nothing without a word. So each expectation is looked up in Ray's source, which takes milliseconds and imports
+nothing of it: by labctl before `up`, as a node starts (`raylab_patches.ray_start`), and by `labctl doctor`.
+
+    python -m raylab_expectations
+
+prints a JSON object: patch -> what does not fit. Like `raylab_switches`, to which it belongs, this module
+imports nothing of the probe.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Read = Callable[[str], "str | None"]
+    """Name of a module -> its source, None where it is not installed. Raises OSError where it is missing."""
+
+
+class Expectation:
+    """One name of a module and its parameters, or a text in its source."""
+
+    def __init__(self, module: str, name: str, signature: str = "", *, text: bool = False) -> None:
+        self.module, self.name, self.signature, self.text = module, name, signature, text
+
+    def unmet(self, read: Read) -> str:
+        """The difference between this and the source; empty for none, and where nothing is installed."""
+        try:
+            source = read(self.module)
+        except OSError:
+            return f"there is no module {self.module}"
+        if source is None:
+            return ""
+        if self.text:
+            return "" if self.name in source else f"{self.module} has no {self.name}"
+        found = parameters(source, self.name)
+        if found is None:
+            return f"{self.module} has no {self.name}"
+        if not self.signature or _same(_names(self.signature), found):
+            return ""
+        return f"{self.module}: {self.name} takes ({', '.join(found)}), not {self.signature}"
+
+
+def expect(module: str, name: str, signature: str = "") -> Expectation:
+    """Expect a name in a module, such as `f` or `C.f`, with a signature such as `(self, a, b=, ...)`.
+
+    `b=` has a default, `...` stands for any more parameters. Without a signature the name is enough: of a
+    class, a variable, or an attribute that a class gives itself.
+    """
+    return Expectation(module, name, signature)
+
+
+def expect_text(module: str, text: str) -> Expectation:
+    """Expect a text in the source of a module, for what has no name."""
+    return Expectation(module, text, text=True)
+
+
+V2 = "ray.train.v2._internal"
+CALLBACK = f"{V2}.execution.callback"
+CONTROLLER = expect(CALLBACK, "ControllerCallback.after_controller_start", "(self, train_run_context)")
+WORKER = expect(CALLBACK, "WorkerCallback.after_init_train_context", "(self)")
+MANAGER = f"{V2}.execution.checkpoint.checkpoint_manager"
+SERVICES = "ray._private.services"
+CONSTANTS = "ray._private.ray_constants"
+TORCHFT = "ray.train.v2.torch.torchft_config"
+START_PROCESS = expect(
+    SERVICES, "start_ray_process", "(command, process_type, fate_share, env_updates=, ...)"
+)
+ENVIRONMENTS = "ray._private.runtime_env"
+
+EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
+    "simulated_gpu": (
+        CONTROLLER,
+        WORKER,
+        expect("ray.train.torch.config", "_TorchBackend.on_start", "(self, worker_group, backend_config)"),
+        expect("ray.train.torch.config", "_is_backend_nccl", "(backend)"),
+        expect("ray.air._internal.device_manager", "_torch_device_manager"),
+        expect("ray.air._internal.device_manager.cpu", "CPUTorchDeviceManager"),
+    ),
+    "checkpoint_guard": (
+        CONTROLLER,
+        expect(CALLBACK, "WorkerGroupCallback.before_worker_group_start", "(self, worker_group_context)"),
+        expect(MANAGER, "CheckpointManager.register_checkpoint", "(self, training_report)"),
+        expect(MANAGER, "CheckpointManager.before_init_train_context", "(self, workers)"),
+        expect(MANAGER, "CheckpointManager._assert_checkpoints_exist", "(self)"),
+        expect(MANAGER, "CheckpointManager._write_state_to_storage", "(self)"),
+        expect(MANAGER, "CheckpointManager._latest_checkpoint_result"),
+        expect(MANAGER, "CheckpointManager._checkpoint_results"),
+        expect(MANAGER, "CheckpointManager._checkpoint_to_report_index"),
+        expect(MANAGER, "CheckpointManager._pending_training_results"),
+        expect(MANAGER, "CheckpointManager._storage_context"),
+        expect(f"{V2}.exceptions", "CheckpointManagerInitializationError"),
+    ),
+    "forks": (
+        START_PROCESS,
+        expect(SERVICES, "propagate_jemalloc_env_var", "(*, jemalloc_path, ...)"),
+        expect_text(SERVICES, '"--python_worker_command='),
+        expect_text(SERVICES, '"--dashboard_agent_command='),
+        expect_text(SERVICES, '"--runtime_env_agent_command='),
+        expect_text("ray._private.workers.setup_worker", '"--serialized-runtime-env-context"'),
+        expect("ray._private.utils", "update_envs", "(env_vars)"),
+        expect("ray._private.utils", "set_omp_num_threads_if_unset", "()"),
+        expect("ray.dashboard.consts", "PARENT_HEALTH_CHECK_BY_PIPE"),
+        expect("ray.actor", "ActorClassID"),
+        expect("ray.scripts.scripts", "cli"),
+        expect(f"{V2}.execution.train_fn_utils", "DistributedTrainFnUtils.report", "(self, metrics, ...)"),
+        expect_text("psutil", "ppid_map = _ppid_map()"),
+    ),
+    "elastic": (
+        CONTROLLER,
+        expect(
+            f"{V2}.execution.scaling_policy.elastic", "ElasticScalingPolicy._get_reserved_resources", "(self)"
+        ),
+        expect(
+            "ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator",
+            "_AutoscalingCoordinatorActor.get_reserved_resources",
+            "(self, requester_id, recompute=)",
+        ),
+        expect_text(f"{V2}.execution.scaling_policy.autoscaling_coordinator_client", "self._requester_id"),
+        expect_text(
+            f"{V2}.execution.scaling_policy.autoscaling_coordinator_client", "_autoscaling_coordinator"
+        ),
+        expect("ray.train.v2.api.config", "ScalingConfig.elasticity_enabled"),
+    ),
+    "teardown": (
+        CONTROLLER,
+        expect(
+            f"{V2}.callbacks.backend_setup",
+            "BackendSetupCallback.before_execution_group_shutdown",
+            "(self, execution_group)",
+        ),
+        expect("ray.exceptions", "OutOfMemoryError"),
+    ),
+    "rendezvous": (
+        WORKER,
+        expect(
+            "ray.train.torch.config",
+            "_setup_torch_process_group",
+            "(backend, world_rank, world_size, init_method, ...)",
+        ),
+    ),
+    "datasets": (
+        CONTROLLER,
+        expect(f"{V2}.callbacks.datasets", "RayDatasetShardProvider.__init__", "(self, datasets, ...)"),
+        expect(f"{V2}.callbacks.datasets", "RayDatasetShardProvider._dataset_names"),
+        expect(f"{V2}.callbacks.datasets", "RayDatasetShardProvider._cached_dataset_shards"),
+        expect_text(f"{V2}.callbacks.datasets", "._dataset_manager.shutdown_data_executors.remote("),
+    ),
+    "single_puts": (
+        expect(f"{V2}.execution.storage", "get_fs_and_path", "(storage_path, storage_filesystem=)"),
+    ),
+    "survivors": (
+        CONTROLLER,
+        WORKER,
+        expect(TORCHFT, "LighthouseServerActor"),
+        expect(TORCHFT, "_TorchftBackend._maybe_create_lighthouse_actor", "(self, backend_config)"),
+        expect(TORCHFT, "TorchftConfig.lighthouse_kwargs"),
+        expect(
+            f"{V2}.execution.checkpoint.report_handler",
+            "ReportCallbackHandler.after_worker_group_poll_status",
+            "(self, worker_group_status)",
+        ),
+        expect(f"{V2}.execution.checkpoint.report_handler", "ReportCallbackHandler._report_callbacks"),
+        expect(
+            f"{V2}.execution.context",
+            "TrainContext._sync_checkpoint_dir_name_across_ranks",
+            "(self, checkpoint_dir_name=)",
+        ),
+        expect(f"{V2}.execution.worker_group.worker", "RayTrainWorker.clear_result_queue", "(self)"),
+        expect("torchft.manager", "Manager.start_quorum", "(self, ...)"),
+        expect("torchft.manager", "Manager.should_commit", "(self, ...)"),
+    ),
+    "kept_memory": (WORKER,),
+    "pip_environments": (
+        expect(f"{ENVIRONMENTS}.virtualenv_utils", "create_or_get_virtualenv", "(path, cwd, logger)"),
+        expect(f"{ENVIRONMENTS}.virtualenv_utils", "is_in_virtualenv", "()"),
+        expect(f"{ENVIRONMENTS}.virtualenv_utils", "get_virtualenv_path", "(target_dir)"),
+        expect(f"{ENVIRONMENTS}.virtualenv_utils", "check_output_cmd"),
+        expect(f"{ENVIRONMENTS}.pip", "PipPlugin.__init__", "(self, resources_dir)"),
+        expect(f"{ENVIRONMENTS}.uv", "UvPlugin.__init__", "(self, resources_dir)"),
+    ),
+    "ray_start": (
+        START_PROCESS,
+        expect(SERVICES, "resolve_ip_for_localhost", "(host)"),
+        expect(SERVICES, "find_bootstrap_address", "(temp_dir)"),
+        expect_text(SERVICES, 'f"--node_ip_address={node_ip_address}"'),
+        expect(CONSTANTS, "ENABLE_RAY_CLUSTER"),
+        expect(CONSTANTS, "DEFAULT_RUNTIME_ENV_DIR_NAME"),
+        expect_text("ray.scripts.scripts", "services.resolve_ip_for_localhost("),
+    ),
+    "redis_password": (
+        START_PROCESS,
+        expect(SERVICES, "find_gcs_addresses", "()"),
+        expect_text(SERVICES, 'f"--redis_password={redis_password}"'),
+        expect_text(SERVICES, "redis_password: Optional[str] = None,\n    metrics_agent_port"),
+    ),
+    "accelerator": (
+        expect(
+            "pytorch_lightning.trainer.connectors.accelerator_connector",
+            "_AcceleratorConnector.__init__",
+            "(self, devices=, num_nodes=, accelerator=, strategy=, ...)",
+        ),
+        expect(
+            "lightning_fabric.connector",
+            "_Connector.__init__",
+            "(self, accelerator=, strategy=, devices=, ...)",
+        ),
+    ),
+    "resume": (
+        expect("ray.train.v2.api.config", "RunConfig.__post_init__", "(self)"),
+        expect("ray.train.v2.api.config", "RunConfig.name"),
+    ),
+    "outside": (
+        expect(SERVICES, "canonicalize_bootstrap_address_or_die", "(addr, temp_dir=)"),
+        expect_text("ray.scripts.scripts", "services.canonicalize_bootstrap_address_or_die(address)"),
+        expect("ray.scripts.scripts", "timeline", "(address)"),
+        expect("ray.scripts.scripts", "datetime"),
+        expect("ray._private.internal_api", "get_state_from_address", "(address=)"),
+    ),
+}
+"""Patch -> what it expects."""
+
+OUTDENTED = re.compile(r"\n[^\s)#]")
+
+_unmet: dict[str, str] = {}
+"""Patch -> what was found in this process."""
+
+
+def unmet(patch: str, read: Read | None = None) -> str:
+    """What of a patch's expectations does not hold here; empty when all do."""
+    if read is None and patch in _unmet:
+        return _unmet[patch]
+    problems = (expectation.unmet(read or source_of) for expectation in EXPECTATIONS[patch])
+    problem = next(filter(None, problems), "")
+    if read is None:
+        _unmet[patch] = problem
+    return problem
+
+
+def unfit(read: Read | None = None) -> dict[str, str]:
+    """The patches that do not fit this Ray -> what is another than they expect."""
+    problems = {patch: unmet(patch, read) for patch in EXPECTATIONS}
+    return {patch: problem for patch, problem in problems.items() if problem}
+
+
+_sources: dict[str, str] = {}
+
+
+def source_of(module: str) -> str | None:
+    """The source of a module that is not imported for that; None where its package is not installed.
+
+    Raises OSError for a module that the installed package does not have.
+    """
+    if module not in _sources:
+        from importlib.util import find_spec
+
+        top, *rest = module.split(".")
+        spec = find_spec(top)
+        if spec is None or not spec.submodule_search_locations:
+            return None
+        place = os.path.join(next(iter(spec.submodule_search_locations)), *rest)
+        path = os.path.join(place, "__init__.py") if os.path.isdir(place) else f"{place}.py"
+        with open(path, encoding="utf-8") as file:
+            _sources[module] = file.read()
+    return _sources[module]
+
+
+def parameters(source: str, name: str) -> list[str] | None:
+    """The parameters of the function of this name, `a=` for one with a default; none of anything else.
+
+    None when there is nothing of that name. It looks for text: patterns would have to be compiled.
+    """
+    *classes, last = name.split(".")
+    scope = f"\n{source}"
+    for each in classes:
+        scope = _body(scope, each)
+    indent = "    " * len(classes)
+    start = max(scope.rfind(f"\n{indent}{word} {last}(") for word in ("def", "async def"))
+    if start >= 0:
+        return _parameters(scope[scope.index("(", start) :])
+    ways = [f"\n{indent}{last}{end}" for end in (":", " =", "=")]
+    ways += (
+        [f" self.{last}{end}" for end in (":", " =")]
+        if classes
+        else [f"\nclass {last}{end}" for end in ":("] + [f" {last}{end}" for end in (",\n", "\n", ", ")]
+    )
+    return [] if any(way in scope for way in ways) else None
+
+
+def _body(source: str, name: str) -> str:
+    """The lines of the class of this name; empty for none."""
+    start = max(source.find(f"\nclass {name}{end}") for end in ":(")
+    if start < 0:
+        return ""
+    begin = source.index("\n", start + 1)
+    end = OUTDENTED.search(source, begin)
+    return source[begin : end.start() if end else None]
+
+
+def _parameters(text: str) -> list[str]:
+    """The parameters at the beginning of this text, which begins with their parenthesis."""
+    import ast
+
+    depth = end = 0
+    while depth or not end:
+        depth += (text[end] in "([{") - (text[end] in ")]}")
+        end += 1
+    taken = ast.parse(f"def f{text[:end]}: pass").body[0].args  # type: ignore[attr-defined]
+    positional = [argument.arg for argument in (*taken.posonlyargs, *taken.args)]
+    required = len(positional) - len(taken.defaults)
+    names = [name if at < required else f"{name}=" for at, name in enumerate(positional)]
+    if taken.vararg or taken.kwonlyargs:
+        names.append(f"*{taken.vararg.arg}" if taken.vararg else "*")
+    names += [
+        argument.arg if default is None else f"{argument.arg}="
+        for argument, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True)
+    ]
+    return [*names, *([f"**{taken.kwarg.arg}"] if taken.kwarg else [])]
+
+
+def _names(signature: str) -> list[str]:
+    return [name.strip() for name in signature.strip("()").split(",") if name.strip()]
+
+
+def _same(expected: list[str], found: list[str]) -> bool:
+    if expected[-1:] == ["..."]:
+        return found[: len(expected) - 1] == expected[:-1]
+    return found == expected
+
+
+if __name__ == "__main__":
+    import json
+
+    json.dump(unfit(), sys.stdout)
