@@ -198,7 +198,15 @@ def fits(name: str, environ: Mapping[str, str] = os.environ) -> bool:
         return name not in _names(environ[UNFIT])
     from raylab_expectations import unmet
 
-    return not unmet(name)
+    problem = unmet(name)
+    if problem and name not in _said:
+        _said.append(name)
+        print(f"raylab: the patch {name} does not fit this Ray, and is off: {problem}", flush=True)
+    return not problem
+
+
+_said: list[str] = []
+"""Patches of which this process has said that they do not fit."""
 
 
 def in_training(environ: Mapping[str, str], loaded: Container[str]) -> list[str]:

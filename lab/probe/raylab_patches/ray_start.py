@@ -44,8 +44,8 @@ from raylab_switches import PATCHES, UNFIT, active, wanted
 REFUSED = 24
 """Exit code of a node that does not start because a patch does not fit; labctl's own for it."""
 
-ADDRESS = re.compile(r"--(?:[a-z_-]*[-_])?(?:host|address)=(\S+)")
-"""Option of a process of Ray with an address, also of those that a raylet is told to start."""
+ADDRESS = re.compile(r"--(?:node[-_]ip[-_]address|(?:[a-z_-]+[-_])?host)=([^\s\"']+)")
+"""Option of a process of Ray, or of one that a raylet is told to start: the address that it listens on."""
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 
@@ -135,19 +135,13 @@ def only_on_loopback(services: Any) -> None:
     start: Callable[..., Any] = services.start_ray_process
 
     def start_ray_process(command: Sequence[str], *args: Any, **options: Any) -> Any:
-        others = [found for found in ADDRESS.findall(" ".join(command)) if not _is_loopback(found)]
+        others = set(ADDRESS.findall(" ".join(command))).difference(LOOPBACK_ADDRESSES)
         if others:
-            say_unfit("ray_start", f"a process of Ray would be given the address {others[0]}")
+            say_unfit("ray_start", f"a process of Ray would listen on {min(others)}")
             refuse("ray_start")
         return start(command, *args, **options)
 
     services.start_ray_process = start_ray_process
-
-
-def _is_loopback(address: str) -> bool:
-    """Tell whether an address, with or without a port, is one of this machine alone."""
-    plain = address.strip("\"'")
-    return plain in LOOPBACK_ADDRESSES or plain.rpartition(":")[0].strip("[]") in LOOPBACK_ADDRESSES
 
 
 def fork_folder() -> str:

@@ -99,18 +99,24 @@ def test_a_patch_that_does_not_fit_the_nodes_ray_is_off_whatever_a_job_switches(
     assert not {"elastic", "forks", "teardown"} & set(in_training(environ, FORKED))
 
 
-def test_where_nobody_has_looked_a_process_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_has_looked_a_process_looks_by_itself_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     looked: list[str] = []
+    monkeypatch.setattr(raylab_switches, "_said", [])
 
     def unmet(name: str) -> str:
         looked.append(name)
         return "there is no such thing" if name == "elastic" else ""
 
     monkeypatch.setattr(raylab_expectations, "unmet", unmet)
-    assert not active("elastic", {})
+    for _ in range(2):
+        assert not active("elastic", {})
+    said = "raylab: the patch elastic does not fit this Ray, and is off: there is no such thing\n"
+    assert capsys.readouterr().out == said
     assert active("teardown", {})
     assert not active("forks", {}), "what is not for this process is not looked at"
-    assert looked == ["elastic", "teardown"]
+    assert looked == ["elastic", "elastic", "teardown"]
 
 
 # What each switch leaves of Ray

@@ -161,7 +161,8 @@ def test_labctl_knows_the_exit_code_and_the_words() -> None:
     [
         (["/ray/gcs_server", "--node-ip-address=127.0.0.1", "--redis_address=127.0.0.1:1"], True),
         (["python", "dashboard.py", "--host=localhost", "--gcs-address=[::1]:6379", "--dir=/x"], True),
-        (["raylet", "--agent=python a.py --node-ip-address=127.0.0.1 -x"], True),
+        (["raylet", '--agent="python a.py --node-ip-address=127.0.0.1"'], True),
+        (["python", "monitor.py", "--redis-address=None", "--gcs-address=192.0.2.7:6379"], True),
         (["/ray/gcs_server", "--node-ip-address=192.0.2.7"], False),
         (["python", "server.py", "--host=0.0.0.0"], False),
         (
