@@ -22,6 +22,8 @@ from typing import Any
 import psutil
 import pytest
 
+from raylab_forks import refusal
+from tests.compiler import GCC, needs_gcc
 from tests.e2e.fork_scripts import SCRIPTS
 from tests.waiting import eventually
 
@@ -219,6 +221,45 @@ def test_what_a_process_reads_at_its_start_decides(
     assert forked(done) == (why is None)
     if why:
         assert why in server.refusals()[len(before) :]
+
+
+SHIM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <fcntl.h>
+typedef char *reader(const char *);
+static char *noted(const char *kind, const char *name) {
+    static int log = -2;
+    reader *ask = (reader *)dlsym(RTLD_NEXT, kind);
+    reader *plain = (reader *)dlsym(RTLD_NEXT, "getenv");
+    if (strncmp(program_invocation_short_name, "python", 6)) return ask(name);
+    if (log == -2) log = open(plain("ASKED_FOR"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dprintf(log, "%s\\n", name);
+    return ask(name);
+}
+char *getenv(const char *name) { return noted("getenv", name); }
+char *secure_getenv(const char *name) { return noted("secure_getenv", name); }
+"""
+
+OF_NO_MEANING = {"LOCALTIME", "__PYVENV_LAUNCHER__", "bar"}
+"""Variables that somebody asks for, and that make no process another one."""
+
+
+@needs_gcc
+@pytest.mark.long
+def test_what_libraries_read_in_c_as_they_are_loaded_is_in_the_list(tmp_path: Path) -> None:
+    (tmp_path / "shim.c").write_text(SHIM)
+    shim, log = tmp_path / "shim.so", tmp_path / "asked.txt"
+    subprocess.run([GCC, "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c", "-ldl"], check=True)
+    with serving(tmp_path, LD_PRELOAD=str(shim), ASKED_FOR=str(log)):
+        asked = set(log.read_text().split()) - refusal.READ_LATER - OF_NO_MEANING
+    assert {"NPY_DISABLE_CPU_FEATURES", "OMP_DYNAMIC", "SSL_CERT_FILE"} <= asked
+    assert sorted(name for name in asked if not name.startswith(refusal.READ_AT_START)) == []
 
 
 def test_a_module_of_ones_own_is_not_hidden_by_one_that_was_imported_ahead(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.workspace.llm.conftest import needs_gcc
+from tests.compiler import needs_gcc
 
 NewEngine = Callable[[int], Any]
 """Slots -> an engine."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.workspace.llm.conftest import needs_gcc
+from tests.compiler import needs_gcc
 
 CONTEXT = 200
 
