@@ -69,24 +69,24 @@ def unfit() -> Mapping[str, str]:
 def check_closed(problems: Mapping[str, str], wanted: Collection[str]) -> None:
     """Raises PatchError when a `wanted` patch does not fit, and something would be open without it."""
     for patch in patches():
-        if patch.open and patch.name in wanted and patch.name in problems:
+        if patch.exposes and patch.name in wanted and patch.name in problems:
             raise misfit(patch.name, problems[patch.name])
 
 
 def misfit(name: str, problem: str) -> PatchError:
     """The error for a patch without which no node starts."""
-    (reason,) = (patch.open for patch in patches() if patch.name == name)
+    (reason,) = (patch.exposes for patch in patches() if patch.name == name)
     return PatchError(
         f"the patch {name} does not fit the installed Ray ({problem}), and without it {reason}",
         "use the Ray that labctl is made for: unset LABCTL_NO_VENV; in containers `labctl images build`",
     )
 
 
-_SAID = re.compile(r"the patch (\w+) does not fit Ray \S+: (.+)")
+_SAID = re.compile(r"the patch (\w+) does not fit Ray \S+: (.+?)(?:; without it .*)?$")
 
 
 def said_unfit(lines: Iterable[str]) -> PatchError | None:
     """The error for a node that has written so, and has not started; None for any other output."""
     said: dict[str, str] = {m[1]: m[2] for line in lines if (m := _SAID.search(line))}
-    names = [patch.name for patch in patches() if patch.open and patch.name in said]
+    names = [patch.name for patch in patches() if patch.exposes and patch.name in said]
     return misfit(names[0], said[names[0]]) if names else None

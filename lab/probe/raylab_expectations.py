@@ -40,12 +40,12 @@ class Expectation:
             return ""
         if self.text:
             return "" if self.name in source else f"{self.module} has no {self.name}"
-        found = parameters(source, self.name)
-        if found is None:
+        taken = parameters(source, self.name)
+        if taken is None:
             return f"{self.module} has no {self.name}"
-        if not self.signature or _same(_names(self.signature), found):
+        if not self.signature or _same(_names(self.signature), taken):
             return ""
-        return f"{self.module}: {self.name} takes ({', '.join(found)}), not {self.signature}"
+        return f"{self.module}: {self.name} takes ({', '.join(taken)}), not {self.signature}"
 
 
 def expect(module: str, name: str, signature: str = "") -> Expectation:
@@ -279,8 +279,8 @@ def parameters(source: str, name: str) -> list[str] | None:
     """
     *classes, last = name.split(".")
     scope = f"\n{source}"
-    for each in classes:
-        scope = _body(scope, each)
+    for outer in classes:
+        scope = _body(scope, outer)
     indent = "    " * len(classes)
     start = max(scope.rfind(f"\n{indent}{word} {last}(") for word in ("def", "async def"))
     if start >= 0:
@@ -329,10 +329,10 @@ def _names(signature: str) -> list[str]:
     return [name.strip() for name in signature.strip("()").split(",") if name.strip()]
 
 
-def _same(expected: list[str], found: list[str]) -> bool:
+def _same(expected: list[str], taken: list[str]) -> bool:
     if expected[-1:] == ["..."]:
-        return found[: len(expected) - 1] == expected[:-1]
-    return found == expected
+        return taken[: len(expected) - 1] == expected[:-1]
+    return taken == expected
 
 
 if __name__ == "__main__":

@@ -41,15 +41,15 @@ class Patch:
         where: tuple[tuple[str, str], ...] = (),
         callback: str = "",
         stays: str = "",
-        open: str = "",
+        exposes: str = "",
     ) -> None:
         """`where` has variables with the value that one of them must have, empty for any value but none.
 
-        `callback` is the class that Ray Train loads for it. `stays` is why it stays on with stock Ray. `open`
-        is what would be open to others without it: a node does not start when such a patch does not fit.
+        `callback` is the class that Ray Train loads for it. `stays` is why it stays on with stock Ray.
+        `exposes` is what others could reach without it: a node does not start when such a patch does not fit.
         """
         self.name, self.changes, self.why = name, changes, why
-        self.where, self.callback, self.stays, self.open = where, callback, stays, open
+        self.where, self.callback, self.stays, self.exposes = where, callback, stays, exposes
 
 
 PATCHES = (
@@ -128,7 +128,7 @@ PATCHES = (
         "on Linux Ray listens on every interface; nodes of one host use, and delete, the same folders",
         where=(("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),),
         stays="without it there is no lab of plain processes that only this machine reaches",
-        open="Ray would listen on every interface of this machine",
+        exposes="Ray would listen on every interface of this machine",
     ),
     Patch(
         "listeners",
@@ -143,7 +143,7 @@ PATCHES = (
         "every user of a machine can read command lines; Ray takes such workers for another cluster",
         where=(("RAYLAB_REDIS_PASSWORD_FILE", ""),),
         stays="it is about a secret, not about how Ray trains or recovers",
-        open="every user of this machine could read Redis' password",
+        exposes="every user of this machine could read Redis' password",
     ),
     Patch(
         "accelerator",

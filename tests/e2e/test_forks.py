@@ -55,7 +55,7 @@ class Server:
         """The server and its fork, the server of level `train`."""
         own = psutil.Process(self.process.pid)
         trains = [each for each in own.children() if each.cmdline() == own.cmdline()]
-        return [own.pid, *(each.pid for each in trains[-1:])]
+        return [own.pid, *(train.pid for train in trains[-1:])]
 
     def run(self, *argv: str, forked: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **options.pop("env", {})}
@@ -509,8 +509,8 @@ def test_a_job_goes_on_to_its_own_end_when_its_server_is_killed(tmp_path: Path) 
 def test_a_fork_ends_with_its_launcher_although_its_server_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path) as own:
         launcher, pid, beside = living(own, tmp_path)
-        for each in own.pids():
-            os.kill(each, signal.SIGKILL)
+        for server in own.pids():
+            os.kill(server, signal.SIGKILL)
         own.process.wait()
         assert alive(pid)
         assert alive(beside)

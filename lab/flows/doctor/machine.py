@@ -178,9 +178,9 @@ def patches_fit(name: str, unfit: Mapping[str, str], unknown: str = "") -> Check
     if not unfit:
         return Check(name, "passed", f"all {len(patches())} find in Ray what they expect")
     detail = "; ".join(f"{patch} does not fit and is off ({problem})" for patch, problem in unfit.items())
-    needed = [patch for patch in patches() if patch.open and patch.name in unfit]
+    needed = [patch for patch in patches() if patch.exposes and patch.name in unfit]
     if needed:
-        detail += f"; without {needed[0].name} {needed[0].open}, so no node that needs it starts"
+        detail += f"; without {needed[0].name} {needed[0].exposes}, so no node that needs it starts"
     hint = "let labctl install its own Ray: unset LABCTL_NO_VENV; in containers `labctl images build`"
     return Check(name, "failed" if needed else "warning", detail, hint)
 

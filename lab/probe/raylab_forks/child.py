@@ -104,10 +104,10 @@ def _descriptors(
     wanted: Sequence[int], received: Sequence[int], own: Sequence[socket.socket]
 ) -> list[socket.socket]:
     """Give the received descriptors their numbers; returns this process's own, moved out of their way."""
-    moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, HIGH) for each in received]
-    kept = [socket.socket(fileno=fcntl.fcntl(each.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)) for each in own]
-    for each in own:
-        each.close()
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH) for number in received]
+    kept = [socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)) for end in own]
+    for end in own:
+        end.close()
     for number in received:
         os.close(number)
     for number, descriptor in zip(wanted, moved, strict=True):
@@ -121,7 +121,7 @@ def _descriptors(
 
 
 def _limits(request: Mapping[str, Any]) -> None:
-    """Take on limits, priority and processors; `refusal` has found that they can be."""
+    """Take on limits, priority and processors. `refusal` has seen to it that a process may."""
     import resource
 
     for name, pair in request["limits"].items():
@@ -130,11 +130,10 @@ def _limits(request: Mapping[str, Any]) -> None:
             resource.setrlimit(number, tuple(pair))
     if os.getpriority(os.PRIO_PROCESS, 0) != request["nice"]:
         os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
-    if sorted(os.sched_getaffinity(0)) != request["affinity"]:
+    with contextlib.suppress(OSError):  # the control group of the server may have others
         os.sched_setaffinity(0, request["affinity"])
-    with open("/proc/self/oom_score_adj", "r+") as file:
-        if int(file.read()) != request["oom_score"]:
-            file.write(str(request["oom_score"]))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(request["oom_score"]))
 
 
 def _environment(request: Mapping[str, Any], context: Mapping[str, Any] | None) -> None:

@@ -91,9 +91,9 @@ def describe(argv: Sequence[str], **more: Any) -> dict[str, Any]:
         "standing": standing(),
         "blocked": sorted(int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "ignored": [
-            int(each)
-            for each in signal.valid_signals() - numbers(IGNORED_BY_PYTHON)
-            if signal.getsignal(each) is signal.SIG_IGN
+            int(number)
+            for number in signal.valid_signals() - numbers(IGNORED_BY_PYTHON)
+            if signal.getsignal(number) is signal.SIG_IGN
         ],
         "comm": _content("/proc/self/comm").rstrip("\n"),
         **more,
@@ -242,9 +242,9 @@ def stand_for(fork: Fork) -> NoReturn:
         except ProcessLookupError:
             return  # it has just ended
 
-    for each in signal.valid_signals() - numbers((*OWN, *FAULTS, *IGNORED_BY_PYTHON)):
-        if signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, hand_on)
+    for handled in signal.valid_signals() - numbers((*OWN, *FAULTS, *IGNORED_BY_PYTHON)):
+        if signal.getsignal(handled) is not signal.SIG_IGN:
+            signal.signal(handled, hand_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     call_self(f"{NAME}{fork.pid}")
     for (

@@ -37,14 +37,14 @@ class End:
     def __init__(self, connection: socket.socket, guarded: socket.socket) -> None:
         """The other end of `guarded` is open in the launcher and in the server."""
         self._connection, self._guarded = connection, guarded
-        for each in (connection, guarded):
-            os.register_at_fork(after_in_child=each.close)
+        for own in (connection, guarded):
+            os.register_at_fork(after_in_child=own.close)
 
     def with_both_gone(self) -> None:
         """Let the kernel kill this process group when launcher and server are both gone; see fcntl(2)."""
-        guarded = self._guarded.fileno()
+        guarded, own = self._guarded.fileno(), os.getpid()
         with contextlib.suppress(OSError):
-            fcntl.fcntl(guarded, fcntl.F_SETOWN, -os.getpgrp())
+            fcntl.fcntl(guarded, fcntl.F_SETOWN, -own if os.getpgrp() == own else own)
             fcntl.fcntl(guarded, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(guarded, fcntl.F_SETFL, fcntl.fcntl(guarded, fcntl.F_GETFL) | os.O_ASYNC)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import sys
 import time
 
@@ -106,6 +107,8 @@ def serve(
 ) -> NoReturn:
     """Be both servers, and in every fork what was asked for. Never returns."""
     path = preload.base_path(sys.path, environment)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two for each fork, which has its own limit
     listener = Listener(folder, NODE, places, path, environment, read, installed)
     listener.take_over(forks)
     train, ended = 0, 0

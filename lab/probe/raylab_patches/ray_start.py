@@ -95,38 +95,33 @@ def look_at_ray(
 ) -> None:
     """Turn off the patches that do not fit this Ray, in this process and in those that it starts.
 
-    Does not return when one of them keeps something closed that would be open then.
+    Does not return when others could reach something of this node then.
     """
-    if UNFIT not in environ:
-        from raylab_expectations import unfit as look
+    import raylab_expectations
 
-        problems = (unfit or look)()
+    if UNFIT not in environ:
+        problems = (unfit or raylab_expectations.unfit)()
         environ[UNFIT] = ",".join(problems)
         for name, problem in problems.items():
             if wanted(name, environ):
                 say_unfit(name, problem)
     for patch in PATCHES:
-        if patch.open and wanted(patch.name, environ) and not active(patch.name, environ):
-            refuse(patch.name)
+        if patch.exposes and wanted(patch.name, environ) and not active(patch.name, environ):
+            refuse(patch.name, raylab_expectations.unmet(patch.name) or "it was turned off for this node")
 
 
 def say_unfit(name: str, problem: str) -> None:
     """One line of the node's log, by which labctl knows it."""
     from importlib.metadata import version
 
-    print(
-        f"raylab: the patch {name} does not fit Ray {version('ray')}: {problem}", file=sys.stderr, flush=True
-    )
+    said = f"raylab: the patch {name} does not fit Ray {version('ray')}: {problem}"
+    print(said, file=sys.stderr, flush=True)
 
 
-def refuse(name: str) -> NoReturn:
-    """End this node, which would have something open to others without this patch."""
-    (patch,) = (each for each in PATCHES if each.name == name)
-    print(
-        f"raylab: without the patch {name} {patch.open}: this node does not start",
-        file=sys.stderr,
-        flush=True,
-    )
+def refuse(name: str, problem: str) -> NoReturn:
+    """End this node, of which others could reach something without this patch."""
+    (patch,) = (row for row in PATCHES if row.name == name)
+    say_unfit(name, f"{problem}; without it {patch.exposes}: this node does not start")
     raise SystemExit(REFUSED)
 
 
@@ -137,8 +132,7 @@ def only_on_loopback(services: Any) -> None:
     def start_ray_process(command: Sequence[str], *args: Any, **options: Any) -> Any:
         others = set(ADDRESS.findall(" ".join(command))).difference(LOOPBACK_ADDRESSES)
         if others:
-            say_unfit("ray_start", f"a process of Ray would listen on {min(others)}")
-            refuse("ray_start")
+            refuse("ray_start", f"a process of Ray would listen on {min(others)}")
         return start(command, *args, **options)
 
     services.start_ray_process = start_ray_process

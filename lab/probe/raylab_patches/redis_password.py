@@ -39,8 +39,7 @@ def hide(services: Any, secret: str) -> None:
             command = [BY_ENVIRONMENT if word == option else word for word in command]
             options["env_updates"] = {**(options.get("env_updates") or {}), VARIABLE: secret}
         if any(secret in word for word in command):
-            ray_start.say_unfit("redis_password", "a process of Ray would be given the password as an option")
-            ray_start.refuse("redis_password")
+            ray_start.refuse("redis_password", "a process of Ray would be given the password as an option")
         return start(command, *args, **options)
 
     def start_node(*args: Any, **options: Any) -> Any:

@@ -57,9 +57,9 @@ def noticed(patch: str, expectation: Expectation, old: str, new: str) -> str:
 def test_ray_without_what_a_patch_expects_is_noticed(patch: str, expectation: Expectation) -> None:
     pytest.importorskip("ray")
     name = expectation.name if expectation.text else expectation.name.rpartition(".")[2]
-    found = noticed(patch, expectation, name, "something_else")
-    assert found in ("", f"{expectation.module} has no {expectation.name}")
-    assert found or expectation.module.startswith("torchft")
+    problem = noticed(patch, expectation, name, "something_else")
+    assert problem in ("", f"{expectation.module} has no {expectation.name}")
+    assert problem or expectation.module.startswith("torchft")
 
 
 @pytest.mark.parametrize(("patch", "expectation"), FUNCTIONS)
@@ -68,8 +68,8 @@ def test_ray_with_other_parameters_than_a_patch_expects_is_noticed(
 ) -> None:
     pytest.importorskip("ray")
     define = f"def {expectation.name.rpartition('.')[2]}("
-    found = noticed(patch, expectation, define, f"{define}added, ")
-    assert f"{expectation.name} takes (added" in found or expectation.module.startswith("torchft")
+    problem = noticed(patch, expectation, define, f"{define}added, ")
+    assert f"{expectation.name} takes (added" in problem or expectation.module.startswith("torchft")
 
 
 def test_a_module_that_is_missing_is_noticed_and_a_package_that_is_not_installed_is_not() -> None:
@@ -116,7 +116,7 @@ async def later(x): ...
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "taken"),
     [
         ("function", ["*", "only"]),
         ("later", ["x"]),
@@ -138,8 +138,8 @@ async def later(x): ...
         ("Fir", None),
     ],
 )
-def test_the_parameters_of_a_function_are_read_from_its_source(name: str, found: list[str] | None) -> None:
-    assert parameters(SOURCE, name) == found
+def test_the_parameters_of_a_function_are_read_from_its_source(name: str, taken: list[str] | None) -> None:
+    assert parameters(SOURCE, name) == taken
 
 
 @pytest.mark.parametrize(

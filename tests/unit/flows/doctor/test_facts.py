@@ -138,8 +138,8 @@ def test_the_head_is_asked_for_the_patches_that_fit_its_ray(
     runtime = FakeRuntime("raylab")
     runtime.up(LabSpec())
     runtime.answer(HEAD, ASKED, output, code)
-    found, unknown = _ask_patches(runtime)
-    assert found == unfit
+    answer, unknown = _ask_patches(runtime)
+    assert answer == unfit
     assert why in unknown
     runtime.pause(HEAD)
     assert "has not ended" in _ask_patches(runtime)[1]

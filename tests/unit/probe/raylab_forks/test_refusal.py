@@ -148,9 +148,9 @@ def test_any_other_variable_may_differ(name: str) -> None:
     ],
 )
 def test_what_a_fork_cannot_take_on_from_its_caller_is_a_doubt(asked: dict[str, Any], why: str) -> None:
-    found = reason({**request([PYTHON, "/job/x.py"]), **asked})
-    assert found.startswith(why)
-    assert bool(found) == bool(why)
+    doubt = reason({**request([PYTHON, "/job/x.py"]), **asked})
+    assert doubt.startswith(why)
+    assert bool(doubt) == bool(why)
 
 
 def test_an_interpreter_may_have_several_names(tmp_path: Path) -> None:

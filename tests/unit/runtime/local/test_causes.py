@@ -105,8 +105,7 @@ def test_a_node_that_would_be_open_without_a_patch_has_an_error_of_its_own(
     machine.dies.add(HEAD)
     machine.exit_codes[HEAD] = PatchError.exit_code
     machine.last_words[HEAD] = (
-        "raylab: the patch ray_start does not fit Ray 2.61.0: services has no f\n"
-        "raylab: without the patch ray_start Ray would listen on every interface\n"
+        "raylab: the patch ray_start does not fit Ray 2.61.0: services has no f; without it Ray would\n"
     )
     with pytest.raises(PatchError, match=r"ray_start does not fit .*services has no f.* every interface"):
         machine.runtime(tmp_path).up(SPEC)
