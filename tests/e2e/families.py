@@ -12,44 +12,61 @@ from tests.waiting import eventually
 ENDED_SECONDS = 30.0
 """Ray gives the processes of a job 3 s, then it kills them."""
 
+LIVING = (
+    "import psutil\n"
+    "print(*(p.pid for p in psutil.process_iter(['status']) if p.info['status'] != psutil.STATUS_ZOMBIE))"
+)
+KILL = (
+    "import psutil\n"
+    "print(*(p.pid for p in psutil.process_iter(['name']) if p.info['name'] == 'fork:{pid}' and not p.kill()))"
+)
+
 
 class FamilyTests:
-    """Subclasses give `shell`, a lab without a job, and `living`."""
+    """Subclasses give `shell`, a lab without a job, and `python`."""
 
     @pytest.fixture
     def shell(self) -> Shell:
         raise NotImplementedError
 
-    def living(self, shell: Shell, pids: list[int]) -> set[int]:
-        """Those of these process ids, as a job on the head sees them, that belong to a living process."""
+    def python(self, shell: Shell, code: str) -> str:
+        """What this code prints where the head's processes are."""
         raise NotImplementedError
 
     @pytest.mark.parametrize("off", ["", "forks"])
     def test_stopping_a_job_ends_its_script_and_all_that_this_has_started(
         self, shell: Shell, off: str
     ) -> None:
+        job, family = self.started(shell, off)
+        shell.labctl("job", "stop", job)
+        self.ends(shell, family)
+
+    def test_killing_the_launcher_of_a_script_ends_it_and_all_that_it_has_started(self, shell: Shell) -> None:
+        _, family = self.started(shell, "")
+        assert self.python(shell, KILL.format(pid=family["script"])).split(), "the script was forked"
+        self.ends(shell, family)
+
+    def started(self, shell: Shell, off: str) -> tuple[str, dict[str, int]]:
+        """A job, and the process ids that its script prints, by what they are: all of them live."""
         variables = {"RAYLAB_PATCHES_OFF": off} if off else {}
         job = shell.submit("family.py", runtime_env={"env_vars": variables})
-        family = self.family(shell, job)
-        assert self.names(shell, family) == set(family)
-        shell.labctl("job", "stop", job)
-        eventually(lambda: gone(self.names(shell, family)), ENDED_SECONDS, "all of them have ended")
-
-    def family(self, shell: Shell, job: str) -> dict[str, int]:
-        """The process ids that the script prints, by what they are."""
 
         def printed() -> dict[str, int]:
             lines = [line for line in shell.lab.jobs.logs(job).splitlines() if line.startswith("family ")]
             return dict(json.loads(lines[0].removeprefix("family "))) if lines else {}
 
-        return eventually(printed, PATIENCE, f"{job} has started its children")
+        family = eventually(printed, PATIENCE, f"{job} has started its children")
+        assert self.living(shell, family) == set(family)
+        return job, family
 
-    def names(self, shell: Shell, family: dict[str, int]) -> set[str]:
-        living = self.living(shell, list(family.values()))
-        return {name for name, pid in family.items() if pid in living}
+    def living(self, shell: Shell, family: dict[str, int]) -> set[str]:
+        pids = set(map(int, self.python(shell, LIVING).split()))
+        return {name for name, pid in family.items() if pid in pids}
 
+    def ends(self, shell: Shell, family: dict[str, int]) -> None:
+        def over() -> bool:
+            left = self.living(shell, family)
+            assert not left, left
+            return True
 
-def gone(names: set[str]) -> bool:
-    """True for none; raises AssertionError with the names otherwise."""
-    assert not names
-    return True
+        eventually(over, ENDED_SECONDS, "all of them have ended")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import psutil
+import subprocess
+import sys
+
 import pytest
 
 from tests.e2e.families import FamilyTests
@@ -14,12 +16,5 @@ class TestFamilies(FamilyTests):
     def shell(self, bench: Bench) -> Bench:
         return bench
 
-    def living(self, shell: Shell, pids: list[int]) -> set[int]:
-        return {pid for pid in pids if lives(pid)}
-
-
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    def python(self, shell: Shell, code: str) -> str:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -12,14 +12,20 @@ node, or all nodes of a lab of plain processes together, has one server at two l
 | scripts | the same for `python train.py`, from sitecustomize |
 | server | the processes of the two levels: what each imports, and when one is started anew |
 | preload | imports ahead, and says whether the process can be forked then |
+| reads | the variables that modules look up as they are imported |
+| installed | the packages of the environment, and whether others have come |
 | listener | listens, forks, reaps |
+| conversation | the server's side of a conversation with a launcher |
+| tree | ends a process with all that descends from it |
 | refusal | why a request is not forked but started in the ordinary way, for every doubt |
 | child | turns a fork into the process that was asked for |
+| command_line | lets `ps` show the command of a fork |
 | program | runs the program of a fork to its end |
 | marks | the two values that Ray's C++ library reads as it is loaded |
 | identity | the ids that Ray makes up, each fork its own |
 | modules | what is imported ahead, and what ranks were seen to import |
 | commands | how Ray comes to start the launcher |
+| children | psutil finds a fork where its launcher is |
 | learn | tells `modules` what a rank has imported after its first report |
 
 Nothing here imports Ray or torch at its top, and nothing of it imports `lab`.

@@ -17,22 +17,27 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-def name_of(pid: int) -> str:
-    """The short name of a process; empty when it is gone."""
+def stat_of(pid: int) -> tuple[str, int]:
+    """The short name of a process, and when it was started in clock ticks; nothing when it is gone."""
     try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return ""
+        with open(f"/proc/{pid}/stat") as file:
+            named, _, rest = file.read().rpartition(")")
+        return named.partition("(")[2], int(rest.split()[19])
+    except (OSError, ValueError, IndexError):
+        return "", 0
 
 
-def adopted(parents: Mapping[int, int], name: Callable[[int], str]) -> dict[int, int]:
-    """The table of process id -> parent with each fork where its launcher was."""
+def adopted(parents: Mapping[int, int], stat: Callable[[int], tuple[str, int]]) -> dict[int, int]:
+    """The table of process id -> parent with each fork where its launcher was.
+
+    A process with a fork's id that is older than the launcher is another one: the launcher may be of a
+    container, where ids are others.
+    """
     after = dict(parents)
     for pid in parents:
-        called = name(pid)
-        fork = called[len(launcher.NAME) :] if called.startswith(launcher.NAME) else ""
-        if fork.isdecimal() and int(fork) in parents:
+        name, begin = stat(pid)
+        fork = name[len(launcher.NAME) :] if name.startswith(launcher.NAME) else ""
+        if fork.isdecimal() and int(fork) in parents and stat(int(fork))[1] >= begin:
             after[int(fork)] = after.pop(pid)
     return after
 
@@ -44,7 +49,7 @@ def follow(psutil: ModuleType) -> None:
     look = psutil._ppid_map
 
     def _ppid_map() -> dict[int, int]:
-        return adopted(look(), name_of)
+        return adopted(look(), stat_of)
 
     _ppid_map.raylab = True  # type: ignore[attr-defined]
     psutil._ppid_map = _ppid_map  # type: ignore[attr-defined]

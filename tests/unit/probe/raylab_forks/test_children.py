@@ -8,22 +8,30 @@ import pytest
 
 from raylab_forks import children
 
-PARENTS = {1: 0, 10: 1, 20: 10, 21: 20, 30: 1, 31: 30, 32: 31, 40: 10}
-NAMES = {20: "fork:31", 40: "fork:99", 10: "sh", 30: "python", 31: "python"}
-"""A shell (10) has started a launcher (20), whose fork (31) is a child of the server (30), and another (40),
-whose fork has ended."""
+PARENTS = {1: 0, 5: 0, 10: 1, 20: 10, 21: 20, 30: 1, 31: 30, 32: 31, 40: 10, 50: 10}
+STAT = {
+    5: ("kthread", 0),
+    20: ("fork:31", 100),
+    31: ("python", 101),
+    40: ("fork:99", 110),
+    50: ("fork:5", 120),
+}
+"""A shell (10) has started a launcher (20), whose fork (31) is a child of the server (30), another (40),
+whose fork has ended, and one in a container (50), where the fork's id is another."""
 
 
-def named(pid: int) -> str:
-    return NAMES.get(pid, "")
+def stat(pid: int) -> tuple[str, int]:
+    return STAT.get(pid, ("", 0))
 
 
 def test_a_fork_is_where_its_launcher_was_with_all_that_it_has_started() -> None:
-    assert children.adopted(PARENTS, named) == {1: 0, 10: 1, 21: 20, 30: 1, 31: 10, 32: 31, 40: 10}
+    table = {**PARENTS, 31: 10}
+    del table[20]
+    assert children.adopted(PARENTS, stat) == table
 
 
 def test_psutil_sees_them_so_only_while_the_patch_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "name_of", named)
+    monkeypatch.setattr(children, "stat_of", stat)
     monkeypatch.setenv("RAYLAB_FORK_FOLDER", "/f")
     monkeypatch.setenv("RAYLAB_PATCHES_OFF", "forks")
     psutil = SimpleNamespace(_ppid_map=lambda: dict(PARENTS))
@@ -41,3 +49,12 @@ def test_the_psutil_that_is_installed_has_the_table() -> None:
     import psutil
 
     assert psutil._ppid_map()[os.getpid()] == os.getppid()  # type: ignore[attr-defined]
+
+
+def test_a_process_tells_its_name_and_when_it_began() -> None:
+    import os
+
+    name, begin = children.stat_of(os.getpid())
+    assert name
+    assert begin > 0
+    assert children.stat_of(2**22 + 1) == ("", 0)
