@@ -16,10 +16,13 @@ LIVING = (
     "import psutil\n"
     "print(*(p.pid for p in psutil.process_iter(['status']) if p.info['status'] != psutil.STATUS_ZOMBIE))"
 )
-KILL = (
-    "import psutil\n"
-    "print(*(p.pid for p in psutil.process_iter(['name']) if p.info['name'] == 'fork:{pid}' and not p.kill()))"
-)
+KILL = """
+import psutil
+for process in psutil.process_iter(["name"]):
+    if process.info["name"] == "fork:{pid}":
+        process.kill()
+        print(process.pid)
+"""
 
 
 class FamilyTests:
