@@ -161,12 +161,14 @@ class Fork:
             if not more:  # server and fork are gone, and it could not say how it ended
                 return -int(signal.SIGKILL)
             self._rest += more
-        code = int(self._rest.split(b"\n", 1)[0].split()[1])
+        self._say_goodbye()
+        return int(self._rest.split(b"\n", 1)[0].split()[1])
+
+    def _say_goodbye(self) -> None:
         try:
             self._connection.send(BYE)
-        except OSError:  # the server is gone
-            return code
-        return code
+        except OSError:
+            return  # the server is gone
 
 
 def ask(folder: str, level: str, request: Mapping[str, Any], fds: Sequence[int]) -> Fork:
@@ -247,9 +249,7 @@ def stand_for(fork: Fork) -> NoReturn:
             signal.signal(handled, hand_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     call_self(f"{NAME}{fork.pid}")
-    for (
-        descriptor
-    ) in descriptors():  # the fork has them: who reads what they lead to waits for the fork alone
+    for descriptor in descriptors():  # who reads what they lead to is to wait for the fork alone
         if descriptor not in fork.kept:
             os.close(descriptor)
     code = fork.wait()
