@@ -178,6 +178,13 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         expect("torchft.manager", "Manager.should_commit", "(self, ...)"),
     ),
     "kept_memory": (WORKER,),
+    "listeners": (
+        expect_text("torch.distributed.rendezvous", "TCPStore("),
+        expect("torchft.checkpointing.http_transport", "_IPv6HTTPServer"),
+        expect("torchft.checkpointing.http_transport", "HTTPTransport.address", "(self)"),
+        expect_text("ray.serve._private.replica", "add_port_to_grpc_server("),
+        expect("xgboost.collective", "init", "(**args)"),
+    ),
     "pip_environments": (
         expect(f"{ENVIRONMENTS}.virtualenv_utils", "create_or_get_virtualenv", "(path, cwd, logger)"),
         expect(f"{ENVIRONMENTS}.virtualenv_utils", "is_in_virtualenv", "()"),

@@ -78,9 +78,8 @@ KEY, KEPT = "run/checkpoint_2/model.pt", ".raylab/kept/j1/checkpoint_2"
 def deleted_checkpoint(world: World) -> None:
     """A labctl died after it had copied a checkpoint's file and deleted it."""
     world.store.put(f"{KEPT}/0", b"weights")
-    memo = {
-        "damaged": ["s3://ray/run/checkpoint_2"], "bucket": "ray", "kept": KEPT, "keys": [KEY], "becomes": [""]
-    }  # fmt: skip
+    uri = "s3://ray/run/checkpoint_2"
+    memo = {"damaged": [uri], "bucket": "ray", "kept": KEPT, "keys": [KEY], "becomes": [""]}
     journal = ActiveFaults(world.runtime.folder())
     journal.keep(ActiveFault("checkpoint-delete", STORE, JOB, 7.0, *DEAD, memo=memo))
 

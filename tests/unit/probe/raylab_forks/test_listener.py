@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from raylab_forks import listener
-from raylab_forks.listener import Conversation, Listener
+from raylab_forks.conversation import Conversation
+from raylab_forks.installed import Installed
+from raylab_forks.listener import Listener
+from raylab_forks.reads import Reads
 
 FORKED = ("what", "was asked for")
 
@@ -31,8 +34,9 @@ class Selector:
 
 
 def serving(*ready: Any) -> Listener:
-    made = Listener("/nowhere", "node", None, (), {})
+    made = Listener("/nowhere", "node", None, (), {}, Reads(), Installed([]))
     made._selector = Selector(*ready)  # type: ignore[assignment]
+    made._woken = lambda: None  # type: ignore[method-assign]
     return made
 
 
