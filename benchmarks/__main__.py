@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ def main() -> None:
     args = _parser().parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its labs are taken down then, too
     if args.what == "false-deaths":
-        false_deaths.main(args.minutes)
+        false_deaths.main(args.minutes, args.busy, args.runtime, hard=args.hard)
     elif args.what == "soak":
         found = soak.run(args.minutes, args.runtime, args.seed, args.every)
         print(json.dumps(found, indent=1) if args.json else soak.table(found))
@@ -91,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cases", help="for recovery, some of: " + ", ".join(c.name for c in recovery.CASES))
     parser.add_argument(
-        "--runtime", choices=["local", "compose"], default="local", help="for recovery and soak"
+        "--runtime", choices=["local", "compose"], default="local", help="for recovery, false-deaths and soak"
     )
     parser.add_argument(
         "--size", choices=checkpoints.SIZES, default="0.8m", help="for checkpoints: of the model of llm"
@@ -101,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=float, default=20, help="for soak: seconds from one fault to the next"
     )
     parser.add_argument("--minutes", type=float, default=10, help="for false-deaths and soak")
+    parser.add_argument(
+        "--busy", type=int, default=os.cpu_count() or 1, help="for false-deaths: busy loops [one per core]"
+    )
+    parser.add_argument(
+        "--hard",
+        action="store_true",
+        help="for false-deaths: busy disks, little memory, a stand-still",
+    )
     parser.add_argument("--json", action="store_true")
     return parser
 

@@ -1,56 +1,97 @@
-"""Live nodes that are declared dead, and healthy devices that are called sick, while every core is loaded."""
+"""Live nodes that are declared dead, and healthy devices that are called sick, on a busy machine."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 
+from benchmarks.hardship import machine_under_load, stand_still
 from benchmarks.measure import own_lab, say
 from lab.cluster.queues import Document
+from lab.errors import LabError
+from lab.host.quantities import plural
+from lab.lab import Lab
 
-BUSY = "while True: pass"
+LOOK_SECONDS = 10.0
+FREE_SHARE = 0.1
+"""Share of the memory that stays available in a hard run: Ray kills ranks below 5 %."""
+
+STILL_SECONDS = 5.0
+LOOPS_TOGETHER = 15
+"""Loops of a session beside containers, which are one session's worth together."""
 
 
-def run(minutes: float) -> dict[str, object]:
-    """Train `digits` on two workers for `minutes` beside one busy loop per core; count what is wrong."""
-    with own_lab("bench-busy") as lab:
-        loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(os.cpu_count() or 1)]
+class Seen:
+    """Everything that went wrong so far, and how far the job is."""
+
+    def __init__(self, lab: Lab, job: str) -> None:
+        self.epochs, self.attempts = 0.0, 0
+        self.dead: dict[str, str] = {}
+        self.doubts: dict[str, int] = {}
+        self.silences = 0
+        self._lab, self._job = lab, job
+
+    def __str__(self) -> str:
+        wrong = f"dead: {self.dead or 'none'}, doubts: {self.doubts or 'none'}"
+        return f"epoch {self.epochs:g}, {plural(self.attempts, 'attempt')}, {wrong}"
+
+    def look(self) -> None:
+        """Look once; a lab that does not answer in time is worth a count."""
         try:
-            end = time.monotonic() + 60 * minutes
-            job = lab.submit_recipe("digits", {"epochs": "10000", "workers": "2"}).submission_id
-            epochs = 0.0
-            doubts: dict[str, int] = {}
-            while time.monotonic() < end:
-                time.sleep(10)
-                history = lab.history(job)
-                last = history.runs[-1].last if history.runs else None
-                epochs = float(last.progress or 0) if last else 0.0
-                dead = [node for node in lab.api.nodes() if not node.alive]
-                for told in doubted(lab.health.view()):
-                    doubts[told] = doubts.get(told, 0) + 1
-                say(
-                    f"{(end - time.monotonic()) / 60:.1f} min left: epoch {epochs:g}, "
-                    f"{len(dead)} nodes dead, doubts: {doubts or 'none'}"
-                )
-            attempts = sum(len(run.attempts) for run in lab.history(job).runs)
-            dead = [node for node in lab.api.nodes() if not node.alive]
+            history = self._lab.history(self._job)
+            last = history.runs[-1].last if history.runs else None
+            self.epochs = float(last.progress or 0) if last else self.epochs
+            self.attempts = sum(len(run.attempts) for run in history.runs)
+            self.dead.update(
+                {n.node_id[:8]: f"{n.service}: {n.reason}" for n in self._lab.api.nodes() if not n.alive}
+            )
+            for doubt in doubted(self._lab.health.view()):
+                self.doubts[doubt] = self.doubts.get(doubt, 0) + 1
+        except LabError:
+            self.silences += 1
+
+
+def run(minutes: float, busy: int, runtime: str, *, hard: bool) -> dict[str, object]:
+    """Train `digits` on two workers for `minutes` beside so many busy loops; count what is wrong.
+
+    A `hard` run also writes to the disk, takes the memory, and lets the lab stand still for some seconds.
+    """
+    with own_lab("bench-busy", runtime=runtime) as lab:
+        job = lab.submit_recipe("digits", {"epochs": "100000", "workers": "2"}).submission_id
+        seen = Seen(lab, job)
+        while seen.epochs < 1:
+            time.sleep(1.0)
+            seen.look()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        hardship = (2, int(FREE_SHARE * memory)) if hard else (0, 0)
+        with machine_under_load(busy, *hardship, together=1 if runtime == "local" else LOOPS_TOGETHER):
+            begin = time.monotonic()
+            still = [60 * minutes / 2] if hard else []
+            while (passed := time.monotonic() - begin) < 60 * minutes:
+                if still and passed >= still[0]:
+                    still.pop()
+                    stand_still(lab, STILL_SECONDS)
+                time.sleep(LOOK_SECONDS)
+                seen.look()
+                say(f"{passed / 60:.1f} of {minutes:g} min, load {os.getloadavg()[0]:.0f}: {seen}")
+            load = os.getloadavg()
+        seen.look()
+        status = lab.jobs.get(job).status
+        with contextlib.suppress(LabError):
             lab.jobs.stop(job)
-        finally:
-            for loop in loops:
-                loop.kill()
-                loop.wait()
     return {
         "minutes": minutes,
-        "busy loops": len(loops),
-        "epochs": epochs,
-        "attempts": attempts,
-        "nodes declared dead": len(dead),
-        "reasons": [node.reason for node in dead],
-        "doubts": doubts,
-        "load": os.getloadavg(),
+        "busy loops": busy,
+        "epochs": seen.epochs,
+        "attempts": seen.attempts,
+        "job": status,
+        "nodes declared dead": len(seen.dead),
+        "reasons": sorted(seen.dead.values()),
+        "doubts": seen.doubts,
+        "looks without an answer": seen.silences,
+        "load": load,
     }
 
 
@@ -64,6 +105,6 @@ def doubted(view: Document) -> list[str]:
     ]
 
 
-def main(minutes: float) -> None:
+def main(minutes: float, busy: int, runtime: str, *, hard: bool) -> None:
     """Print the result as JSON."""
-    print(json.dumps(run(minutes), indent=1))
+    print(json.dumps(run(minutes, busy, runtime, hard=hard), indent=1))

@@ -24,6 +24,7 @@ LabError
  |- ManifestError        22   manifests of Kubernetes that could not work
  |- KubernetesError      23   kubectl, or a cluster: missing, not reachable, not permitted
  |- PatchError           24   a patch that keeps something closed does not fit this Ray
+ |- HeadDownError        25   Ray's head takes no connection
 
 An interrupt (Ctrl-C) is 130, as in a shell. 1 is kept for bugs in labctl itself.
 """
@@ -179,6 +180,12 @@ class PatchError(LabError):
     """A patch of Ray without which something would be open to others does not fit the installed Ray."""
 
     exit_code = 24
+
+
+class HeadDownError(ClusterError):
+    """Nobody takes a connection at the address of Ray's head: it is down, not slow."""
+
+    exit_code = 25
 
 
 INTERRUPTED = 130

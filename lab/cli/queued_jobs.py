@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lab.cli import queue_words
 from lab.cluster.jobs import Job
 from lab.cluster.queues import OVER
-from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, UnsupportedError
+from lab.errors import ClusterError, JobError, LabDownError, LabError, NotFoundError, UnsupportedError
 from lab.host.clock import POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
 
@@ -147,8 +147,10 @@ class Follower:
         """The log of one attempt, to its end."""
         submission_id = self.found["attempts_made"][seen]["submission_id"]
         try:
-            yield from self._lab.jobs.follow(submission_id, appears_within=PATIENCE_SECONDS)
-        except (NotFoundError, ClusterError):
+            yield from self._lab.jobs.follow(
+                submission_id, appears_within=PATIENCE_SECONDS, on_outage=self._told
+            )
+        except (NotFoundError, ClusterError, JobError):
             if not self._over(seen):
                 raise
         self._over(seen)

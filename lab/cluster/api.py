@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from lab.errors import ClusterError
+from lab.errors import ClusterError, HeadDownError
 from lab.host import http
 from lab.host.reading import parse_json
 
@@ -21,6 +21,9 @@ TIMEOUT_SECONDS = 10.0
 
 LIMIT = 10_000
 """Rows that one request may bring; Ray allows no more."""
+
+STARTS = "raylab.io/starts"
+"""Label of a head that was started again (raylab_patches.revival): how often it was started in all."""
 
 Row = Mapping[str, Any]
 """One entry of a list of Ray's."""
@@ -57,6 +60,8 @@ class Node:
     """Seconds since the epoch at which the cluster declared it dead."""
     reason: str
     """Cause of its death, in Ray's words."""
+    starts: int = 1
+    """How often it was started by its keeper; more than once: Ray had ended there by itself."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,11 @@ class RayApi:
                 method, self.url + path, body=body, headers=headers, timeout=timeout, pool=self._pool
             )
         except http.NoAnswerError as error:
+            if error.nobody:
+                raise HeadDownError(
+                    f"the head is down: Ray's dashboard at {self.url} takes no connection ({error})",
+                    "`labctl status` says if it is being started again; `labctl up` repairs",
+                ) from error
             raise ClusterError(
                 f"Ray's dashboard at {self.url} does not answer ({error})",
                 "look at `labctl status` and `labctl logs ray-head`",
@@ -153,6 +163,7 @@ def _node(row: Row) -> Node:
         started_at=_seconds(row.get("start_time_ms")),
         ended_at=_seconds(row.get("end_time_ms")),
         reason=str(row.get("state_message") or ""),
+        starts=int((row.get("labels") or {}).get(STARTS) or 1),
     )
 
 

@@ -6,14 +6,33 @@ import hashlib
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from lab.cluster.api import RayApi, Row, known_shape
+from lab.cluster.helpers import GIVE_UP, RELEASE
+from lab.cluster.outage import (
+    FORGOTTEN,
+    LOST_SECONDS,
+    UNNOTICED,
+    DeadHeads,
+    OnOutage,
+    Outage,
+    lost_with_head,
+    patiently,
+    say_nothing,
+)
 from lab.cluster.submission import Submission, package
-from lab.errors import ClusterError, LabError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
+from lab.errors import (
+    ClusterError,
+    LabError,
+    NotFoundError,
+    RefusedError,
+    UsageError,
+    WaitTimeoutError,
+)
 from lab.host.clock import MONOTONIC, POLL_SECONDS, Clock, settle
 from lab.topology import JOB_FINAL
 
@@ -22,9 +41,6 @@ T = TypeVar("T")
 EARLIER = "EARLIER"
 """Status of a job that Ray has forgotten, because its head was started anew since: not a status of Ray's, see
 lab.cluster.earlier."""
-
-SILENCE_SECONDS = 30.0
-"""Time that the dashboard may be silent while a job is followed."""
 
 TAIL_LINES = 10
 """Last lines of the log that an error shows."""
@@ -41,26 +57,11 @@ START_GRACE_SECONDS = 3.0
 INTERACTIVE = "interactive-"
 """Prefix of the names of drivers that were not submitted, here and in their ledgers."""
 
-GIVE_UP = (
-    "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
-    "'_ray_internal_job_actor_' + sys.argv[1], namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
-)
-"""Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
-
 HELPER = "raylab_helper"
 """Metadata that only a helper job of labctl's own has."""
 
 RELEASE_SECONDS = 3.0
 """Time in which Ray may give back by itself what a stopped job has reserved."""
-
-RELEASE = (
-    "import ray, sys; from ray._raylet import PlacementGroupID as Id; "
-    "from ray.util.placement_group import PlacementGroup, remove_placement_group; "
-    "ray.init(logging_level='error'); "
-    "[remove_placement_group(PlacementGroup(Id.from_hex(one))) for one in sys.argv[1:]]"
-)
-"""Removes placement groups. Ray (2.60) forgets that of a training which is stopped while its ranks wait:
-it is placed once there is room, and holds that for ever."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Job:
     num_gpus: float = 0
     driver_id: str = ""
     """Ray's own id of the driver, empty while there is none; of an entrypoint without Ray for ever."""
+    lost: bool = False
+    """True for a job that died with its head, of which Ray says that it goes on."""
 
     @property
     def final(self) -> bool:
@@ -108,6 +111,7 @@ class Jobs:
 
     def __init__(self, api: RayApi, *, clock: Clock = MONOTONIC) -> None:
         self._api, self._clock = api, clock
+        self._dead_heads = DeadHeads(api, clock)
 
     def submit(self, submission: Submission, working_dir: bytes | None = None) -> str:
         """Send the working directory and start the job; returns its submission id.
@@ -195,7 +199,7 @@ class Jobs:
     def _list(self, wanted: Callable[[Mapping[str, Any]], Any]) -> tuple[Job, ...]:
         rows = self._api.get("/api/jobs/")
         with known_shape("Ray's list of jobs"):
-            jobs = [_job(row) for row in rows if wanted(row)]
+            jobs = [self._read(row) for row in rows if wanted(row)]
         return tuple(sorted(jobs, key=lambda job: job.started_at or 0.0, reverse=True))
 
     def get(self, submission_id: str) -> Job:
@@ -214,7 +218,7 @@ class Jobs:
             return None
         if reply.status != 200:
             raise ClusterError(f"Ray could not show job {submission_id}: {_last_line(reply.data)}")
-        return _job(row)
+        return self._read(row)
 
     def logs(self, submission_id: str) -> str:
         """Everything the job's driver printed so far. Raises NotFoundError."""
@@ -231,19 +235,23 @@ class Jobs:
         *,
         timeout: float = math.inf,
         appears_within: float = 0.0,
+        on_outage: OnOutage = say_nothing,
     ) -> Iterator[str]:
         """The log a line at a time, until the job has ended.
 
         `on_poll` gets the job each time it was asked for, also while it prints nothing; the last time it has
         ended. The job may be unknown for `appears_within` seconds, as one that is just being submitted.
-        Raises NotFoundError, ClusterError; WaitTimeoutError with its last lines after `timeout` seconds.
+        `on_outage` hears that the head is down. Raises NotFoundError, ClusterError; JobError for a job that
+        was lost with its head, WaitTimeoutError with its last lines after `timeout` seconds.
         """
-        end = self._clock() + timeout
-        job = self._patiently(lambda: self._get_patiently(submission_id), NotFoundError, appears_within)
+        end, outage = self._clock() + timeout, Outage(self._clock, on_outage)
+        job = patiently(lambda: self._ask(submission_id, outage), NotFoundError, appears_within, self._clock)
         shown = 0
         while True:
             on_poll(job)
-            text = self._patiently(lambda: self.logs(submission_id))
+            text = patiently(
+                lambda: self.logs(submission_id), ClusterError, LOST_SECONDS, self._clock, outage
+            )
             complete = len(text) if job.final else text.rfind("\n") + 1
             yield from text[shown:complete].splitlines()
             shown = max(shown, complete)
@@ -252,11 +260,14 @@ class Jobs:
             if self._clock() >= end:
                 raise _still(job, timeout, text)
             self._clock.sleep(POLL_SECONDS)
-            job = self._get_patiently(submission_id)
+            try:
+                job = self._ask(submission_id, outage)
+            except NotFoundError as error:
+                raise lost_with_head(submission_id, FORGOTTEN) from error
 
     def wait(self, submission_id: str, timeout: float) -> Job:
         """The job once it has ended. Raises WaitTimeoutError with its last log lines."""
-        job = self._settle(lambda: self._get_patiently(submission_id), lambda found: found.final, timeout)
+        job = self._settle(lambda: self._ask(submission_id), lambda found: found.final, timeout)
         if not job.final:
             raise _still(job, timeout, self.logs(submission_id))
         return job
@@ -322,24 +333,17 @@ class Jobs:
     def _settle(self, look: Callable[[], T], done: Callable[[T], bool], seconds: float) -> T:
         return settle(look, done, timeout=seconds, clock=self._clock)
 
-    def _get_patiently(self, submission_id: str) -> Job:
-        return self._patiently(lambda: self.get(submission_id))
+    def _ask(self, submission_id: str, outage: Outage | None = None) -> Job:
+        """The job; a dashboard that is silent, as on a busy machine, is asked again."""
+        return patiently(lambda: self.get(submission_id), ClusterError, LOST_SECONDS, self._clock, outage)
 
-    def _patiently(
-        self, ask: Callable[[], T], error: type[LabError] = ClusterError, seconds: float = SILENCE_SECONDS
-    ) -> T:
-        """The answer, retried for a time while it is this error: a busy machine's dashboard can be silent."""
-
-        def look() -> T | LabError:
-            try:
-                return ask()
-            except error as raised:
-                return raised
-
-        found = self._settle(look, lambda answer: not isinstance(answer, error), seconds)
-        if isinstance(found, LabError):
-            raise found
-        return found
+    def _read(self, row: Row) -> Job:
+        """The job of a row; one whose driver died with its head has failed."""
+        job = _job(row)
+        if job.final or not job.node_id or (ended := self._dead_heads.find(job.node_id)) is None:
+            return job
+        told = lost_with_head(job.submission_id, UNNOTICED).message
+        return replace(job, status="FAILED", message=told, ended_at=ended, lost=True)
 
     def _upload(self, folder: Path) -> str:
         return self._send(package(folder), str(folder))

@@ -1,10 +1,10 @@
 """Every setting of Ray that the lab changes: its stock value, the lab's, and why.
 
 All are environment variables of the Ray nodes; jobs and their workers inherit them. With stock Ray only what
-is PRIVATE stays. Patches are no settings: lab.cluster.patches has those. Stock Ray notices the loss of a
-node after 15 to 65 seconds, which suits a large cluster on a network; on one machine the lab can ask more
-often. Sources of the stock values: `ray/_private/ray_constants.py`, `ray_config_def.h` and
-`ray/train/v2/_internal/constants.py` of Ray 2.60.
+is PRIVATE stays. Patches are no settings: lab.cluster.patches has those. The loss of a node is noticed by one
+of them, `liveness`: the head's own check (RAY_health_check_*) stays as it is, and notices after 15 to 65
+seconds what that should miss. Sources of the stock values: `ray/_private/ray_constants.py`,
+`ray_config_def.h` and `ray/train/v2/_internal/constants.py` of Ray 2.60.
 """
 
 from __future__ import annotations
@@ -23,19 +23,6 @@ class Knob:
 
 
 DETECTION = (
-    Knob("RAY_health_check_period_ms", "100", "3000", "the head asks every node up to ten times a second"),
-    Knob(
-        "RAY_health_check_timeout_ms",
-        "2500",
-        "10000",
-        "a frozen node does not answer at all; one on a busy machine may need half a second",
-    ),
-    Knob(
-        "RAY_health_check_failure_threshold",
-        "1",
-        "5",
-        "a node that refuses the connection is dead, nothing listens there; only silence is waited for",
-    ),
     Knob(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
         "0.1",
@@ -49,7 +36,7 @@ DETECTION = (
         "a rank that has not answered for so long is frozen; one that imports on a busy machine answers",
     ),
 )
-"""Settings for how fast the loss of a node is noticed."""
+"""Settings for how fast the loss of a rank is noticed."""
 
 RESTART = (
     Knob(

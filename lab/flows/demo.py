@@ -17,6 +17,7 @@ from lab.flows.recovery import (
     Patience,
     Watch,
     inject,
+    outages,
     run_control,
 )
 from lab.host.clock import WALL, Clock
@@ -102,7 +103,7 @@ def run_demo(
             f"job {job}: {RECIPE}, {request.epochs} epochs, {plural(request.workers, 'worker')}",
         )
     )
-    target = _place_of_rank_0(Watch(lab, job, clock))
+    target = _place_of_rank_0(Watch(lab, job, clock, outages(on_moment)))
     on_moment(Moment("placed", None, f"rank 0 trains on {target}"))
     fault = FaultRequest(target, request.fault, job, after_epoch=BREAK_AFTER_EPOCH)
     receipt = inject(lab, fault, on_moment, clock=clock).receipt

@@ -18,6 +18,13 @@ POOL_READ_SECONDS = 20.0
 class NoAnswerError(Exception):
     """No answer came; the message says why, in a few words."""
 
+    def __init__(self, why: str, *, nobody: bool = False) -> None:
+        """`nobody`: none takes connections there, or one hangs up at once, as a proxy does for a process
+        that is not there.
+        """
+        super().__init__(why)
+        self.nobody = nobody
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -84,20 +91,27 @@ def bearer(token: str) -> dict[str, str]:
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
     """Turn what urllib3 and the system raise instead of an answer into NoAnswerError."""
-    from urllib3.exceptions import HTTPError
+    from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 
     try:
         yield
     except (HTTPError, OSError) as error:
-        raise NoAnswerError(reason(error)) from error
+        nobody = isinstance(_cause(error), (NewConnectionError, ProtocolError))
+        raise NoAnswerError(reason(error), nobody=nobody) from error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error itself, without urllib3's wrapping."""
+    from urllib3.exceptions import MaxRetryError
+
+    return error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
 
 
 def reason(error: BaseException) -> str:
     """The reason why there is no answer, in a few words and without urllib3's wrapping."""
     from urllib3 import exceptions as e
 
-    if isinstance(error, e.MaxRetryError) and error.reason is not None:
-        error = error.reason
+    error = _cause(error)
     limit = re.search(r"timeout=([\d.]+)", str(error))
     within = f"within {round(float(limit[1]), 1):g} s" if limit else "in time"
     system = getattr(error.__cause__ or error.__context__ or error, "strerror", None)

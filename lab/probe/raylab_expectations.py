@@ -69,6 +69,9 @@ WORKER = expect(CALLBACK, "WorkerCallback.after_init_train_context", "(self)")
 MANAGER = f"{V2}.execution.checkpoint.checkpoint_manager"
 SERVICES = "ray._private.services"
 CONSTANTS = "ray._private.ray_constants"
+NODE = "ray._private.node"
+GENERATED = "ray.core.generated.gcs_service_pb2"
+GROUP = f"{V2}.execution.worker_group.worker_group"
 TORCHFT = "ray.train.v2.torch.torchft_config"
 START_PROCESS = expect(
     SERVICES, "start_ray_process", "(command, process_type, fate_share, env_updates=, ...)"
@@ -112,6 +115,26 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         expect("ray.scripts.scripts", "cli"),
         expect(f"{V2}.execution.train_fn_utils", "DistributedTrainFnUtils.report", "(self, metrics, ...)"),
         expect_text("psutil", "ppid_map = _ppid_map()"),
+    ),
+    "liveness": (
+        CONTROLLER,
+        expect_text(f"{GENERATED}_grpc", "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"),
+        expect_text(f"{GENERATED}_grpc", "/ray.rpc.NodeInfoGcsService/UnregisterNode"),
+        expect_text(GENERATED, "nodeDeathInfo"),
+        expect(GROUP, "WorkerGroup._poll_workers_and_collect_errors", "(self, timeout)"),
+        expect(GROUP, "WorkerGroup._world_rank_to_ongoing_poll"),
+        expect(GROUP, "WorkerGroup._worker_health_check_timeout_s"),
+    ),
+    "revival": (
+        expect(NODE, "Node.dead_processes", "(self)"),
+        expect(NODE, "Node.start_gcs_server", "(self)"),
+        expect(NODE, "Node.start_api_server", "(self, *, include_dashboard, raise_on_failure)"),
+        expect(NODE, "Node.start_monitor", "(self)"),
+        expect(NODE, "Node.start_log_monitor", "(self)"),
+        expect(NODE, "Node.start_ray_client_server", "(self)"),
+        expect(NODE, "Node.all_processes"),
+        expect(NODE, "Node._gcs_address"),
+        expect(NODE, "Node._gcs_client"),
     ),
     "elastic": (
         CONTROLLER,
@@ -197,6 +220,7 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         START_PROCESS,
         expect(SERVICES, "resolve_ip_for_localhost", "(host)"),
         expect(SERVICES, "find_bootstrap_address", "(temp_dir)"),
+        expect(NODE, "Node._prepare_socket_file", "(self, socket_path, default_prefix)"),
         expect_text(SERVICES, 'f"--node_ip_address={node_ip_address}"'),
         expect(CONSTANTS, "ENABLE_RAY_CLUSTER"),
         expect(CONSTANTS, "DEFAULT_RUNTIME_ENV_DIR_NAME"),
@@ -224,6 +248,7 @@ EXPECTATIONS: Mapping[str, tuple[Expectation, ...]] = {
         expect("ray.train.v2.api.config", "RunConfig.__post_init__", "(self)"),
         expect("ray.train.v2.api.config", "RunConfig.name"),
     ),
+    "outage": (expect("ray._private.worker", "init", "(address=, ...)"),),
     "outside": (
         expect(SERVICES, "canonicalize_bootstrap_address_or_die", "(addr, temp_dir=)"),
         expect_text("ray.scripts.scripts", "services.canonicalize_bootstrap_address_or_die(address)"),

@@ -75,6 +75,19 @@ PATCHES = (
         callback="raylab_forks.learn.Learn",
     ),
     Patch(
+        "liveness",
+        "a judge beside the head says which nodes are dead; its own delays, and the machine's, do not count",
+        "Ray's head counts by its own clock: set to notice soon, one that was late itself loses living nodes",
+        where=(("RAYLAB_SERVICE_NAME", ""),),
+        callback="raylab_liveness.train.Liveness",
+    ),
+    Patch(
+        "revival",
+        "a head, or the part of it, that died by itself is started again; so are workers without a head",
+        "`ray start` ends the node with the first of its processes, and nobody starts it again",
+        where=(("RAYLAB_SERVICE_NAME", ""),),
+    ),
+    Patch(
         "elastic",
         "an elastic training counts the nodes anew each time, and leaves out those that refuse connections",
         "Ray looks at the nodes every 20 s, and waits a minute for room on one that is lost",
@@ -158,6 +171,13 @@ PATCHES = (
         "Ray Train resumes a run by its name, and gives a run without one a new name",
         where=(("RAYLAB_RESUME_RUN", ""),),
         stays="a person or a fault asked for that job to go on",
+    ),
+    Patch(
+        "outage",
+        "in a notebook `ray.init()` fails if the head takes no connection, and a driver says that it is down",
+        "Ray asks again for minutes without a word, and then ends the notebook's kernel",
+        where=(("RAYLAB_RUNTIME", ""),),
+        stays="it is about what a person is told, not about how Ray trains or recovers",
     ),
     Patch(
         "outside",

@@ -13,13 +13,14 @@ import sys
 def prepare() -> None:
     """Everything that the lab changes in a process."""
     from raylab_compat import accelerator, food11, import_hooks, lightning_alias, outside, resume
-    from raylab_patches import listeners, pip_environments
+    from raylab_patches import listeners, outage, pip_environments
 
     lightning_alias.install()
     accelerator.install()
     pip_environments.install()
     listeners.install()
     outside.install()
+    outage.install()
     resume.install()
     food11.settle(os.environ)
     if os.environ.get("RAYLAB_FORK_FOLDER"):

@@ -92,6 +92,8 @@ class View:
     secrets: Secrets | None
     """None when they cannot be read: then a service that wants one can only be seen to run."""
     world: World = field(default_factory=World)
+    gcs_ft: bool = False
+    """True when the state of a head outlives it."""
 
     def url(self, service: str) -> str:
         """The loopback URL of a service, or empty when it has none."""
@@ -127,9 +129,16 @@ class View:
                 state = State.HEALTHY
                 if service == STORE:
                     detail = "moto stands in for MinIO" if self.stand_in else "MinIO"
-                elif is_node(service):
-                    detail = f"node {_node(service, seen.since, cluster)[:8]} is alive in Ray"
+                elif (node := _node(service, seen.since, cluster)) is not None:
+                    detail = f"node {node.node_id[:8]} is alive in Ray{self._again(node)}"
         return ServiceStatus(service, state, detail, self.url(service), seen.pid, seen.container)
+
+    def _again(self, node: Node) -> str:
+        """Words for a head that has died and was started again."""
+        if node.starts == 1:
+            return ""
+        left = "its jobs go on" if self.gcs_ft else "the cluster is a new one, its jobs were lost"
+        return f"; it had died and was started again ({node.starts} starts): {left}"
 
     def statuses(self, seen: Mapping[str, Seen]) -> tuple[tuple[ServiceStatus, ...], str]:
         """The status of every service, and why Ray's nodes cannot be had, if so."""
@@ -141,7 +150,7 @@ class View:
         if is_node(service) and self.secrets is None:
             return False, NO_SECRETS
         if is_node(service):
-            alive = not cluster[1] and bool(_node(service, seen.since, cluster))
+            alive = not cluster[1] and _node(service, seen.since, cluster) is not None
             return alive, "" if alive else cluster[1] or "its node is not alive in Ray"
         known, url, headers = row(service), self.url(service), {}
         if not url or not known.health:
@@ -173,8 +182,8 @@ def _detail(data: bytes) -> str:
     return ""
 
 
-def _node(service: str, since: float, cluster: Cluster) -> str:
-    """The id of the living node that joined since the service was started, or nothing."""
+def _node(service: str, since: float, cluster: Cluster) -> Node | None:
+    """The living node that joined since the service was started."""
     earliest = since - START_TOLERANCE_SECONDS
     found = (n for n in cluster[0] if n.service == service and n.alive and (n.started_at or 0.0) >= earliest)
-    return next((node.node_id for node in found), "")
+    return next(found, None)

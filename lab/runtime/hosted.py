@@ -214,11 +214,13 @@ class HostedRuntime(Runtime, Generic[S]):
 
     def _view(self, current: S) -> tuple[View, tuple[str, ...]]:
         """All that is needed to ask its services, and a note where that lacks the secrets."""
+        secrets: Secrets | None = None
+        problem: tuple[str, ...] = ()
         try:
-            return View(current.ports, current.stand_in, self._secrets(), self._world), ()
+            secrets = self._secrets()
         except LabError as error:
             problem = (f"{error.message}; {error.hint}",)
-            return View(current.ports, current.stand_in, None, self._world), problem
+        return View(current.ports, current.stand_in, secrets, self._world, current.spec.gcs_ft), problem
 
     def _status(self, current: S, seen: Mapping[str, Seen], notes: tuple[str, ...]) -> LabStatus:
         view, problem = self._view(current)

@@ -93,6 +93,10 @@ class Running:
         for line in stream:
             self._lines[name].append(line)
 
+    def written(self, stream: str) -> str:
+        """What it has written to `out` or `err` so far."""
+        return "".join(self._lines[stream])
+
     def says(self, *words: str, timeout: float = PATIENCE) -> None:
         """Wait for a line on stderr with all these words; fails when the command ends without one."""
 

@@ -74,7 +74,7 @@ class PlacementTests:
         job = ended.document["submission_id"]
         assert ended.document["waits"] == why
         assert f"warning: job {job} waits: {why}" in ended.err
-        assert f"cancel it: `labctl job stop {job}`" in ended.err
+        assert f"cancel it: `labctl --lab {shell.name} job stop {job}`" in ended.err
 
         def told() -> Any:
             waiting = shell.lab.waiting(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.conftest import ROOT
 
 TYPED = """
 shopt -s expand_aliases
-alias labctl="{root}/labctl.py"
+alias labctl="{python} {root}/labctl.py"
 . {script}
 COMP_WORDS=({words}) COMP_CWORD={place}
 _labctl_completion labctl
@@ -36,7 +37,7 @@ def test_bash_completes_an_alias(tmp_path: Path, words: str, completed: list[str
     script.write_text(completion_script("bash", cli))
     place = len(words.split()) - 1
     done = subprocess.run(
-        ["bash", "-c", TYPED.format(root=ROOT, script=script, words=words, place=place)],
+        ["bash", "-c", TYPED.format(python=sys.executable, root=ROOT, script=script, words=words, place=place)],
         check=False,
         capture_output=True,
         text=True,

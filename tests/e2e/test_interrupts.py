@@ -82,7 +82,7 @@ def test_ctrl_c_during_a_fault_undoes_it(bench: Bench) -> None:
     idle = "ray-worker-1" if target == "ray-worker-0" else "ray-worker-0"
     refused = bench.labctl("fault-inject", idle, "--job", job, "--json", code=11).document["error"]
     assert f"the job runs on {target}" in refused["message"]
-    assert f"labctl fault-inject {target}" in refused["hint"]
+    assert f"labctl --lab {bench.name} fault-inject {target}" in refused["hint"]
 
     fault = bench.start("fault-inject", target, "--fault", "pause", "--for", "1h", "--job", job)
     fault.says("pause", target)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import PATIENCE, Bench
-from tests.e2e.receipts import assert_recovered, assert_valid
+from tests.e2e.receipts import WEIGHTS, assert_recovered, assert_valid
 
 VERDICT = 10
 TIMEOUT = 7
@@ -56,7 +56,7 @@ def test_a_script_that_resumes_is_recognised_without_knowing_labctl(
 ) -> None:
     job = bench.submit(script)
     receipt = kill_the_node_of(bench, job, code=0)
-    assert_recovered(receipt)
+    assert_recovered(receipt, WEIGHTS)
     assert receipt["epoch_key"] == key
     assert receipt["attempts"][-1]["last_epoch"] == last
     assert receipt["attempts"][-1]["first_epoch"] > receipt["attempts"][0]["first_epoch"]

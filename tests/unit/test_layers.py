@@ -42,6 +42,7 @@ PROBE = (
     ("raylab_forks", "raylab_compat", "raylab_health"),
     ("raylab_faults",),
     ("raylab_ledger",),
+    ("raylab_liveness",),
     ("raylab_patches",),
     ("sitecustomize",),
 )

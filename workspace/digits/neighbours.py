@@ -43,7 +43,7 @@ class Keeper:
         return self._step
 
     def state(self, run: str) -> tuple[bytes, str]:
-        """Return the state for a training of this run, and the name of this node. A lab's ledger has it, too."""
+        """Return the state for a training of this run, and this node's name. A lab's ledger has it, too."""
         node = ray.get_runtime_context().get_node_id()
         here = os.environ.get("RAYLAB_SERVICE_NAME") or node[:8]
         with contextlib.suppress(ImportError):  # no lab, no ledger

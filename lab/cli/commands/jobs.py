@@ -208,7 +208,7 @@ def job_logs(app: App, job_id: str, follow: bool) -> None:
         for line in () if app.out.json_wanted else lines:
             app.out.raw_line(line)
         return
-    for line in found.follow(job_id):
+    for line in found.follow(job_id, on_outage=app.out.note):
         _log_line(app, job_id, line)
 
 
@@ -225,7 +225,7 @@ def _queued_logs(app: App, lab: Lab, queued: Document, job_id: str, follow: bool
         if len(ids) > 1:
             out.note(f"attempt {each}:")
         try:
-            found = lab.jobs.follow(each) if follow else lab.jobs.logs(each).splitlines()
+            found = lab.jobs.follow(each, on_outage=out.note) if follow else lab.jobs.logs(each).splitlines()
             for line in found:
                 lines.append(line)
                 if follow or not out.json_wanted:

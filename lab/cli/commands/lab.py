@@ -176,7 +176,7 @@ def status(app: App, check: bool) -> None:
 
     Also shows which object store is in use. Exits with 0 whatever it finds, unless --check is given.
     """
-    from lab.flows.recovery.heal import left_behind
+    from lab.flows.recovery.heal import down_by_itself, left_behind
 
     lab = app.open()
     seen = lab.status()
@@ -186,6 +186,10 @@ def status(app: App, check: bool) -> None:
             f"the fault {entry.kind} of {entry.target} has not been undone: `labctl heal` undoes it"
         )
         for entry in (left_behind(lab) if seen.up else ())
+    )
+    problems += tuple(
+        f"{service} has ended: `labctl up` repairs"
+        for service in (down_by_itself(lab, seen) if seen.up else ())
     )
     devices = health_of(lab) if seen.up else ()
     if not app.out.as_json(documents.lab(seen, nodes, running, problems, devices)):

@@ -251,7 +251,7 @@ def _submitted(app: App, lab: Lab, submitted: Submitted, detach: bool) -> None:
         return
     try:
         waits = Waits(out, lab, app.clock, said=submitted.waits)
-        for line in lab.jobs.follow(job_id, waits.poll):
+        for line in lab.jobs.follow(job_id, waits.poll, on_outage=out.note):
             waits.heard()
             out.log_line(line)
     except KeyboardInterrupt:

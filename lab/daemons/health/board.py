@@ -38,6 +38,9 @@ DEFAULT_INTERVAL = 5.0
 """Seconds between reports of an agent that does not say."""
 
 SILENT_AFTER = 3.0
+LATE_SECONDS = 5.0
+"""A tick that comes later than this after the last one finds nobody more silent than that did."""
+
 FLAKY_RETURNS = 3
 FLAKY_SECONDS = 90.0
 FORGOTTEN_SECONDS = 3600.0
@@ -74,6 +77,7 @@ class Board:
         self._overrides: dict[tuple[str, str, str], Override] = {}
         self._trials: dict[tuple[str, str], Trial] = {}
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._ticked: float | None = None
         for each in kept:
             node = self._nodes.setdefault(each.node, _Node(each.heard, DEFAULT_INTERVAL, now))
             node.devices[each.device] = Device(each.device, each.model)
@@ -155,7 +159,14 @@ class Board:
         return self._step(now)
 
     def tick(self, now: float) -> tuple[Change, ...]:
-        """Look at who has become silent, and at what is over. To be called about each second."""
+        """Look at who has become silent, and at what is over. To be called about each second.
+
+        While nobody looked, as on a machine that stood still, nobody was silent.
+        """
+        last, self._ticked = self._ticked, now
+        if last is not None and now - last > LATE_SECONDS:
+            for node in self._nodes.values():
+                node.awaited = max(node.awaited, now - max(0.0, node.quiet(last)))
         return self._step(now)
 
     def override(self, order: Override, now: float) -> tuple[Change, ...]:

@@ -97,8 +97,9 @@ class Cluster:
         self._store.ping()
 
     def find(self, submission_id: str) -> Job | None:
-        """See RaySide."""
-        return self._jobs.find(submission_id)
+        """See RaySide. One that died with its head is not known to the cluster any more."""
+        job = self._jobs.find(submission_id)
+        return None if job is not None and job.lost else job
 
     def unfinished(self) -> tuple[Job, ...]:
         """See RaySide."""

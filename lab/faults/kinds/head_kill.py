@@ -9,7 +9,7 @@ from lab.services import is_worker
 from lab.topology import State, Struck
 
 REJOIN_SECONDS = 30.0
-"""Time that the workers get to join a head that came back with its state, before they are started again."""
+"""Time that the workers get to join the head that came back, before they are started again."""
 
 
 class HeadKill(Fault):
@@ -30,9 +30,10 @@ class HeadKill(Fault):
         return scene.runtime.kill(scene.target)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert. A head whose state was lost with it has no workers."""
+        """See Fault.revert. Workers find back by themselves, but not to another cluster of stock Ray."""
         scene.start()
-        patience = REJOIN_SECONDS if scene.runtime.spec().gcs_ft else 0.0
+        spec = scene.runtime.spec()
+        patience = REJOIN_SECONDS if spec.gcs_ft or not spec.stock_ray else 0.0
         lost = settle(lambda: _lost(scene), lambda found: not found, timeout=patience, clock=self.clock)
         problem: LabError | None = None
         for service in lost:

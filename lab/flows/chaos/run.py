@@ -22,6 +22,7 @@ from lab.flows.recovery import (
     check_target,
     ended,
     live_job,
+    outages,
     run_control,
 )
 from lab.host.clock import WALL, Clock
@@ -255,7 +256,7 @@ def run_chaos(
     if not running and not job:
         raise RefusedError("no job is running, so there is nothing to disturb", f"start one: {SUBMIT}")
     found = live_job(lab, job, f"another one: {SUBMIT}")
-    return Chaos(Watch(lab, found.submission_id, clock), plan, on_moment).run(control)
+    return Chaos(Watch(lab, found.submission_id, clock, outages(on_moment)), plan, on_moment).run(control)
 
 
 def check_plan(lab: Lab, plan: Plan) -> None:

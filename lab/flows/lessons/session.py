@@ -79,7 +79,10 @@ class Session:
         """
         seen: deque[Job] = deque(maxlen=1)
         last: deque[str] = deque(maxlen=TAIL)
-        for line in self.lab.jobs.follow(job, seen.append, timeout=seconds, appears_within=KNOWN_SECONDS):
+        lines = self.lab.jobs.follow(
+            job, seen.append, timeout=seconds, appears_within=KNOWN_SECONDS, on_outage=self._say
+        )
+        for line in lines:
             self._say(line)
             last.append(line)
         found = seen[-1]

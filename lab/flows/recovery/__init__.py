@@ -20,7 +20,7 @@ from lab.flows.recovery.control import Control, refuse_fixed_names, run_control
 from lab.flows.recovery.injection import Injection
 from lab.flows.recovery.patience import Patience
 from lab.flows.recovery.preempted import preempted
-from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome
+from lab.flows.recovery.request import FaultRequest, Moment, OnMoment, Outcome, outages
 from lab.flows.recovery.resubmit import died, resubmit
 from lab.flows.recovery.steered import steered
 from lab.flows.recovery.trigger import Aim, check_target, ended, live_job, take_aim, wait_for_trigger
@@ -67,7 +67,7 @@ def inject(
     job = live_job(lab, request.job, "submit another one")
     if control:
         refuse_fixed_names(job.submission_id, lab.history(job.submission_id))
-    watch = Watch(lab, job.submission_id, clock)
+    watch = Watch(lab, job.submission_id, clock, outages(on_moment))
     sampler = Sampler(lab, clock)
     if wait and not lab.runtime.not_asked:
         sampler.start()
@@ -156,6 +156,7 @@ __all__ = [
     "inject",
     "keep",
     "live_job",
+    "outages",
     "run_control",
     "take_aim",
 ]

@@ -14,7 +14,7 @@ from lab.cluster.submission import RESUME_VARIABLE
 from lab.errors import JobError, LabError, RefusedError, WaitTimeoutError
 from lab.evidence.ledger import History
 from lab.flows.recovery.patience import Patience
-from lab.flows.recovery.request import Moment, OnMoment
+from lab.flows.recovery.request import Moment, OnMoment, outages
 from lab.flows.recovery.watch import Watch, progress_name
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
@@ -80,7 +80,7 @@ def run_control(
     )
     on_moment(Moment("control", None, f"job {control}: the same training, undisturbed"))
     try:
-        ended = _follow(Watch(lab, control, clock), job_id, history, on_moment)
+        ended = _follow(Watch(lab, control, clock, outages(on_moment)), job_id, history, on_moment)
     except BaseException:
         with contextlib.suppress(LabError):
             lab.jobs.stop(control)

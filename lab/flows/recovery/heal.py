@@ -15,6 +15,7 @@ from lab.host.clock import WALL, Clock
 from lab.lab import Lab
 from lab.runtime.base import OnProgress, ignore_progress
 from lab.store import Store
+from lab.topology import LabStatus, State
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,17 @@ def left_behind(lab: Lab) -> tuple[ActiveFault, ...]:
         return ActiveFaults(lab.runtime.folder()).left()
     except UnsupportedError:
         return ()
+
+
+def down_by_itself(lab: Lab, status: LabStatus) -> tuple[str, ...]:
+    """The services that nobody starts again, and that no fault on record has ended."""
+    try:
+        faults = ActiveFaults(lab.runtime.folder()).lasting()
+    except UnsupportedError:
+        return ()
+    on_purpose = {fault.target for fault in faults}
+    ended = (each.service for each in status.services if each.state in (State.ABSENT, State.EXITED))
+    return tuple(service for service in ended if service not in on_purpose)
 
 
 def heal(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lab.cluster.jobs import Job
+from lab.cluster.outage import LOST_SECONDS
 from lab.errors import LabError, WaitTimeoutError
 from lab.evidence.ledger import Run, RunAttempt
 from lab.flows.recovery.watch import POLL_SECONDS, Watch, progress_name
@@ -109,6 +110,8 @@ class Patience:
         if self._limit is not None:
             return f"{self._limit:g} s have passed" if self.waited >= self._limit else ""
         still, same = self._clock() - self._moved, self._clock() - self._further
+        if min(self._watch.outage.seconds, still) >= LOST_SECONDS:
+            return f"the head has been down for {self._watch.outage.seconds:.0f} s"
         if still >= self.phase.stall:
             return f"nothing has moved for {still:.0f} s"
         return f"it has got no further for {same:.0f} s" if same >= BOUND_SECONDS else ""

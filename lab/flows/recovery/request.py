@@ -55,3 +55,8 @@ class Outcome:
 
 
 OnMoment = Callable[[Moment], None]
+
+
+def outages(on_moment: OnMoment) -> Callable[[str], None]:
+    """What a watch has to say of the head, as moments."""
+    return lambda text: on_moment(Moment("note head", None, text))

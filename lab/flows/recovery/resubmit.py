@@ -17,7 +17,7 @@ from lab.cluster.submission import RESUME_VARIABLE, RESUMES
 from lab.errors import LabError
 from lab.evidence.ledger import Event
 from lab.flows.recovery.patience import follow_to_end
-from lab.flows.recovery.request import Moment, OnMoment
+from lab.flows.recovery.request import Moment, OnMoment, outages
 from lab.flows.recovery.watch import Watch
 
 
@@ -39,7 +39,7 @@ def resubmit(watch: Watch, on_moment: OnMoment) -> Watch:
     )
     told = f"job {watch.submission_id} died with its head; submitted again as {again}"
     on_moment(Moment("resubmitted", None, told))
-    second = Watch(watch.lab, again, watch.clock)
+    second = Watch(watch.lab, again, watch.clock, outages(on_moment))
     follow_to_end(second)
     return second
 

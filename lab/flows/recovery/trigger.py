@@ -66,7 +66,7 @@ def wait_for_trigger(watch: Watch, request: FaultRequest, kind: FaultKind, on_mo
     on_moment(Moment("waiting", None, f"waiting for {wanted} in job {watch.submission_id}"))
     shown = None
     for _ in patience.polls():
-        if patience.waited < after:
+        if patience.waited < after and not watch.outage.seconds:
             patience.restart()
         wanted = _trigger_text(request, watch)
         _refuse_lost(watch, wanted)

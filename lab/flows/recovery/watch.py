@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from lab.cluster.api import Node
 from lab.cluster.jobs import Job
+from lab.cluster.outage import FORGOTTEN, OnOutage, Outage, lost_with_head, say_nothing
 from lab.errors import ClusterError, LabDownError, LabError, NotFoundError, StoreError
 from lab.evidence.ledger import Event, History, Number, Run, RunAttempt, epochs_of
 from lab.host.clock import WALL, Clock
 from lab.lab import Lab
-from lab.services import HEAD
 
 POLL_SECONDS = 0.25
 """Between two polls of the ledger: the timeline of a recovery is as fine as this."""
@@ -37,8 +37,13 @@ class StoreOutages:
 class Watch:
     """Snapshot of a job, refreshed by `poll`; a cluster or a store that does not answer is a problem."""
 
-    def __init__(self, lab: Lab, submission_id: str, clock: Clock = WALL) -> None:
-        """`clock` counts seconds since the epoch; whoever waits beside this watch waits on it too."""
+    def __init__(
+        self, lab: Lab, submission_id: str, clock: Clock = WALL, on_outage: OnOutage = say_nothing
+    ) -> None:
+        """`clock` counts seconds since the epoch; whoever waits beside this watch waits on it too.
+
+        `on_outage` hears that the head is down.
+        """
         self.lab, self.submission_id, self.clock = lab, submission_id, clock
         self.target = ""
         """The service that a fault is meant for, once that is known."""
@@ -46,6 +51,7 @@ class Watch:
         """Since it was last reset to this."""
         self.nodes: tuple[Node, ...] = ()
         self.job: Job | None = None
+        self.outage = Outage(clock, on_outage)
         self._problems: dict[str, str] = {}
         self._ledger = lab.ledger(submission_id)
         self._nodes_at = self._looked_at = 0.0
@@ -75,31 +81,19 @@ class Watch:
         try:
             self.nodes = self.lab.api.nodes()
             self.job = self.lab.jobs.get(self.submission_id)
-            if self._driver_lost(self.job):
-                self._fail(self.job, now, "the node of its entrypoint was lost, which Ray does not notice")
         except NotFoundError:
             if self.job is None:
                 raise
-            self._fail(self.job, now, "the new head does not know it")
+            if not self.job.final:
+                message = lost_with_head(self.submission_id, FORGOTTEN).message
+                self.job = replace(self.job, status="FAILED", message=message, ended_at=now, lost=True)
         except ClusterError as error:
+            self.outage.hear(error)
             self._problems["ray"] = f"Ray did not answer: {error.message}"
             return
+        self.outage.hear(self.job)
         self._nodes_at = now
         self._problems.pop("ray", None)
-
-    def _driver_lost(self, job: Job) -> bool:
-        """True if the job's entrypoint ran on a node that is dead, although Ray says that it goes on.
-
-        So it is (ray 2.60) when a head comes back with its state: its jobs stay RUNNING for ever.
-        """
-        dead = {node.node_id for node in self.nodes if not node.alive and node.service == HEAD}
-        return not job.final and job.node_id in dead
-
-    def _fail(self, job: Job, now: float, why: str) -> None:
-        """The job died with its head."""
-        if not job.final:
-            message = f"the head was lost, and with it job {self.submission_id}: {why}"
-            self.job = replace(job, status="FAILED", message=message, ended_at=now)
 
     def gone(self) -> bool:
         """Ask if nothing of the lab runs any more. A runtime that cannot tell leaves it as it is."""

@@ -1,15 +1,15 @@
 """Starts a node's health agent as a fork of the node's first process, with which it ends.
 
 `ray_start` calls `beside` before it imports anything: in a container the fork is a small process then, and in
-a lab of plain processes it shares its pages with the fork server. It belongs to the node: whoever kills,
-freezes or cuts off the node does so to its agent too.
+a lab of plain processes it shares its pages with the fork server.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
+
+from raylab_health import companion
 
 TYPE_CHECKING = False  # typing's own would cost every process two milliseconds
 if TYPE_CHECKING:
@@ -23,14 +23,9 @@ URL = "RAYLAB_HEALTH_URL"
 PAUSE_SECONDS = 5.0
 """Time in which the node starts alone."""
 
-FIRST_SECONDS, LONGEST_SECONDS = 1.0, 30.0
-"""Back-off after a step of the agent that failed: the first pause, doubled each time, and the longest."""
-
 NICENESS = 10
 NAME = "raylab-health"
 TIMEOUT_SECONDS = 4.0
-KILL_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG."""
 
 
 def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, str] = os.environ) -> int:
@@ -38,68 +33,16 @@ def beside(arguments: Sequence[str], *, loopback: bool, environ: Mapping[str, st
 
     With `loopback` all nodes are processes of this machine.
     """
-    if not environ.get(URL) or not environ.get("RAYLAB_SERVICE_NAME") or not hasattr(os, "fork"):
+    if not environ.get(URL) or not environ.get("RAYLAB_SERVICE_NAME"):
         return 0
-    try:
-        parent, pid = os.getpid(), os.fork()
-    except OSError as error:  # the node is worth more than its agent
-        say(f"no health agent: {error}")
-        return 0
-    if pid:
-        return pid
-    code = 1
-    try:
-        settle(parent, NICENESS)
-        serve(environ, gpus(arguments), parent, loopback=loopback)
-    except BaseException as error:
-        say(f"the health agent has ended: {error!r}")
-    finally:
-        os._exit(code)
-
-
-def say(line: str) -> None:
-    """Log a line. Raises nothing: the disk may be full."""
-    with contextlib.suppress(Exception):
-        print(line, file=sys.stderr, flush=True)
-
-
-def repeat(step: Callable[[], None], goes_on: Callable[[], bool], sleep: Callable[[float], None]) -> None:
-    """Make steps as long as `goes_on` says so: one that raises is logged, and repeated after a back-off."""
-    failures = 0
-    while goes_on():
-        try:
-            step()
-            failures = 0
-        except Exception as error:
-            if not failures:
-                say(f"a step of the health agent failed: {error!r}")
-            sleep(min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures, 10)))
-            failures += 1
+    given = gpus(arguments)
+    return companion.start(NAME, NICENESS, lambda parent: serve(environ, given, parent, loopback=loopback))
 
 
 def gpus(arguments: Sequence[str]) -> int:
     """The number of GPUs in `--num-gpus=N`."""
     values = [each.partition("=")[2] for each in arguments if each.startswith("--num-gpus=")]
     return int(values[-1]) if values and values[-1].isdigit() else 0
-
-
-def settle(parent: int, niceness: int) -> None:
-    """Be a process of low priority that ends with its parent."""
-    import ctypes
-    import gc
-    import signal
-
-    gc.freeze()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(KILL_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-        with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
-            file.write(NAME)
-    if os.getppid() != parent:
-        os._exit(0)
-    with contextlib.suppress(OSError):
-        os.nice(niceness)
 
 
 def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool) -> NoReturn:
@@ -116,7 +59,9 @@ def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool)
     os.setpgid(0, 0)
     context = Context(dict(environ))
     me = os.getpid()
-    runner = Runner(worker({each.name: each for each in CHECKS}, context), lambda: settle(me, 0))
+    runner = Runner(
+        worker({each.name: each for each in CHECKS}, context), lambda: companion.settle(me, NAME, 0)
+    )
     node = environ["RAYLAB_SERVICE_NAME"]
     interface, host = ("127.0.0.1", "127.0.0.1") if loopback else ("0.0.0.0", node)
     listener, address = listen(interface, host)
@@ -135,7 +80,7 @@ def serve(environ: Mapping[str, str], gpus: int, parent: int, *, loopback: bool)
         agent.step()
         hang_up(listener)
 
-    repeat(step, lambda: os.getppid() == parent, time.sleep)
+    companion.repeat(NAME, step, lambda: os.getppid() == parent, time.sleep)
     runner.kill()
     os._exit(0)
 

@@ -25,7 +25,8 @@ First of all it looks whether the patches find in Ray what they expect (raylab_e
 not are off in all processes of the node. Where that would leave something open to others the node does not
 start, nor when a command by which Ray starts a process has another address than a loopback one.
 
-The node's health agent starts with it (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports to.
+Beside it start the node's health agent (raylab_health.start), where RAYLAB_HEALTH_URL says whom it reports
+to, and on the head the judge of the others' liveness (raylab_liveness); `revival` starts it again.
 
     python -m raylab_patches.ray_start start --address=127.0.0.1:6379 --node-ip-address=127.0.0.1 ...
     python -m raylab_patches.ray_start ray start --head ...
@@ -62,6 +63,8 @@ def main() -> None:
     look_at_ray(os.environ)
 
     from raylab_health import start
+    from raylab_liveness import start as liveness
+    from raylab_patches import revival
 
     start.beside(sys.argv, loopback=on_loopback())
     folder = fork_folder()
@@ -69,8 +72,11 @@ def main() -> None:
         from raylab_forks import server
 
         server.start_beside(folder)
+    if active("liveness"):
+        liveness.beside(sys.argv)
+    pulse = revival.keep(sys.argv)
 
-    from ray._private import ray_constants, services
+    from ray._private import node, ray_constants, services
     from ray.scripts import scripts
 
     from raylab_forks import commands
@@ -82,6 +88,10 @@ def main() -> None:
         services.resolve_ip_for_localhost = lambda host: host
         services.find_bootstrap_address = lambda temp_dir: None
         only_on_loopback(services)
+        own_sockets(node.Node)
+    if pulse is not None:
+        revival.install(node.Node, pulse, kept=bool(os.environ.get(redis_password.PASSWORD_FILE)))
+        sys.argv = revival.labels(sys.argv, pulse.number)
     if folder:
         commands.install(services, folder)
     if sys.argv[1:2] == ["ray"]:
@@ -136,6 +146,19 @@ def only_on_loopback(services: Any) -> None:
         return start(command, *args, **options)
 
     services.start_ray_process = start_ray_process
+
+
+def own_sockets(node: Any) -> None:
+    """Let Ray's class Node name a node's sockets after its process.
+
+    Ray takes the first name that no file has yet: nodes that start at the same instant take the same.
+    """
+    prepare: Callable[..., str] = node._prepare_socket_file
+
+    def _prepare_socket_file(self: Any, socket_path: str | None, default_prefix: str) -> str:
+        return prepare(self, socket_path, f"{default_prefix}.{os.getpid()}")
+
+    node._prepare_socket_file = _prepare_socket_file
 
 
 def fork_folder() -> str:

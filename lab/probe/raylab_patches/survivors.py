@@ -43,7 +43,7 @@ rank's messages are few and short: with one thread there are a quarter fewer swi
 
 LONG_SECONDS = 2.0
 """Time from one step to the next after which a rank asks whether it was given up. Ray gives a silent node
-2.5 s (RAY_health_check_timeout_ms)."""
+2.2 s (raylab_liveness.judge)."""
 
 
 class Survivors(ControllerCallback, WorkerCallback):

@@ -10,8 +10,16 @@ import pytest
 from lab.services import HEAD
 from tests.e2e.chaos import ChaosTests
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench
-from tests.e2e.harness import UP, Shell
+from tests.e2e.harness import PATIENCE, UP, Shell
 from tests.e2e.receipts import assert_valid
+from tests.waiting import eventually
+
+KILL_STORE = """
+import os, pathlib
+for each in pathlib.Path("/proc").glob("[0-9]*/comm"):
+    if each.read_text().strip() == "gcs_server":
+        os.kill(int(each.parent.name), 9)
+"""
 
 
 class TestChaos(ChaosTests):
@@ -40,6 +48,29 @@ class TestHead:
         bench = make_container_bench()
         bench.labctl(*UP, "--gcs-ft", timeout=UP_SECONDS)
         return bench
+
+    def test_a_control_store_that_was_killed_is_started_again_and_the_job_trains_on(
+        self, lasting: ContainerBench
+    ) -> None:
+        job = lasting.digits(epochs=1000, workers=2)
+
+        def reports() -> int:
+            attempts = [attempt for run in lasting.lab.history(job).runs for attempt in run.attempts]
+            assert [attempt.number for attempt in attempts] in ([], [1])
+            return sum(len(attempt.reports) for attempt in attempts)
+
+        eventually(lambda: reports() >= 2, PATIENCE, "it trains")
+        containers = {name: each["State"]["StartedAt"] for name, each in lasting.containers().items()}
+        lasting.exec(HEAD, "python", "-c", KILL_STORE)
+
+        before = reports()
+        eventually(lambda: reports() >= before + 5, PATIENCE, "it trains on")
+        eventually(lasting.healthy, PATIENCE, "the lab is whole")
+        assert lasting.lab.jobs.get(job).status == "RUNNING"
+        assert [node.reason for node in lasting.lab.api.nodes() if not node.alive] == []
+        now = {name: each["State"]["StartedAt"] for name, each in lasting.containers().items()}
+        assert now == containers
+        lasting.lab.jobs.stop(job)
 
     @pytest.mark.long
     def test_a_job_that_died_with_its_head_is_submitted_again_and_resumes(

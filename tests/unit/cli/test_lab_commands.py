@@ -289,6 +289,7 @@ def test_status_names_what_is_not_healthy(labctl: Labctl) -> None:
     shown = labctl.ok("status")
     assert "up, but not healthy: ray-worker-1" in shown
     assert "signal 9" in shown
+    assert "problem: ray-worker-1 has ended: `labctl up` repairs" in shown
 
 
 ENDPOINTS = Endpoints(

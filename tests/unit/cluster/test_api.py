@@ -10,7 +10,7 @@ import pytest
 import urllib3
 
 from lab.cluster.api import Node, RayApi, infeasible
-from lab.errors import ClusterError
+from lab.errors import ClusterError, HeadDownError
 
 URL = "http://127.0.0.1:8265"
 
@@ -78,11 +78,20 @@ def test_bytes_are_sent_as_they_are_and_no_token_means_no_header() -> None:
 
 
 def test_silence_is_an_error_that_says_where_and_what_to_look_at() -> None:
+    api, _ = api_with(urllib3.exceptions.ReadTimeoutError(None, "/", "timeout=10"))  # type: ignore[arg-type]
+
+    with pytest.raises(ClusterError, match=rf"{URL} does not answer \(no answer within 10 s\)") as caught:
+        api.request("GET", "/api/version")
+    assert not isinstance(caught.value, HeadDownError)
+    assert "labctl status" in caught.value.hint
+
+
+def test_a_connection_that_is_hung_up_at_once_is_a_head_that_is_down() -> None:
     api, _ = api_with(urllib3.exceptions.ProtocolError("reset"))
 
-    with pytest.raises(ClusterError, match=rf"{URL} does not answer \(the connection broke\)") as caught:
+    with pytest.raises(HeadDownError, match=rf"the head is down: .* {URL} takes no connection") as caught:
         api.request("GET", "/api/version")
-    assert "labctl status" in caught.value.hint
+    assert "labctl up" in caught.value.hint
 
 
 @pytest.mark.parametrize("status", [401, 403])

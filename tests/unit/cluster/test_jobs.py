@@ -12,6 +12,7 @@ import pytest
 from lab.cluster import jobs as jobs_module
 from lab.cluster.api import RayApi, Reply
 from lab.cluster.jobs import Jobs
+from lab.cluster.outage import LOST_SECONDS
 from lab.cluster.submission import Submission, package
 from lab.errors import ClusterError, NotFoundError, RefusedError, UsageError, WaitTimeoutError
 from lab.host.clock import POLL_SECONDS
@@ -319,7 +320,7 @@ def test_waiting_bears_a_dashboard_that_is_silent_for_a_while_but_not_for_good()
     assert jobs.wait("j1", 100).status == "SUCCEEDED"
     with pytest.raises(ClusterError, match="for good"):
         jobs.wait("j1", 100)
-    assert clock.now <= jobs_module.SILENCE_SECONDS + 2
+    assert clock.now <= LOST_SECONDS + 2
 
 
 def test_stopping_waits_for_the_end_and_leaves_an_ended_job_alone() -> None:

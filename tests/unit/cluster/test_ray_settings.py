@@ -5,10 +5,6 @@ from __future__ import annotations
 from lab.cluster.ray_settings import DETECTION, KNOBS, PRIVATE, environment, stock_environment
 
 
-def value(name: str) -> float:
-    return float(next(knob.value for knob in KNOBS if knob.name == name))
-
-
 def test_every_knob_changes_something_and_says_why() -> None:
     assert all(knob.value != knob.stock and knob.reason for knob in KNOBS)
     assert len({knob.name for knob in KNOBS}) == len(KNOBS)
@@ -28,10 +24,9 @@ def test_stock_ray_keeps_only_that_the_lab_reports_to_nobody() -> None:
     )
 
 
-def test_the_slowest_detection_of_a_silent_node_stays_within_a_few_seconds() -> None:
-    period, timeout = value("RAY_health_check_period_ms"), value("RAY_health_check_timeout_ms")
-
-    slowest = value("RAY_health_check_failure_threshold") * (period + timeout)
-
-    assert 2500 <= slowest <= 4500  # below, jobs that start at once on two cores cost living nodes
+def test_a_hung_rank_is_noticed_sooner_than_stock_ray_notices_it() -> None:
     assert all(float(knob.value) < float(knob.stock) for knob in DETECTION)
+
+
+def test_the_head_counts_no_node_as_dead_sooner_than_stock_ray() -> None:
+    assert not [name for name in environment() if name.startswith("RAY_health_check_")]

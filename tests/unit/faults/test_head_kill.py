@@ -15,9 +15,9 @@ from tests.fakes import FakeRuntime
 W0, W1 = worker(0), worker(1)
 
 
-def lab(*, gcs_ft: bool) -> FakeRuntime:
+def lab(*, gcs_ft: bool, stock_ray: bool = False) -> FakeRuntime:
     runtime = FakeRuntime("raylab")
-    runtime.up(LabSpec(workers=2, gcs_ft=gcs_ft))
+    runtime.up(LabSpec(workers=2, gcs_ft=gcs_ft, stock_ray=stock_ray))
     runtime.host.journal.clear()
     return runtime
 
@@ -43,6 +43,17 @@ def test_afterwards_the_whole_lab_is_well(gcs_ft: bool) -> None:
 
     assert runtime.status().healthy
     subject.revert(Scene(runtime, HEAD))
+    assert runtime.status().healthy
+
+
+def test_workers_of_stock_ray_do_not_find_back_to_another_cluster_and_are_not_waited_for() -> None:
+    runtime = lab(gcs_ft=False, stock_ray=True)
+    subject = fault(runtime)
+    subject.inject(Scene(runtime, HEAD))
+    runtime.pause(W1)
+    begin = runtime.clock()
+    subject.revert(Scene(runtime, HEAD))
+    assert runtime.clock() - begin < REJOIN_SECONDS
     assert runtime.status().healthy
 
 

@@ -31,11 +31,13 @@ class FakeApi(RayApi):
     def __init__(self, runtime: FakeRuntime) -> None:
         super().__init__("http://127.0.0.1:1", "")
         self.runtime = runtime
-        self.silent = False
+        self.silent: bool | ClusterError | None = False
+        """The error in place of every answer; true: that of a dashboard that does not answer."""
 
     def nodes(self) -> tuple[Node, ...]:
         if self.silent:
-            raise ClusterError("Ray's dashboard does not answer")
+            silence = ClusterError("Ray's dashboard does not answer")
+            raise self.silent if isinstance(self.silent, ClusterError) else silence
         return self.runtime.nodes()
 
 

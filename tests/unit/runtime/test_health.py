@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_node_is_healthy_when_it_has_joined_since_its_process_started(
     found = view().status(W0, RUNS, (nodes, ""))
     assert (found.state is State.HEALTHY) is healthy
     assert found.detail == ("node 01234567 is alive in Ray" if healthy else "its node is not alive in Ray")
+
+
+@pytest.mark.parametrize(("kept", "said"), [(True, "its jobs go on"), (False, "its jobs were lost")])
+def test_a_head_that_had_died_says_so_and_what_has_become_of_its_jobs(kept: bool, said: str) -> None:
+    again = replace(node(HEAD, 101.0), starts=3)
+    found = replace(view(), gcs_ft=kept).status(HEAD, RUNS, ([again], ""))
+    assert found.state is State.HEALTHY
+    assert "it had died and was started again (3 starts)" in found.detail
+    assert said in found.detail
+    assert view().status(HEAD, RUNS, ([node(HEAD, 101.0)], "")).detail == "node 01234567 is alive in Ray"
 
 
 def test_the_cluster_is_asked_only_when_there_is_a_head_to_ask() -> None:

@@ -17,9 +17,6 @@ USER = 1000
 """The user of the lab's image and of Ray's."""
 
 STOCK_ON_A_NETWORK = (
-    "RAY_health_check_period_ms",
-    "RAY_health_check_timeout_ms",
-    "RAY_health_check_failure_threshold",
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
     "RAY_raylet_start_wait_time_s",

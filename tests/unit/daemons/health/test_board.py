@@ -52,6 +52,29 @@ def fed(states: str, **more: Any) -> str:
     return state(board).state
 
 
+def test_a_machine_that_stood_still_made_nobody_silent() -> None:
+    board = Board()
+    for second in range(30):
+        if second % 5 == 0:
+            heard(board, T0 + second, result(PASS))
+        board.tick(T0 + second)
+    assert board.tick(T0 + 3600) == ()
+    assert board.tick(T0 + 3605) == ()
+    heard(board, T0 + 3606)
+    assert state(board).state == PASS
+    assert all(change.new.reason != SILENT for change in board.tick(T0 + 3607))
+
+
+def test_an_agent_that_stays_silent_after_that_is_silent() -> None:
+    board = Board()
+    heard(board, T0, result(PASS))
+    board.tick(T0 + 1)
+    board.tick(T0 + 3600)
+    for second in range(20):
+        board.tick(T0 + 3600 + second)
+    assert (state(board).state, state(board).reason) == (UNKNOWN, SILENT)
+
+
 def test_a_device_without_results_is_unknown_and_one_whose_checks_pass_passes() -> None:
     board = Board()
     heard(board, T0)
@@ -227,9 +250,10 @@ def test_a_node_that_comes_and_goes_is_suspicious_until_it_stays() -> None:
 def test_a_return_after_silence_counts_as_one() -> None:
     board = Board()
     heard(board, T0)
-    for second in (20, 40, 60):
-        board.tick(T0 + second - 1)
-        heard(board, T0 + second)
+    for second in range(1, 61):
+        board.tick(T0 + second)
+        if second % 20 == 0:
+            heard(board, T0 + second)
     assert state(board, CPU).reason == PRESENCE
 
 

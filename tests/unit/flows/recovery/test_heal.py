@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import RefusedError, ServiceError
 from lab.faults.active import ActiveFault, ActiveFaults, myself, process_lives
-from lab.flows.recovery.heal import heal, left_behind
+from lab.flows.recovery.heal import down_by_itself, heal, left_behind
 from lab.services import STORE
 from lab.topology import LabSpec, State
 from tests.unit.flows.world import JOB, W0, W1, Training, World
@@ -46,6 +46,14 @@ def test_a_fault_of_a_labctl_that_lives_is_left_alone(world: World) -> None:
     status = world.runtime.status().service(W0)
     assert status is not None
     assert status.state is State.PAUSED
+
+
+def test_a_service_that_ended_by_itself_is_told_from_one_that_a_fault_has_ended(world: World) -> None:
+    world.runtime.kill(W0)
+    world.runtime.kill(W1)
+    left(world, "kill")
+
+    assert down_by_itself(world.lab, world.lab.status()) == (W1,)
 
 
 def test_a_fault_that_cannot_be_undone_stays_in_the_journal(world: World) -> None:

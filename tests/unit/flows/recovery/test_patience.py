@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.errors import WaitTimeoutError
+from lab.errors import HeadDownError, WaitTimeoutError
 from lab.evidence.receipt import Verdict
 from lab.faults import FAULTS
 from lab.flows.recovery import patience
 from lab.flows.recovery.patience import EPOCH_SECONDS, START_SECONDS, Patience
+from lab.flows.recovery.request import Moment
 from lab.flows.recovery.watch import Watch
 from tests.unit.flows.world import JOB, W0, Training, World
 
@@ -96,6 +97,46 @@ def test_where_nothing_moves_the_wait_ends_and_says_what_it_waited_for(
     assert f"nothing has moved for 300 s: {said}. Its last lines:\n" in caught.value.message
     assert caught.value.message.endswith("importing torch\n  still importing")
     assert not world.calls()
+
+
+@pytest.mark.parametrize("after", [None, 600.0])
+def test_a_head_that_is_down_is_told_within_ten_seconds_and_waited_for_half_a_minute(
+    world: World, after: float | None
+) -> None:
+    world.jobs.become("RUNNING")
+    down_at, told_at = world.clock() + 60.0, list[float]()
+    world.clock.after(60.0, lambda: setattr(world.api, "silent", HeadDownError("the head is down")))
+
+    def told(moment: Moment) -> None:
+        if moment.key == "note head":
+            told_at.append(world.clock())
+
+    with pytest.raises(WaitTimeoutError, match="the head has been down for 30 s"):
+        world.inject(job=JOB, after_seconds=after, on_moment=told)
+
+    assert len(told_at) == 1
+    assert told_at[0] - down_at < 10.0
+    assert 30.0 <= world.clock() - down_at < 35.0
+
+
+def test_a_head_that_is_away_for_a_moment_ends_no_wait_of_a_silent_job(world: World) -> None:
+    world.jobs.become("RUNNING")
+    world.clock.after(60.0, lambda: setattr(world.api, "silent", HeadDownError("the head is down")))
+    world.clock.after(65.0, lambda: setattr(world.api, "silent", None))
+    assert waited(world)[0] == pytest.approx(START_SECONDS, abs=STEP)
+
+
+def test_a_head_that_is_started_again_in_time_ends_no_wait(world: World) -> None:
+    Training(world, epochs=30)
+    world.clock.after(10.0, lambda: setattr(world.api, "silent", HeadDownError("the head is down")))
+    world.clock.after(30.0, lambda: setattr(world.api, "silent", None))
+
+    receipt = world.inject(after_epoch=5).receipt
+
+    assert receipt is not None
+    assert receipt.verdict is Verdict.RECOVERED, receipt
+    told = [moment.text for moment in world.moments if moment.key == "note head"]
+    assert told == ["the head is down", "the head answers again"]
 
 
 def test_an_explicit_limit_holds_although_the_job_gets_on(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raylab_health import start
+from raylab_health import companion, start
 from raylab_health.devices import devices
 from tests.unit.probe.raylab_health.fakes import FakeNode
 
@@ -30,7 +30,7 @@ def test_a_node_starts_although_its_agent_cannot(
 
     monkeypatch.setattr("os.fork", fork)
     assert start.beside(["start"], loopback=True, environ=ENVIRON) == 0
-    assert "no health agent" in capsys.readouterr().err
+    assert "no raylab-health" in capsys.readouterr().err
 
 
 def test_a_step_that_fails_ends_no_agent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,11 +42,11 @@ def test_a_step_that_fails_ends_no_agent(capsys: pytest.CaptureFixture[str]) -> 
         if error is not None:
             raise error
 
-    start.repeat(step, lambda: bool(steps), slept.append)
-    assert slept == [1.0, 2.0, 4.0, 8.0, 16.0, *[start.LONGEST_SECONDS] * 4, 1.0]
+    companion.repeat("raylab-x", step, lambda: bool(steps), slept.append)
+    assert slept == [1.0, 2.0, 4.0, 8.0, 16.0, *[companion.LONGEST_SECONDS] * 4, 1.0]
     assert capsys.readouterr().err.splitlines() == [
-        "a step of the health agent failed: KeyError('now')",
-        "a step of the health agent failed: ValueError('odd')",
+        "a step of raylab-x failed: KeyError('now')",
+        "a step of raylab-x failed: ValueError('odd')",
     ]
 
 

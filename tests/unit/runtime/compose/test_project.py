@@ -60,7 +60,7 @@ def test_more_workers_are_like_the_first_but_for_their_name(stock: bool) -> None
     assert "--node-name=ray-worker-2" in third["command"]
     assert "--num-gpus=1" in third["command"]
     assert third["environment"]["RAYLAB_SERVICE_NAME"] == worker(2)
-    assert ("RAY_health_check_period_ms" in third["environment"]) is stock
+    assert (third["environment"].get("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S") == "2.0") is stock
 
 
 def test_the_heads_state_in_redis_is_one_more_file_and_service() -> None:

@@ -1,0 +1,18 @@
+"""Python that labctl runs as a job of its own, for what no call of the Jobs API does (ray 2.60)."""
+
+from __future__ import annotations
+
+GIVE_UP = (
+    "import ray, sys; ray.init(logging_level='error'); ray.kill(ray.get_actor("
+    "'_ray_internal_job_actor_' + sys.argv[1], namespace='SUPERVISOR_ACTOR_RAY_NAMESPACE'))"
+)
+"""Ends the actor that would run a job, as no call of the Jobs API does (ray 2.60)."""
+
+RELEASE = (
+    "import ray, sys; from ray._raylet import PlacementGroupID as Id; "
+    "from ray.util.placement_group import PlacementGroup, remove_placement_group; "
+    "ray.init(logging_level='error'); "
+    "[remove_placement_group(PlacementGroup(Id.from_hex(one))) for one in sys.argv[1:]]"
+)
+"""Removes placement groups. Ray (2.60) forgets that of a training which is stopped while its ranks wait:
+it is placed once there is room, and holds that for ever."""
