@@ -36,8 +36,9 @@ def test_bash_completes_an_alias(tmp_path: Path, words: str, completed: list[str
     script = tmp_path / "labctl.bash"
     script.write_text(completion_script("bash", cli))
     place = len(words.split()) - 1
+    typed = TYPED.format(python=sys.executable, root=ROOT, script=script, words=words, place=place)
     done = subprocess.run(
-        ["bash", "-c", TYPED.format(python=sys.executable, root=ROOT, script=script, words=words, place=place)],
+        ["bash", "-c", typed],
         check=False,
         capture_output=True,
         text=True,
