@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from lab.flows.testing import LANES, OUTCOMES, Counts
+from tests.minio import minio_program
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,22 +41,26 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("raylab")
 
 
-LEFT_OUT = pytest.StashKey[Counter[str]]()
-"""Number of tests of each folder that were left out."""
+LEFT_OUT = pytest.StashKey[dict[str, Counter[str]]]()
+"""As in Counts."""
 
 
 @pytest.hookimpl(trylast=True)  # other hooks have marked those with containers by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of another lane, and unless they are asked for the long and the rare ones.
+    """Leave out the tests of another lane, of MinIO where there is none, and the long and the rare ones.
 
-    The summary counts the latter.
+    The summary counts those but for the first; the last run when they are asked for.
     """
     lane = config.getoption("--lane")
     if lane:
         deselect(config, items, [item for item in items if lane_of(item) != lane])
-    if not config.getoption("--all"):
-        left = [item for item in items if marked(item, "long", "rare")]
-        config.stash[LEFT_OUT] = Counter(part(item.nodeid) for item in left)
+    config.stash[LEFT_OUT] = {}
+    wanted = {"long": config.getoption("--all"), "minio": minio_program()}
+    for why, marks in {"long": ("long", "rare"), "minio": ("minio",)}.items():
+        if wanted[why]:
+            continue
+        left = [item for item in items if marked(item, *marks)]
+        config.stash[LEFT_OUT][why] = Counter(part(item.nodeid) for item in left)
         deselect(config, items, left)
 
 
@@ -137,7 +142,7 @@ def pytest_make_collect_report(
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    counts = counted(terminalreporter.stats, config.stash.get(LEFT_OUT, Counter()))
+    counts = counted(terminalreporter.stats, config.stash.get(LEFT_OUT, {}))
     terminalreporter.section("parts")
     for line in counts.lines():
         terminalreporter.write_line(line)
@@ -145,7 +150,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         Path(config.getoption("--counts")).write_text(json.dumps(counts.to_json()), encoding="utf-8")
 
 
-def counted(stats: dict[str, list[Any]], left_out: Counter[str]) -> Counts:
+def counted(stats: dict[str, list[Any]], left_out: dict[str, Counter[str]]) -> Counts:
     """How the tests of each folder of tests/ ended, and their seconds."""
     counts = Counts(left_out=left_out)
     for outcome in ("", *OUTCOMES):  # "" holds set-up and tear-down

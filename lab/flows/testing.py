@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UsageError
-from lab.host import environment
+from lab.errors import LabError, UsageError
+from lab.host import environment, programs
 from lab.host.clock import MONOTONIC, Clock
 from lab.host.lanes import Terminal
 from lab.host.quantities import format_duration
@@ -42,6 +42,12 @@ UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 """How a test can end, in the order of a summary."""
+
+LEFT_OUT = {
+    "long": "long tests left out; `labctl test --all` runs them",
+    "minio": "tests of MinIO left out; `labctl test --all` builds it with Go",
+}
+"""Mark of tests that may be left out -> what the summary says of them."""
 
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 """pytest's exit codes where a test failed, and where no test was selected."""
@@ -140,7 +146,8 @@ class Counts:
 
     ended: dict[str, Counter[str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, Counter[str]] = field(default_factory=dict)
+    """Key of LEFT_OUT -> number of tests of each folder that did not run for that."""
 
     def add(self, other: Mapping[str, Any]) -> None:
         """Add what `to_json` gave of another pytest."""
@@ -148,22 +155,24 @@ class Counts:
             self.ended.setdefault(folder, Counter()).update(ended)
         for folder, seconds in other["seconds"].items():
             self.seconds[folder] = self.seconds.get(folder, 0.0) + seconds
-        self.left_out.update(other["left_out"])
+        for why, left in other["left_out"].items():
+            self.left_out.setdefault(why, Counter()).update(left)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {"ended": self.ended, "seconds": self.seconds, "left_out": self.left_out}
 
     def lines(self) -> list[str]:
-        """One line for each folder, and one for each of which long tests were left out."""
+        """One line for each folder, and one for each of which tests were left out."""
         return [
             *(
                 f"{folder}: {_outcomes(self.ended[folder])} in {self.seconds[folder]:.1f} s"
                 for folder in sorted(self.ended, key=_order)
             ),
             *(
-                f"{folder}: {self.left_out[folder]} long tests left out; `labctl test --all` runs them"
-                for folder in sorted(self.left_out, key=_order)
+                f"{folder}: {left[folder]} {LEFT_OUT[why]}"
+                for why, left in sorted(self.left_out.items())
+                for folder in sorted(left, key=_order)
             ),
         ]
 
@@ -200,6 +209,8 @@ def run_tests(
     selection = Selection.parse(arguments, environ)
     environment.ensure("test")
     env = {k: v for k, v in environ.items() if k not in UNWANTED}
+    if (selection.long or selection.no_skips) and {"contract", "e2e"}.intersection(selection.parts):
+        build_minio(say)
     began = clock()
     counts, uncounted = Counts(), []
     with tempfile.TemporaryDirectory(prefix="raylab-") as folder:
@@ -226,6 +237,14 @@ def run_tests(
     if lanes:
         say(f"{counts.total()} in {format_duration(clock() - began)}")
     return exit_code(codes) or int(not all(linted.passed for linted in linters))
+
+
+def build_minio(say: Callable[[str], None]) -> None:
+    """Build MinIO for its tests; where it cannot be built they are left out."""
+    try:
+        programs.build(programs.MINIO, say)
+    except LabError as error:
+        say(f"{error.message}: its tests are left out")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """MinIO's admin API, through `minio`: users and policies, for MinIO and the servers that keep its protocol.
 
-A test opens the encrypted bodies that are sent here and compares them with the protocol; it was not run
-against a real MinIO (docs/store.md).
+Unit tests open the encrypted bodies that are sent here and compare them with the protocol; end-to-end tests
+ask MinIO itself.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.harness import HARNESSES, ComposeHarness, Harness
+from tests.contract.harness import HARNESSES, ComposeHarness, Harness, MinioHarness
 from tests.docker import needs_docker
 
 
@@ -16,6 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.contract)
             if runtime_of(item) is ComposeHarness:
                 item.add_marker(pytest.mark.containers)
+            if runtime_of(item) is MinioHarness:
+                item.add_marker(pytest.mark.minio)
 
 
 def runtime_of(item: pytest.Item) -> object:
@@ -24,7 +26,12 @@ def runtime_of(item: pytest.Item) -> object:
     return called.params.get("harness") if called else None
 
 
-@pytest.fixture(scope="session", params=HARNESSES, ids=lambda harness: harness.kind)
+def title(harness: type[Harness]) -> str:
+    """The name of a harness in those of tests."""
+    return harness.__name__.removesuffix("Harness").lower()
+
+
+@pytest.fixture(scope="session", params=HARNESSES, ids=title)
 def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """One runtime with a lab name of its own. Whatever the tests leave behind is removed."""
     if request.param is ComposeHarness:

@@ -30,6 +30,7 @@ from lab.runtime.base import Runtime
 from lab.services import worker
 from lab.topology import BUCKET, REGION, Credentials, GpuAssignment, GpuPlan, LabSpec, State, Vendor
 from tests.fakes import FakeHost, FakeRuntime
+from tests.minio import minio_program
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -289,6 +290,21 @@ class LocalHarness(ServingHarness):
         shutil.rmtree(self.home, ignore_errors=True)
 
 
+class MinioHarness(LocalHarness):
+    """The same with MinIO as its store, which a lab of processes uses where it is on PATH."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._path = os.environ.get("PATH", os.defpath)
+        os.environ["PATH"] = os.pathsep.join((str(Path(minio_program()).parent), self._path))
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            os.environ["PATH"] = self._path
+
+
 def http_status(url: str, token: str = "") -> int:
     """The status of a GET."""
     import urllib3
@@ -363,7 +379,7 @@ def docker(*arguments: str) -> str:
     return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
 
 
-HARNESSES: tuple[type[Harness], ...] = (FakeHarness, LocalHarness, ComposeHarness)
+HARNESSES: tuple[type[Harness], ...] = (FakeHarness, LocalHarness, MinioHarness, ComposeHarness)
 """The runtimes that the suite runs over."""
 
 __all__ = ["HARNESSES", "Harness"]

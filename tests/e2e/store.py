@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.host.secrets import load_or_make
+from lab.host.secrets import Secrets, load_or_make
 from lab.store import ObjectStore, setup
 from lab.store.base import AccessDeniedError
 from lab.store.conformance import QUESTIONS, Client
@@ -27,8 +27,13 @@ def check_keys(bench: Shell) -> None:
     endpoints = bench.lab.endpoints()
     secrets = load_or_make(bench.folder / "secrets")
     assert endpoints.credentials == secrets.store
-    root = Client(endpoints.s3, secrets.root)
-    training = ObjectStore(endpoints.s3, secrets.store)
+    check_keys_of(endpoints.s3, secrets)
+
+
+def check_keys_of(url: str, secrets: Secrets) -> None:
+    """The same, of the store at this address."""
+    root = Client(url, secrets.root)
+    training = ObjectStore(url, secrets.store)
     assert root.ask("PUT", "others").status == 200
     try:
         assert root.ask("PUT", "others/private", body=b"private").status == 200
@@ -38,11 +43,11 @@ def check_keys(bench: Shell) -> None:
                 denied()
         with pytest.raises(AccessDeniedError):
             training.ensure_bucket("mine")
-        listed = Client(endpoints.s3, secrets.store).ask("GET", "")
+        listed = Client(url, secrets.store).ask("GET", "")
         assert ("<Name>ray<" in listed.text, "<Name>others<" in listed.text) == (True, False)
     finally:
         root.ask("DELETE", "others/private")
         assert root.ask("DELETE", "others").status == 204
-    done = setup.run(endpoints.s3, secrets.root, secrets.store)
+    done = setup.run(url, secrets.root, secrets.store)
     assert done[0] == "bucket ray: there already"
     assert done[-1].startswith("training key: tried out")

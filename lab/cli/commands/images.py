@@ -99,20 +99,31 @@ def pull(app: App, gpu: str) -> None:
     "--suite", type=values.Text(), metavar="NAME",
     help="Debian release for --offline.  [default: this machine's]",
 )  # fmt: skip
+@click.option(
+    "--minio", is_flag=True,
+    help="With --offline, MinIO too, built from its source with Go.",
+)  # fmt: skip
 @pass_app
-def build(app: App, gpu: str, offline: bool, suite: str | None) -> None:
+def build(app: App, gpu: str, offline: bool, suite: str | None, minio: bool) -> None:
     """Build the project's own images. What did not change is not built again."""
     from lab.flows import images
+    from lab.host import programs
 
     if suite and not offline:
         raise click.UsageError("--suite says which Debian --offline takes; without --offline it has no use")
+    if minio and not offline:
+        raise click.UsageError("--minio belongs to --offline; without it `labctl images pull` gets MinIO")
+    progress = app.progress()
+    program = programs.build(programs.MINIO, progress.line) if minio else None
     built = images.build(
-        images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", progress=app.progress()
+        images.variant(vendor_of(gpu)), offline=offline, suite=suite or "", minio=program, progress=progress
     )
     if app.out.as_json({"built": [{"name": b.name, "size": b.size, "seconds": b.seconds} for b in built]}):
         return
     rows = [(format.size(b.size), format.seconds(b.seconds), b.name) for b in built]
     app.out.show(render.table(("SIZE", "TOOK", "IMAGE"), rows))
+    if minio:
+        app.out.line(f"a lab runs on MinIO with: export LAB_S3_IMAGE={images.MINIO_BUILT}")
 
 
 @images.command()

@@ -4,6 +4,28 @@ The list of images, and the way `up` gets them, is in lab/runtime/compose/images
 """
 
 from lab.flows.images.archive import load, save
-from lab.runtime.compose.images import ImageNeed, build, missing, needs, pull, resolve, to_save, variant
+from lab.runtime.compose.images import (
+    MINIO_BUILT,
+    ImageNeed,
+    build,
+    missing,
+    needs,
+    pull,
+    resolve,
+    to_save,
+    variant,
+)
 
-__all__ = ["ImageNeed", "build", "load", "missing", "needs", "pull", "resolve", "save", "to_save", "variant"]
+__all__ = [
+    "MINIO_BUILT",
+    "ImageNeed",
+    "build",
+    "load",
+    "missing",
+    "needs",
+    "pull",
+    "resolve",
+    "save",
+    "to_save",
+    "variant",
+]

@@ -168,8 +168,10 @@ class Plan:
                 MINIO_BROWSER="off",
             )
             objects = str(self.layout.objects(self.store))
-            minio = (self.minio, "server", objects, "--address", address, "--quiet")
-            return Command(minio, environment, self.layout.folder)
+            # Else it would look for certificates in the user's home, and speak TLS where it has some.
+            certificates = str(self.layout.folder / "minio-certificates")
+            minio = (self.minio, "server", objects, "--address", address, "--certs-dir", certificates)
+            return Command((*minio, "--quiet"), environment, self.layout.folder)
         argv = (
             *(sys.executable, "-m", "lab.store.server"),
             *("--host", LOOPBACK, "--port", str(self.ports["s3"])),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +22,10 @@ from xml.parsers.expat import ExpatError
 from xml.sax.saxutils import escape
 
 from werkzeug.exceptions import HTTPException
-from werkzeug.http import parse_range_header
 from werkzeug.wrappers import Request, Response
 
 from lab.host.serving import SlowRequestError
+from lab.store.server import checks
 from lab.store.server.auth import authenticate, is_of_signature, open_body
 from lab.store.server.disk import Disk, StorageError
 from lab.store.server.keys import (
@@ -53,22 +52,11 @@ HEALTH_PATH = "/raylab/health"
 IDENTITY = "AWS4-HMAC-SHA256 Credential=raylab/20260101/us-east-1/s3/aws4_request, Signature=0"
 """The identity that moto sees in every verified request."""
 
-KEPT_SUBRESOURCES = frozenset({"uploads", "uploadId", "partNumber", "delete", "x-id"})
-"""Query parameters a change may have: the others name settings that this store would not keep."""
-
-NUMBERS = frozenset({"max-keys", "max-parts", "max-uploads", "part-number-marker", "partNumber"})
-"""Query parameters that are numbers."""
-
-NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 has no way to write, and the carriage return, which comes back as a line feed."""
-
 RECEIVED_AT_ONCE = 1 << 20
 """Bytes of a body."""
 
 STRIPES = 64
 """Locks that objects share by their hashes."""
-
-LOST_HEADERS = ("HTTP_X_AMZ_TAGGING", "HTTP_X_AMZ_OBJECT_LOCK_", "HTTP_X_AMZ_SERVER_SIDE_ENCRYPTION")
 
 
 class S3App:
@@ -155,15 +143,17 @@ class S3App:
             presigned = not request.headers.get("Authorization")
             return set_user_status(self._keys, signature.key, query, presigned=presigned)
         plain = {name for name in query if not is_of_signature(name)}
-        _check_query(query)
+        checks.check_query(query)
         source = copied_from(request.environ)
         check_allowed(signature.key, request.method, bucket, key, plain, source[0])
         body = open_body(signature, request.environ, _received(request.stream))
         environ = _for_moto(request.environ, body)
         if source[0]:
             environ[COPY_SOURCE] = as_header(*source)
+        checks.say_checksum(environ)
 
         if request.method in ("GET", "HEAD", "OPTIONS"):
+            checks.check_asked(key, plain)
             whole_object = all(name.startswith("response-") or name == "x-id" for name in plain)
             if key and request.method == "GET" and whole_object:
                 return self._send_object(request, environ, bucket, key)
@@ -171,7 +161,7 @@ class S3App:
                 raise RefusalError(501, "NotImplemented", "this store keeps no parts of an object")
             with self._holding(*[(bucket, key)] if key else ()), self.lock:
                 self._check_upload(request.method, bucket, key, query)
-                response = self._moto.ask(environ)
+                response = self._ask(environ, bucket, key)
             if (
                 not bucket
                 and signature.key.bucket
@@ -180,18 +170,29 @@ class S3App:
             ):
                 response.set_data(only_bucket(response.get_data(), signature.key.bucket))
             return response
-        _check_keepable(request.environ, bucket, key, plain)
+        checks.check_keepable(request.environ, bucket, key, plain)
         if request.method == "POST" and not key and "delete" not in plain:
             raise RefusalError(501, "NotImplemented", "this store takes no uploads by HTML form")
+        quietly = not key and "delete" in plain and checks.deletes_quietly(body)
         with self._holding((bucket, key), *[source] if source[0] else ()):
             changed = False
             with self.lock:
                 self._check_upload(request.method, bucket, key, query)
-                response = self._moto.ask(environ)
+                checks.check_copied(environ, self._moto.etag(*source))
+                response = self._ask(environ, bucket, key)
                 if response.status_code < 300:
                     changed = self._moto.save(bucket, key, everything="delete" in plain)
             if changed:
                 self._disk.settle(bucket)
+        if quietly:
+            response.set_data(checks.without_deleted(response.get_data()))
+        return response
+
+    def _ask(self, environ: Environ, bucket: str, key: str) -> Response:
+        """moto's answer; it has objects of one version only."""
+        checks.say_conditions(environ, self._moto.etag(bucket, key))
+        response = self._moto.ask(environ)
+        response.headers.pop("x-amz-version-id", None)
         return response
 
     def _check_upload(self, method: str, bucket: str, key: str, query: Mapping[str, Sequence[str]]) -> None:
@@ -211,7 +212,7 @@ class S3App:
                 return self._moto.ask(environ)
             buffer.muted = True
             try:
-                response = self._moto.ask(whole)
+                response = self._ask(whole, bucket, key)
             finally:
                 buffer.muted = False
             if response.status_code != 200:
@@ -219,12 +220,12 @@ class S3App:
             stream = buffer.stored.open()
         size = buffer.stored.record.size
         start, end, status = 0, size, 200
-        wanted = parse_range_header(request.headers.get("Range"))
-        if wanted is not None and wanted.units == "bytes" and len(wanted.ranges) == 1:
-            part = wanted.range_for_length(size)
-            if part is None:
-                stream.close()
-                raise RefusalError(416, "InvalidRange", "the object ends before the range begins")
+        try:
+            part = checks.read_range(request.headers.get("Range", ""), size)
+        except RefusalError:
+            stream.close()
+            raise
+        if part is not None:
             (start, end), status = part, 206
         stream.seek(start, io.SEEK_CUR)
         data = Response(_pieces(stream, end - start), status)
@@ -289,24 +290,3 @@ def _os_refusal(method: str, error: OSError) -> RefusalError:
     if method in ("PUT", "POST", "DELETE") and error.errno is not None:
         return RefusalError(507, "StorageFull", str(StorageError(error)))
     return RefusalError(500, "InternalError", f"{error.strerror or error}")
-
-
-def _check_query(query: Mapping[str, Sequence[str]]) -> None:
-    """Raises RefusalError for a parameter that could be read in several ways, or is no number."""
-    for name, values in query.items():
-        if len(values) > 1:
-            raise RefusalError(400, "InvalidArgument", f"{name} is given more than once")
-        if name in NUMBERS and not re.fullmatch(r"[0-9]{1,9}", values[0]):
-            raise RefusalError(400, "InvalidArgument", f"{name} must be a whole number below a billion")
-
-
-def _check_keepable(environ: Environ, bucket: str, key: str, query: set[str]) -> None:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
-        raise RefusalError(400, "InvalidBucketName", f"not a bucket's name: {bucket}")
-    if environ["REQUEST_METHOD"] != "DELETE" and NOT_IN_XML.search(key):
-        what = "the key has a character that no listing in XML can show; none of the bucket could be read"
-        raise RefusalError(400, "InvalidArgument", what)
-    lost = sorted(query - KEPT_SUBRESOURCES)
-    lost += [n[5:].replace("_", "-").lower() for n in environ if n.startswith(LOST_HEADERS)]
-    if lost:
-        raise RefusalError(501, "NotImplemented", f"this store does not keep: {', '.join(lost)}")

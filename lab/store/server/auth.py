@@ -92,6 +92,8 @@ def authenticate(environ: Mapping[str, Any], raw_path: str, keys: Keyring, now: 
             400, "AuthorizationHeaderMalformed", "the signature lacks a part, or leaves out the host"
         )
     access_key, date, region, service, _ = scope
+    if service != "s3":
+        raise RefusalError(400, "AuthorizationParametersError", "the signature is made for another service")
     key = keys.get(access_key)
     _check_time(timestamp, date, expires, now)
 
@@ -153,8 +155,15 @@ def open_body(signature: Signature, environ: dict[str, Any], body: bytes) -> byt
 
 
 def _check_digest(variable: str, claimed: str, actual: bytes) -> None:
-    if base64.b64encode(actual).decode() != claimed.strip():
-        name = variable.removeprefix("HTTP_").replace("_", "-").lower()
+    name = variable.removeprefix("HTTP_").replace("_", "-").lower()
+    try:
+        sent = base64.b64decode(claimed.strip(), validate=True)
+    except ValueError:
+        sent = b""
+    if len(sent) != len(actual):
+        code = "InvalidDigest" if name == "content-md5" else "InvalidArgument"
+        raise RefusalError(400, code, f"{name} is not {len(actual)} bytes in base64")
+    if sent != actual:
         raise RefusalError(400, "BadDigest", f"the body does not have the {name} that was sent with it")
 
 

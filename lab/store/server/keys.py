@@ -18,6 +18,16 @@ from lab.topology import Credentials
 
 COPY_SOURCE = "HTTP_X_AMZ_COPY_SOURCE"
 
+SETTINGS = frozenset(
+    {
+        *("accelerate", "acl", "cors", "encryption", "lifecycle", "logging", "notification", "object-lock"),
+        *("ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication"),
+        *("requestPayment", "tagging", "versioning", "website"),
+        *("attributes", "legal-hold", "restore", "retention", "select", "torrent"),
+    }
+)
+"""Query parameters that name settings of a bucket or of an object, or something else than its data."""
+
 
 class RefusalError(Exception):
     """A request is refused; the answer is an S3 error."""
@@ -82,7 +92,8 @@ def check_allowed(key: Key, method: str, bucket: str, name: str, query: set[str]
     if not key.bucket or (not bucket and method in ("GET", "HEAD")):
         return
     on_bucket = not name and (method in ("GET", "HEAD") or (method == "POST" and "delete" in query))
-    if bucket != key.bucket or source not in ("", key.bucket) or not (name or on_bucket):
+    elsewhere = bucket != key.bucket or source not in ("", key.bucket)
+    if elsewhere or not (name or on_bucket) or query & SETTINGS:
         raise RefusalError(403, "AccessDenied", "Access Denied.")
 
 
@@ -91,9 +102,12 @@ def copied_from(environ: Mapping[str, Any]) -> tuple[str, str]:
     header = str(environ.get(COPY_SOURCE, ""))
     if not header:
         return "", ""
-    bucket, slash, name = unquote(header.partition("?")[0]).removeprefix("/").partition("/")
+    path, _, version = header.partition("?")
+    bucket, slash, name = unquote(path).removeprefix("/").partition("/")
     if not (slash and name and re.fullmatch(r"[A-Za-z0-9.-]+", bucket)):
         raise RefusalError(400, "InvalidArgument", "the copy source must be BUCKET/KEY")
+    if version not in ("", "versionId=null"):
+        raise RefusalError(404, "NoSuchVersion", "this store keeps no versions")
     return bucket, name
 
 

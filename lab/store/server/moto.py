@@ -1,4 +1,4 @@
-"""moto's S3 models over the files of `disk`: the one module that knows moto's inside (pinned: 5.2.5).
+"""moto's S3 models over the files of `disk`: with `listing` what knows moto's inside (pinned: 5.2.5).
 
 moto holds the list of what there is, in memory; the data stay in the files. What the disk refuses is undone
 in moto, from the disk.
@@ -6,21 +6,20 @@ in moto, from the disk.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
-import functools
 import io
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from importlib.metadata import version
-from types import SimpleNamespace
 from typing import Any
 
 from werkzeug.routing import BaseConverter
 from werkzeug.wrappers import Response
 
+from lab.store.server import listing
 from lab.store.server.disk import (
     Aside,
     BucketRecord,
@@ -68,6 +67,12 @@ class MotoStore:
         held = self._backend.buckets.get(bucket)
         known = held.keys.get(key) if held is not None else None
         return None if known is None else known._value_buffer
+
+    def etag(self, bucket: str, key: str) -> str:
+        """An object's ETag without quotation marks; empty where there is no such object."""
+        held = self._backend.buckets.get(bucket)
+        known = held.keys.get(key) if held is not None else None
+        return "" if known is None else str(known.etag).strip('"')
 
     def size(self) -> tuple[int, int, int]:
         """The number of buckets, the number of objects, and the bytes of all objects."""
@@ -184,9 +189,7 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
     from moto.s3 import models
     from moto.s3.models import FakeKey, FakeMultipart, s3_backends
 
-    if not hasattr(models._VersionedKeyStore, "beginning_with"):
-        models._VersionedKeyStore = _sorted(models._VersionedKeyStore)
-        models.S3Backend.list_objects = _listed(models.S3Backend.list_objects)
+    listing.install(models)
     s3_backends.reset()
     s3_backends.bucket_accounts.clear()
     werkzeug_app.RegexConverter = _AnyText
@@ -194,7 +197,9 @@ def _fresh_moto() -> tuple[Any, Wsgi]:
     FakeKey.value = property(FakeKey.value.fget, _hold)
     app = werkzeug_app.create_backend_app("s3")
     app.url_map.merge_slashes = False
-    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"], app
+    backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    backend._pagination_tokens = listing.Tokens()
+    return backend, app
 
 
 class _AnyText(BaseConverter):
@@ -205,52 +210,6 @@ class _AnyText(BaseConverter):
     def __init__(self, url_map: Any, pattern: str) -> None:
         super().__init__(url_map)
         self.regex = f"(?s:{pattern})"
-
-
-def _sorted(store: Any) -> Any:
-    """moto's dict of a bucket's objects, its names in order, and those that `save` has to remove."""
-
-    class Sorted(store):
-        def __init__(self) -> None:
-            super().__init__()
-            self._names: list[str] = []
-            self.removed: set[str] = set()
-
-        def __setitem__(self, name: str, value: Any) -> None:
-            self._note(name)
-            super().__setitem__(name, value)
-
-        def setlist(self, name: str, values: Any) -> None:
-            self._note(name)
-            super().setlist(name, values)
-
-        def pop(self, name: str) -> None:
-            super().pop(name)
-            del self._names[bisect.bisect_left(self._names, name)]
-            self.removed.add(name)
-
-        def _note(self, name: str) -> None:
-            if name not in self:
-                bisect.insort(self._names, name)
-
-        def beginning_with(self, prefix: str) -> dict[str, Any]:
-            """Name -> object, without a look at other names than these."""
-            first = bisect.bisect_left(self._names, prefix)
-            last = bisect.bisect_left(self._names, True, first, key=lambda name: not name.startswith(prefix))
-            return {name: self[name] for name in self._names[first:last]}
-
-    return Sorted
-
-
-def _listed(list_objects: Any) -> Any:
-    """moto's listing, given only what it can be about: it reads the name of every object otherwise."""
-
-    @functools.wraps(list_objects)
-    def only_those(self: Any, bucket: Any, prefix: str | None, *args: Any, **options: Any) -> Any:
-        found = SimpleNamespace(keys=bucket.keys.beginning_with(prefix or ""))
-        return list_objects(self, found, prefix, *args, **options)
-
-    return only_those
 
 
 def _hold(self: Any, data: bytes) -> None:
@@ -269,14 +228,17 @@ def _hold(self: Any, data: bytes) -> None:
 
 def _complete(self: Any, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, None]:
     """moto's FakeMultipart.complete without the data, of which that makes several copies in memory."""
-    from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
+    from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML
     from moto.settings import S3_UPLOAD_PART_MIN_SIZE
     from moto.utilities.utils import md5_hash
 
     digest = md5_hash()
     completed: dict[int, Any] = {}
     last: Any = None
-    for number, etag in body:
+    parts = list(body)
+    if any(number <= before for (before, _), (number, _) in itertools.pairwise(parts)):
+        raise InvalidPartOrder()
+    for number, etag in parts:
         part = self.parts.get(number)
         if part is None or part.etag.strip('"') != etag.strip('"'):
             raise InvalidPart()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UsageError
+from lab.errors import UnsupportedError, UsageError
 from lab.flows.testing import PARTS, Counts, Selection, exit_code, run_tests
-from lab.host import environment
+from lab.host import environment, programs
 from tests.conftest import counted, forbid_skip
 from tests.fakes.host import FakeClock
 
@@ -21,6 +21,11 @@ from tests.fakes.host import FakeClock
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "ensure", lambda group: False)
+    monkeypatch.setattr(programs, "build", no_go)
+
+
+def no_go(program: programs.Program, say: Any) -> Path:
+    raise UnsupportedError(f"{program.name} cannot be built: no `go` on PATH")
 
 
 class FakeTerminal:
@@ -63,7 +68,7 @@ class FakeTerminal:
             if code < 0:  # it was killed
                 continue
             folder = next(word for word in argv if word.startswith("tests/"))
-            counts = Counts({folder: Counter(passed=2)}, {folder: 1.5}, Counter({folder: 1}))
+            counts = Counts({folder: Counter(passed=2)}, {folder: 1.5}, {"long": Counter({folder: 1})})
             Path(file).write_text(json.dumps(counts.to_json()), encoding="utf-8")
         return code
 
@@ -236,19 +241,33 @@ def test_the_summary_has_a_line_for_each_part_in_order() -> None:
         "failed": [one("tests/unit/test_b.py::t")],
         "warnings": [one("tests/unit/test_b.py::t")],
     }
-    counts = counted(stats, Counter({"tests/e2e": 3, "tests/contract": 1}))
+    long = Counter({"tests/e2e": 3, "tests/contract": 1})
+    counts = counted(stats, {"long": long, "minio": Counter({"tests/e2e": 2})})
     assert counts.lines() == [
         "tests/unit: 1 passed, 1 failed in 3.0 s",
         "tests/e2e: 1 passed in 3.0 s",
         "tests/contract: 1 long tests left out; `labctl test --all` runs them",
         "tests/e2e: 3 long tests left out; `labctl test --all` runs them",
+        "tests/e2e: 2 tests of MinIO left out; `labctl test --all` builds it with Go",
     ]
     assert counts.total() == "2 passed, 1 failed"
     counts.add(json.loads(json.dumps(counts.to_json())))
     assert counts.lines()[0] == "tests/unit: 2 passed, 2 failed in 6.0 s"
+    assert counts.lines()[-1] == "tests/e2e: 4 tests of MinIO left out; `labctl test --all` builds it with Go"
     assert counts.total() == "4 passed, 2 failed"
     assert Counts().total() == "no tests ran"
 
 
 def test_long_tests_run_when_they_are_asked_for() -> None:
     assert ran("--e2e", "--all", "--in-turn")[1][-1] == "pytest tests/e2e --all"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "builds"),
+    [(("--all",), True), (("--no-skips",), True), (("--e2e",), False), (("--unit", "--all"), False)],
+)
+def test_minio_is_built_for_all_tests_and_in_ci_and_its_absence_is_told(
+    arguments: tuple[str, ...], builds: bool
+) -> None:
+    told = "minio cannot be built: no `go` on PATH: its tests are left out"
+    assert (told in ran(*arguments)[2]) is builds

@@ -19,7 +19,7 @@ from lab.host.files import ROOT
 from lab.runtime.compose.engine import Engine
 from lab.runtime.compose.images import context
 from lab.runtime.compose.images.base import Host, make_base
-from lab.runtime.compose.images.model import PROMETHEUS_STANDIN, S3_STANDIN
+from lab.runtime.compose.images.model import MINIO_BUILT, PROMETHEUS_STANDIN, S3_STANDIN
 from lab.version import __version__
 
 TORCH_INDEXES: Mapping[str, str] = {
@@ -51,9 +51,10 @@ class Target:
     """One image to build."""
 
     target: str
-    """Stage of the Dockerfile."""
+    """Stage of the Dockerfile; empty for its only one."""
     name: str
     variant: str = ""
+    file: str = "docker/Dockerfile"
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,13 @@ class Machine:
     python: str = sys.executable
 
 
-def targets(variant: str, *, offline: bool) -> tuple[Target, ...]:
-    """The images to build: the lab's and, offline, before it the stand-ins, which fail early."""
+def targets(variant: str, *, offline: bool, minio: bool = False) -> tuple[Target, ...]:
+    """The images to build: the lab's and, offline, before it the others, which fail early."""
     lab = Target("lab", f"raylab/ray:{__version__}-{variant}", variant)
     if not offline:
         return (lab,)
-    return (Target("prometheus-standin", PROMETHEUS_STANDIN), Target("s3-standin", S3_STANDIN), lab)
+    own = (Target("", MINIO_BUILT, file=context.MINIO_FILE),) if minio else ()
+    return (*own, Target("prometheus-standin", PROMETHEUS_STANDIN), Target("s3-standin", S3_STANDIN), lab)
 
 
 def build(
@@ -79,6 +81,7 @@ def build(
     *,
     offline: bool = False,
     suite: str = "",
+    minio: Path | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     machine: Machine | None = None,
@@ -86,6 +89,7 @@ def build(
     """Build the images of a variant (`cpu`, `cuda`, `rocm`): minutes the first time, then only what changed.
 
     `offline` needs no image registry: the base and the stand-ins are made of the packages of Debian `suite`.
+    `minio` is the program MinIO, which then gets an image, too.
 
     Raises EngineError (no engine, no buildx), UnsupportedError (no mmdebstrap), SetupError.
     """
@@ -96,7 +100,9 @@ def build(
         settings = _pip_settings(engine, machine)
         built = []
         with _context(machine, settings, variant, progress) as folder:
-            for target in targets(variant, offline=offline):
+            if minio is not None:
+                context.stage_minio(folder, minio, machine.root)
+            for target in targets(variant, offline=offline, minio=minio is not None):
                 built.append(_build(target, base, folder, settings, engine, progress, machine))
         return tuple(built)
     finally:
@@ -165,13 +171,14 @@ def command(
         "plain",
         "--load",
         "--file",
-        str(folder / "docker" / "Dockerfile"),
+        str(folder / target.file),
+        "--tag",
+        target.name,
     ]
-    argv += ["--target", target.target, "--tag", target.name]
-    arguments = {
-        "VERSION": __version__,
-        "CONTENT": context.content(target.target, target.variant, machine.root),
-    }
+    arguments = {"VERSION": __version__}
+    if target.target:
+        argv += ["--target", target.target]
+        arguments["CONTENT"] = context.content(target.target, target.variant, machine.root)
     if base:
         arguments["BASE_IMAGE"] = base
     if target.target == "lab":

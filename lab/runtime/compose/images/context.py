@@ -26,6 +26,8 @@ FILES = (
 )
 """All that a build sees of the project."""
 
+MINIO_FILE = "docker/minio.Dockerfile"
+
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "lab": ("docker/apt.py", "docker/install.py", "docker/slim.py", "requirements/image.txt"),
     "s3-standin": ("docker/install.py", "docker/slim.py", "requirements/standin.txt"),
@@ -175,10 +177,19 @@ def stage(folder: Path, local_wheels: Iterator[Path], root: Path = ROOT) -> tupl
     into.mkdir()
     names = []
     for wheel in local_wheels:
-        target = into / wheel.name
-        try:
-            os.link(wheel, target)
-        except OSError:
-            shutil.copyfile(wheel, target)
+        _link(wheel, into / wheel.name)
         names.append(wheel.name)
     return tuple(names)
+
+
+def stage_minio(folder: Path, program: Path, root: Path = ROOT) -> None:
+    """Add to the context what the image of MinIO is built from."""
+    shutil.copyfile(root / MINIO_FILE, folder / MINIO_FILE)
+    _link(program, folder / "docker" / "minio")
+
+
+def _link(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copy(path, target)

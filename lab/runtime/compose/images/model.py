@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lab.host.files import ROOT
+from lab.host.programs import MINIO_RELEASE
 from lab.runtime.compose.gpus import VARIANTS
 from lab.services import GRAFANA, PROMETHEUS, STORE
 from lab.topology import Vendor
@@ -27,6 +28,9 @@ OFFLINE_FILE = "offline.yaml"
 
 S3_STANDIN = f"raylab/s3-standin:{__version__}"
 PROMETHEUS_STANDIN = f"raylab/prometheus-standin:{__version__}"
+
+MINIO_BUILT = f"raylab/minio:{MINIO_RELEASE}"
+"""MinIO in an image of ours. A lab runs on it where LAB_S3_IMAGE names it."""
 
 CONTENT_LABEL = "io.raylab.content"
 """Label of an image of ours: what it was built from, see context.content."""

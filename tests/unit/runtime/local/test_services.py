@@ -193,6 +193,8 @@ def test_minio_gets_its_key_by_environment_and_keeps_its_own_folder() -> None:
     assert command.environment["MINIO_ROOT_USER"] == "the-root-user"
     assert command.environment["MINIO_ROOT_PASSWORD"] == "the-root-password"
     assert command.argv[:3] == ("/bin/minio", "server", "/labs/raylab/objects/minio")
+    own = command.argv[command.argv.index("--certs-dir") + 1]
+    assert own == "/labs/raylab/minio-certificates", "it would speak TLS with certificates in ~/.minio"
 
 
 def test_the_stand_in_store_reads_root_and_training_key_from_files() -> None:

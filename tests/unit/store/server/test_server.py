@@ -196,7 +196,10 @@ def test_a_key_that_would_spoil_every_listing_is_refused(server: Server, key: st
 
 @pytest.mark.parametrize(
     "query",
-    ["max-keys=abc", "max-keys=-1", "max-keys=", "uploads&max-uploads=1e9", "max-keys=1&max-keys=2"],
+    [
+        *("max-keys=abc", "max-keys=-1", "max-keys=", "uploads&max-uploads=1e9", "max-keys=1&max-keys=2"),
+        "partNumber=0&uploadId=a",
+    ],
 )
 def test_a_parameter_that_makes_no_sense_is_the_clients_error(server: Server, query: str) -> None:
     answer = server("GET", f"/ray?{query}")

@@ -52,7 +52,7 @@ class FakeDocker:
         if words[0] == "pull":
             self.images[words[1]] = {"labels": {}, "size": 5}
         if words[:2] == ("buildx", "build"):
-            label = next(word for word in words if word.startswith("CONTENT=")).partition("=")[2]
+            label = next((word.partition("=")[2] for word in words if word.startswith("CONTENT=")), "")
             self.images[words[words.index("--tag") + 1]] = {"labels": {"io.raylab.content": label}, "size": 9}
         return 0
 

@@ -10,6 +10,7 @@ from lab.errors import EngineError, LabError, SetupError
 from lab.runtime.compose.causes import failed
 from lab.runtime.compose.images import building, context
 from lab.runtime.compose.images.base import Host
+from lab.runtime.compose.images.model import MINIO_BUILT
 from lab.version import __version__
 from tests.conftest import ROOT
 from tests.unit.runtime.compose.images.fake_engine import FakeDocker, quiet
@@ -107,6 +108,36 @@ def test_the_context_holds_the_locked_requirements_and_the_wheels_of_this_machin
     building.build("cpu", engine=docker.engine, progress=quiet(said), machine=machine(tmp_path))
     assert seen == {*context.FILES, f"docker/wheels/{wheel}"}
     assert f"taken from this machine: {wheel}" in said
+
+
+def test_minio_gets_an_image_of_its_own_release_from_the_program_that_was_built(tmp_path: Path) -> None:
+    program = tmp_path / "minio"
+    program.write_text("minio itself")
+    docker = FakeDocker()
+    seen: dict[str, str] = {}
+
+    def look(words: tuple[str, ...]) -> None:
+        if words[:2] == ("buildx", "build") and MINIO_BUILT in words:
+            seen[after(words, "--file")[0]] = (Path(words[-1]) / "docker" / "minio").read_text()
+
+    docker.on_call = look
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "make_base", lambda *_: "raylab/base:bookworm")
+        built = building.build(
+            "cpu",
+            offline=True,
+            minio=program,
+            engine=docker.engine,
+            progress=quiet(),
+            machine=machine(tmp_path),
+        )
+    words = docker.calls("buildx", "build")[0]
+    assert built[0].name == MINIO_BUILT
+    assert list(seen.values()) == ["minio itself"]
+    assert next(iter(seen)).endswith(context.MINIO_FILE)
+    assert after(words, "--target") == []
+    assert arguments(words)["BASE_IMAGE"] == "raylab/base:bookworm"
+    assert len(built) == 4
 
 
 def test_only_wheels_that_the_image_would_install_are_taken(tmp_path: Path) -> None:

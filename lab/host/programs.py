@@ -1,0 +1,130 @@
+"""Programs that are built from their source with `go install` where no binary of them can be had.
+
+Each is built once for a version and kept in the user's cache; Go keeps modules and what it has compiled in
+its own caches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.errors import SetupError, UnsupportedError
+from lab.host import command
+from lab.host.files import lock
+from lab.host.quantities import format_duration
+
+BUILD_SECONDS = 3600.0
+"""Timeout of a build. MinIO takes 4 minutes of one core."""
+
+
+def cache() -> Path:
+    """The folder of all built programs: raylab/programs in $XDG_CACHE_HOME, else in ~/.cache."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache"), "raylab", "programs")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command in a Go module."""
+
+    name: str
+    package: str
+    version: str
+    """As the module proxy has it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variable of the program -> text that the linker writes into it."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command that builds it."""
+        flags = "".join(f" -X {name}={value}" for name, value in self.variables.items())
+        return ("go", "install", "-trimpath", "-ldflags", f"-s -w{flags}", f"{self.package}@{self.version}")
+
+    @property
+    def path(self) -> Path:
+        """The file that `build` makes."""
+        return cache() / f"{self.name}-{self.version}" / self.name
+
+
+MINIO_COMMIT = "07c3a429bfed433e49018cb0f78a52145d4bedeb"
+"""The commit of MINIO_RELEASE, whose tag is no version of a Go module: its pseudo-version is asked for."""
+
+MINIO_RELEASE = "RELEASE.2025-09-07T16-13-09Z"
+"""The release of the image in compose/lab.yaml."""
+
+MINIO = Program(
+    "minio",
+    "github.com/minio/minio",
+    f"v0.0.0-20250907161309-{MINIO_COMMIT[:12]}",
+    {
+        "github.com/minio/minio/cmd.Version": "2025-09-07T16:13:09Z",
+        "github.com/minio/minio/cmd.ReleaseTag": MINIO_RELEASE,
+        "github.com/minio/minio/cmd.CommitID": MINIO_COMMIT,
+        "github.com/minio/minio/cmd.ShortCommitID": MINIO_COMMIT[:12],
+        "github.com/minio/minio/cmd.CopyrightYear": "2025",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine, as far as a build asks it; tests put in their own."""
+
+    which: Callable[[str], str | None] = shutil.which
+    run: Callable[..., subprocess.CompletedProcess[str]] = command.stream
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+def build(program: Program, say: Callable[[str], None], machine: Machine | None = None) -> Path:
+    """Build a program, unless it is there; returns its path. `say` gets a line when it begins.
+
+    It is linked statically, so it runs in containers too. Raises UnsupportedError without Go, SetupError.
+    """
+    machine = machine or Machine()
+    path = program.path
+    if path.is_file():
+        return path
+    if machine.which("go") is None:
+        raise UnsupportedError(f"{program.name} cannot be built: no `go` on PATH", "install Go 1.24 or newer")
+    what = f"building {program.name} {program.version}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "choose a folder that you may write to: export XDG_CACHE_HOME=/some/where"
+        raise SetupError(f"cannot write to {path.parent}: {error.strerror}", hint) from error
+    busy = path.parent / "lock"
+    with lock(busy, what, patience=BUILD_SECONDS, on_wait=lambda holder: say(f"waiting: {holder}")):
+        if path.is_file():
+            return path
+        say(f"{what} with Go, which takes minutes the first time")
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            _install(program, folder, machine)
+            os.replace(Path(folder, program.name), path)
+    return path
+
+
+def _install(program: Program, folder: str, machine: Machine) -> None:
+    env = {**machine.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
+    try:
+        ended = machine.run(program.argv, lambda _: None, timeout=BUILD_SECONDS, env=env)
+    except subprocess.TimeoutExpired as error:
+        raise SetupError(
+            f"{program.name} is not built after {format_duration(BUILD_SECONDS)}",
+            "repeat it: Go keeps what it has done",
+        ) from error
+    except OSError as error:
+        raise SetupError(
+            f"{program.name} cannot be built: {error}", "see whether `go version` works"
+        ) from error
+    if ended.returncode or not Path(folder, program.name).is_file():
+        lines = [line for line in ended.stdout.splitlines() if line.strip() and "downloading" not in line]
+        raise SetupError(
+            f"{program.name} cannot be built: {lines[0] if lines else f'exit code {ended.returncode}'}",
+            f"see what it says: {' '.join(program.argv)}",
+        )

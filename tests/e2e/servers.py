@@ -1,0 +1,80 @@
+"""An object store alone, as a lab of processes starts it: MinIO, or the stand-in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from lab.host.secrets import load_or_make
+from lab.runtime.local.layout import Layout
+from lab.runtime.local.services import Plan
+from lab.services import STORE
+from lab.store import ObjectStore, setup
+from lab.store.conformance import Client
+from lab.topology import LabSpec
+from tests.minio import minio_program
+
+END_SECONDS = 30.0
+
+
+class S3Server:
+    """One server with a folder, a port and keys of its own."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        """`kind` is that of the state file, `minio` or `moto`."""
+        self.kind, self.folder = kind, folder
+        layout = Layout(folder, folder / "ray", folder / "tmp")
+        self.secrets = load_or_make(layout.secrets)
+        layout.objects(kind).mkdir(parents=True)
+        ports = {"s3": free_port()}
+        plan = Plan(LabSpec(), ports, layout, self.secrets, kind, minio=minio_program())
+        self._command = plan.command(STORE)
+        self._log = layout.folder / "store.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = plan.url("s3")
+
+    def start(self) -> tuple[str, ...]:
+        """Start it and set it up for a lab; returns what was done."""
+        command = self._command
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command.argv,
+                env=dict(command.environment),
+                cwd=command.cwd,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return setup.run(self.url, self.secrets.root, self.secrets.store)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send it a signal that ends it, and wait for its end."""
+        if self._process is not None:
+            os.killpg(self._process.pid, number)
+            self._process.wait(END_SECONDS)
+            self._process = None
+
+    @property
+    def training(self) -> Client:
+        """Requests by the training key."""
+        return Client(self.url, self.secrets.store)
+
+    @property
+    def root(self) -> Client:
+        """Requests by the root key."""
+        return Client(self.url, self.secrets.root)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The lab's bucket, as jobs see it."""
+        return ObjectStore(self.url, self.secrets.store)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,86 @@
+"""Labs of plain processes whose object store is MinIO: every fault of the store, and the demo."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from lab.services import STORE
+from tests.e2e.chaos import ChaosTests
+from tests.e2e.harness import UP, Bench, Shell
+from tests.e2e.receipts import assert_recovered, assert_valid
+from tests.e2e.store import check_conformance, check_keys
+from tests.minio import minio_program
+
+pytestmark = pytest.mark.minio
+
+
+class MinioBench(Bench):
+    """A lab of plain processes with MinIO on PATH."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        given = super().environment
+        folder = str(Path(minio_program()).parent)
+        return {**given, "PATH": os.pathsep.join((folder, given.get("PATH", os.defpath)))}
+
+
+@pytest.fixture(scope="module")
+def minio_lab(home: Path) -> Iterator[MinioBench]:
+    """One lab for the module."""
+    bench = MinioBench(home, "minio")
+    try:
+        bench.labctl(*UP)
+        yield bench
+    finally:
+        bench.remove()
+
+
+@pytest.mark.long
+def test_one_command_boots_breaks_and_proves_the_recovery_with_minio(
+    home: Path,
+) -> None:
+    bench = MinioBench(home, "minio-demo")
+    try:
+        ended = bench.labctl("demo", "--gpu", "simulated", "--epochs", "8", "--json", timeout=480)
+        assert bench.state().store == "minio"
+        told, receipt = ended.documents
+        assert_recovered(receipt)
+        assert told["demo"]["comparison"]["weights"] == "equal", told
+        check_conformance(bench)
+        check_keys(bench)
+    finally:
+        bench.remove()
+
+
+@pytest.mark.long
+def test_a_training_outlives_minio_refusing_its_key(minio_lab: MinioBench) -> None:
+    """The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored."""
+    job = minio_lab.digits(epochs=12, max_failures=-1, batch_size=4)
+    minio_lab.where(job)
+    fault = ("--fault", "s3-credentials-revoked", "--for", "5s", "--job", job, "--after-epoch", "2")
+    receipt = minio_lab.labctl("fault-inject", STORE, *fault, "--json", code=None, timeout=400).document
+    assert_valid(receipt)
+    assert receipt["fault"]["effect"] == "refused the training key"
+    assert receipt["verdict"] not in ("failed", "restarted-from-scratch"), receipt["reason"]
+    minio_lab.succeeds(job)
+    run = minio_lab.lab.history(job).runs[-1]
+    assert run.checkpoints[-1].progress == 12
+    assert minio_lab.healthy()
+
+
+class TestMinioChaos(ChaosTests):
+    FEW: ClassVar[Mapping[str, Mapping[str, float]]] = {"s3-down": {"for": 5}, "checkpoint-corrupt": {}}
+    OTHERS: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "s3-slow": {"for": 6},
+        "checkpoint-truncate": {},
+        "checkpoint-delete": {},
+    }
+
+    @pytest.fixture
+    def shell(self, minio_lab: MinioBench) -> Shell:
+        return minio_lab

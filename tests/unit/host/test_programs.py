@@ -1,0 +1,105 @@
+"""Programs that are built with Go: once for a version, and what is told where it cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import SetupError, UnsupportedError
+from lab.host.programs import MINIO, MINIO_RELEASE, Machine, Program, build, cache
+from lab.runtime.compose.images.model import S3_IMAGE, defaults
+
+TOOL = Program("tool", "example.org/tool/cmd/tool", "v1.2.3", {"main.version": "1.2.3"})
+
+
+class Go:
+    """A machine whose `go` makes the program, or says why not."""
+
+    def __init__(self, output: str = "", makes: bool = True, raises: Exception | None = None) -> None:
+        self.output, self.makes, self.raises = output, makes, raises
+        self.calls: list[tuple[tuple[str, ...], dict[str, str]]] = []
+        self.machine = Machine(which=lambda name: f"/bin/{name}", run=self.run, environ={"GOFLAGS": "-x"})
+
+    def run(
+        self, argv: Sequence[str], on_line: Callable[[str], None], **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        self.calls.append((tuple(argv), dict(options["env"])))
+        if self.raises is not None:
+            raise self.raises
+        if self.makes:
+            Path(options["env"]["GOBIN"], "tool").write_text("program")
+        return subprocess.CompletedProcess(argv, 0 if self.makes else 1, self.output)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "raylab" / "programs"
+
+
+def test_a_program_is_built_once_and_kept_by_its_version(folder: Path) -> None:
+    go, said = Go(), list[str]()
+    path = build(TOOL, said.append, go.machine)
+    assert path == folder / "tool-v1.2.3" / "tool"
+    assert path.read_text() == "program"
+    assert build(TOOL, said.append, go.machine) == path
+    ((argv, environment),) = go.calls
+    assert argv[:2] == ("go", "install")
+    assert argv[-1] == "example.org/tool/cmd/tool@v1.2.3"
+    assert "-X main.version=1.2.3" in argv[argv.index("-ldflags") + 1]
+    assert (environment["CGO_ENABLED"], environment["GOFLAGS"]) == ("0", "-x")
+    assert said == ["building tool v1.2.3 with Go, which takes minutes the first time"]
+
+
+def test_one_that_is_there_needs_no_go(folder: Path) -> None:
+    build(TOOL, lambda _: None, Go().machine)
+    assert build(TOOL, lambda _: None, Machine(which=lambda _: None)).is_file()
+
+
+def test_a_machine_without_go_is_told(folder: Path) -> None:
+    with pytest.raises(UnsupportedError, match="tool cannot be built: no `go` on PATH"):
+        build(TOOL, lambda _: None, Machine(which=lambda _: None))
+    assert not folder.exists()
+
+
+def test_a_cache_that_cannot_be_is_told(folder: Path) -> None:
+    folder.parent.write_text("a file")
+    with pytest.raises(SetupError, match="cannot write to ") as caught:
+        build(TOOL, lambda _: None, Go().machine)
+    assert "XDG_CACHE_HOME" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("go", "message"),
+    [
+        (
+            Go("go: downloading example.org/x v1\ngo: example.org/tool@v1.2.3: 403 Forbidden\n", makes=False),
+            "tool cannot be built: go: example.org/tool@v1.2.3: 403 Forbidden",
+        ),
+        (Go("", makes=False), "tool cannot be built: exit code 1"),
+        (Go(raises=OSError(8, "Exec format error")), "Exec format error"),
+        (Go(raises=subprocess.TimeoutExpired((), 1)), "tool is not built after 1 h"),
+    ],
+)
+def test_what_go_says_is_told_and_nothing_half_made_is_kept(folder: Path, go: Go, message: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        build(TOOL, lambda _: None, go.machine)
+    assert message in caught.value.message
+    assert [path.name for path in (folder / "tool-v1.2.3").iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize("chosen", ["", "relative"])
+def test_programs_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+    monkeypatch.setenv("HOME", "/home/student")
+    assert cache() == Path("/home/student/.cache/raylab/programs")
+
+
+def test_minio_is_the_release_of_the_image_that_compose_pins() -> None:
+    assert f":{MINIO_RELEASE}@" in defaults()[S3_IMAGE]
+    stamp = MINIO_RELEASE.removeprefix("RELEASE.").replace("-", "").replace("T", "").removesuffix("Z")
+    assert MINIO.version.split("-")[1] == stamp
