@@ -127,7 +127,8 @@ class Cycle:
     def _victims(self, item: Item, assignment: Assignment) -> list[Victim]:
         if assignment.mode != Mode.PREEMPT:
             return []
-        return self._search(item, assignment.need_preemption, assignment.usage)
+        asked = {place: value for place, value in assignment.usage.items() if value}
+        return self._search(item, assignment.need_preemption, asked)
 
     def _search(self, item: Item, places: set[FlavorResource], usage: Usage) -> list[Victim]:
         fair = self.snapshot.setup.config.strategies is not None
@@ -223,7 +224,10 @@ class Cycle:
 
     @staticmethod
     def _held_back(node: Node, assignment: Assignment) -> Usage:
-        """The quota that a head without victims keeps from others for the rest of the cycle."""
+        """The quota that a head without victims keeps from others for the rest of the cycle.
+
+        As in Kueue, less than nothing in a queue that is over its borrowing limit: cohorts do not notice.
+        """
         kept = {}
         for place, value in assignment.usage.items():
             quota, used = node.quotas[place], node.usage.get(place, 0)
@@ -232,7 +236,7 @@ class Cycle:
             elif quota.borrowing is None:
                 kept[place] = value
             else:
-                kept[place] = max(0, min(value, quota.nominal + quota.borrowing - used))
+                kept[place] = min(value, quota.nominal + quota.borrowing - used)
         return kept
 
 

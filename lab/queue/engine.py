@@ -280,6 +280,7 @@ class Engine(Places):
         if entry.admission is not None:
             item.reserve(entry.admission, now)
             self._keep(item, now)
+            self._generations[name] = self._generations.get(name, 0) + 1  # Kueue takes it out and in again
             if self.history is not None and self._by_usage(name):
                 self.history.charge(item, now, self.snapshot.held[name].values())
             if pending.sticky is item:

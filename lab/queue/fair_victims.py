@@ -53,7 +53,7 @@ class FairSearch:
             return []
         return [
             each
-            for each in self.snapshot.held[queue.name].values()
+            for each in self.snapshot.holding(queue.name)
             if uses(each, self.places) and self.snapshot.may_preempt(self.item, each, policy)
         ]
 

@@ -33,7 +33,7 @@ class Pending:
         """Shape -> reason and message with which all workloads of it wait for an event."""
 
         self._alone: dict[str, Item] = {}
-        """Workloads that wait for an event by themselves."""
+        """Workloads of namespaces that are not taken, until other queues are applied."""
 
         self._later: dict[str, Item] = {}
         """Workloads that wait for their time."""
@@ -61,7 +61,7 @@ class Pending:
         self._later[item.key] = item
 
     def park_alone(self, item: Item) -> None:
-        """Let a workload wait for an event, without those of the same shape."""
+        """Let a workload wait that is in a namespace that is not taken, without those of the same shape."""
         item.queued = True
         self._alone[item.key] = item
 
@@ -81,14 +81,11 @@ class Pending:
             self.sticky = None
 
     def unpark(self) -> None:
-        """Bring all back that waited for an event."""
+        """Bring all back that waited for an event, but those of namespaces that are not taken."""
         parked, self._parked = self._parked, {}
         for group in self._heaps if parked else ():
             if group[0] in parked:  # type: ignore[index]
                 self._offer(group)
-        alone, self._alone = self._alone, {}
-        for item in alone.values():
-            self.push(item)
 
     def wake(self, now: float) -> list[Item]:
         """Bring back those whose time has come."""

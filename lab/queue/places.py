@@ -68,7 +68,8 @@ class Places:
         for name, queue in setup.cluster_queues.items():
             usage = self.history.of if self.history is not None and queue.usage_based else None
             self.pending[name] = Pending(queue.strategy, setup.config, usage)
-        self.snapshot = Snapshot(setup, self.tree, {name: {} for name in setup.cluster_queues})
+        held: dict[str, dict[str, Item]] = {name: {} for name in setup.cluster_queues}
+        self.snapshot = Snapshot(setup, self.tree, held, self.inactive)
         self._family: dict[str, tuple[str, ...]] = {}
         for name, node in self.tree.queues.items():
             root = node.root

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cmp_to_key, partial
@@ -29,9 +29,19 @@ class Snapshot:
     held: dict[str, dict[str, Item]]
     """ClusterQueue -> key -> workload that holds quota there."""
 
+    inactive: Container[str] = ()
+    """Names of the ClusterQueues that admit nothing."""
+
     now: float = 0.0
     local_usage: dict[tuple[str, str], float] = field(default_factory=dict)
     """Usage of LocalQueues over time, of those in queues that go by it."""
+
+    def holding(self, queue: str) -> Iterable[Item]:
+        """Workloads of a ClusterQueue that a policy may let others preempt.
+
+        None of one that admits nothing: Kueue leaves it out (pkg/cache/scheduler/snapshot.go: Snapshot).
+        """
+        return () if queue in self.inactive else self.held[queue].values()
 
     def node(self, item: Item) -> Node:
         """The ClusterQueue that this workload is in."""

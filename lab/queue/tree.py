@@ -96,8 +96,7 @@ class Node:
 
     def local_available(self, place: FlavorResource) -> int:
         """The unused part of what is not lent."""
-        local = self.local.get(place)
-        return max(0, local - self.usage.get(place, 0)) if local else 0
+        return max(0, self.local.get(place, 0) - self.usage.get(place, 0))
 
     def left(self, place: FlavorResource) -> int:
         """The amount that can still be used here; below zero after quota was taken away, or capacity lost."""
@@ -109,7 +108,7 @@ class Node:
         local = self.local.get(place, 0)
         if top is not None:
             found = min(found, subtree - local - max(0, used - local) + top)
-        return max(0, local - used) + found if local else found
+        return max(0, local - used) + found
 
     def available(self, place: FlavorResource) -> int:
         """As `left`, but never below zero."""
@@ -127,7 +126,7 @@ class Node:
         used = self.usage.get(place, 0)
         beyond = used - self.local.get(place, 0)
         self.usage[place] = used - value
-        if self.parent is not None and beyond > 0:
+        if self.parent is not None and min(value, beyond) > 0:
             self.parent.remove(place, min(value, beyond))
 
     def add_all(self, usage: Usage) -> None:

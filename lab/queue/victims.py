@@ -99,7 +99,7 @@ class Search:
             return []
         return [
             Candidate(each, reasons.IN_CLUSTER_QUEUE)
-            for each in self.snapshot.held[self.item.cluster_queue].values()
+            for each in self.snapshot.holding(self.item.cluster_queue)
             if uses(each, self.places) and self.snapshot.may_preempt(self.item, each, self.policy.within)
         ]
 
@@ -126,7 +126,7 @@ class Search:
         for queue in node.queues:
             if queue is self.node or queue.within(self.places):
                 continue
-            for each in self.snapshot.held[queue.name].values():
+            for each in self.snapshot.holding(queue.name):
                 if not uses(each, self.places):
                     continue
                 if self.snapshot.may_preempt(self.item, each, self.policy.reclaim):

@@ -222,6 +222,7 @@ def report(outcome: str, reason: str = "", **fields: object) -> SimpleNamespace:
         (report("skipped", "needs Docker: no GPU here, nor an engine"), "failed"),
         (report("skipped", "known bug", wasxfail="known bug"), "skipped"),
         (report("passed"), "passed"),
+        (report("skipped", "needs Go: there is no command `go`"), "skipped"),
     ],
 )
 def test_which_skips_are_failures(given: SimpleNamespace, outcome: str) -> None:

@@ -8,16 +8,21 @@ import pytest
 
 from lab.queue.flavors import Mode, go_on, preferred, reduced
 from lab.queue.model import (
+    ClusterQueue,
+    Config,
+    FlavorQuotas,
     Fungibility,
     PodSet,
     Preemption,
+    Quota,
     Requirement,
     ResourceFlavor,
+    ResourceGroup,
     Taint,
     Toleration,
     Workload,
 )
-from tests.unit.queue.made import GPU, job, one_cycle, queue, running, setup
+from tests.unit.queue.made import GPU, group, job, one_cycle, queue, running, setup
 
 TRY = "TryNextFlavor"
 STOP = "MayStopSearch"
@@ -195,8 +200,6 @@ def test_flavors(name: str) -> None:
 
 
 def test_one_flavor_serves_all_resources_of_a_group() -> None:
-    from lab.queue.model import ClusterQueue, FlavorQuotas, Quota, ResourceGroup
-
     big = ResourceGroup(
         ("cpu", GPU),
         (
@@ -212,8 +215,6 @@ def test_one_flavor_serves_all_resources_of_a_group() -> None:
 
 
 def test_pods_count_where_the_queue_covers_them() -> None:
-    from lab.queue.model import ClusterQueue, FlavorQuotas, Quota, ResourceGroup
-
     both = ResourceGroup((GPU, "pods"), (FlavorQuotas("h100", {GPU: Quota(8), "pods": Quota(5)}),))
     engine, _ = one_cycle(setup(ClusterQueue("q", (both,))), job("six", "q", 1, count=6))
     assert engine.items["ns/six"].reason == "ExceedsMaxQuota"
@@ -226,3 +227,40 @@ def test_fewer_pods_where_the_full_number_does_not_fit() -> None:
     admission = engine.items["ns/new"].admission
     assert admission is not None
     assert admission.pod_sets[0].count == 5
+
+
+@pytest.mark.parametrize(("asked", "config"), [(0, Config()), (1, Config(ignore_undeclared=True))])
+def test_pods_that_ask_for_nothing_of_a_quota_leave_the_others_theirs(asked: int, config: Config) -> None:
+    pod_sets = (PodSet("main", requests={"example.com/fpga": asked}), PodSet("more", requests={GPU: 1}))
+    engine, _ = one_cycle(setup(queue("q", 4), config=config), Workload("ns", "new", "q", pod_sets))
+    admission = engine.items["ns/new"].admission
+    assert admission is not None
+    assert admission.flavors() == {"main": {}, "more": {GPU: "h100"}}
+
+
+def test_the_search_ends_with_the_first_pods_that_get_no_flavor() -> None:
+    tainted = {"h100": ResourceFlavor("h100", taints=(Taint("spot", "yes", "NoSchedule"),))}
+    pod_sets = (PodSet("main", requests={GPU: 0}), PodSet("more", requests={GPU: 1}))
+    engine, _ = one_cycle(setup(queue("q", 4), flavors=tainted), Workload("ns", "new", "q", pod_sets))
+    assert "more" not in engine.items["ns/new"].message
+
+
+def test_of_two_groups_the_one_that_kueue_takes_first_is_told() -> None:
+    groups = (*group({"x86": 1}, "cpu"), *group({"h100": 1}, GPU))
+    pods = PodSet(requests={"cpu": 9000, GPU: 9})
+    engine, _ = one_cycle(setup(ClusterQueue("q", groups)), Workload("ns", "new", "q", (pods,)))
+    assert f"insufficient quota for {GPU}" in engine.items["ns/new"].message
+
+
+def test_after_another_was_admitted_the_search_begins_anew() -> None:
+    """For Kueue's memory an admission is as quota that came free (cache/scheduler/clusterqueue.go)."""
+    groups = (*group({"h100": 4}), *group({"x86": 2000, "arm": 2000}, "cpu"))
+    waits = Workload("ns", "waits", "q", (PodSet(requests={"cpu": 1000, GPU: 1}),))
+    engine, _ = one_cycle(setup(ClusterQueue("q", groups)), running("held", "q", 4), waits)
+    engine.submit(Workload("ns", "urgent", "q", (PodSet(requests={"cpu": 1000}),), priority=1), 100.0)
+    for _ in range(2):
+        engine.cycle(100.0)
+    assert engine.items["ns/urgent"].state == "Admitted"
+    tried = engine.items["ns/waits"].tried
+    assert tried is not None
+    assert tried.first(0, "cpu") == 1  # it stopped at the first flavor again

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.queue.engine import Engine
 from lab.queue.item import Item
-from lab.queue.model import BEST_EFFORT_FIFO, STRICT_FIFO, Config, Preemption, Workload
+from lab.queue.model import (
+    BEST_EFFORT_FIFO,
+    STRICT_FIFO,
+    Config,
+    LocalQueue,
+    Preemption,
+    Requirement,
+    Workload,
+)
 from lab.queue.pending import Pending
-from tests.unit.queue.made import job, queue, running, setup
+from tests.unit.queue.made import job, one_cycle, queue, running, setup, told
 
 LOWER = Preemption(within="LowerPriority")
 
@@ -80,7 +90,21 @@ def test_one_that_is_parked_alone_leaves_the_others() -> None:
     pending.park_alone(item)
     assert popped(pending) == ["b"]
     pending.unpark()
-    assert popped(pending) == ["a"]
+    assert popped(pending) == []
+
+
+def test_one_of_a_namespace_that_is_not_taken_costs_others_no_cycle() -> None:
+    """Kueue leaves it where it is (cache/queue/inadmissible_workloads.go: queueInadmissibleWorkloads)."""
+    ours = Requirement("kubernetes.io/metadata.name", "In", ("ns",))
+    given = setup(
+        queue("q", 1, selector=(ours,)),
+        local_queues={(space, "q"): LocalQueue(space, "q", "q") for space in ("ns", "else")},
+    )
+    alien = replace(job("alien", "q", 1, priority=9), namespace="else")
+    engine, _ = one_cycle(given, running("held", "q", 1), job("new", "q", 1), alien)
+    engine.cycle(100.0)
+    engine.finish("ns/held", 100.0)
+    assert told(engine.cycle(100.0), "Admitted") == {"new": "Admitted"}
 
 
 def test_one_that_is_taken_out_is_gone_wherever_it_was() -> None:

@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from lab.queue.model import FINAL_SHARE, INITIAL_SHARE, Config, Fungibility, Preemption
-from tests.unit.queue.made import cohort, job, one_cycle, queue, running, setup, told
+from lab.queue.model import (
+    FINAL_SHARE,
+    INITIAL_SHARE,
+    Config,
+    FlavorResource,
+    Fungibility,
+    PodSet,
+    Preemption,
+    Workload,
+)
+from tests.unit.queue.made import FLAVOR, GPU, cohort, job, one_cycle, queue, running, setup, told
 
 ANY = Preemption(reclaim="Any")
 LOWER = Preemption(within="LowerPriority")
@@ -101,6 +110,31 @@ CASES: dict[str, dict[str, Any]] = {
         "held": [running("own", "b", 4, at=1), running("borrowed", "b", 4, at=2, priority=99)],
         "new": job("new", "a", 4),
         "gone": {"own": "InCohortReclamation"},
+    },
+    "nobody in a queue that admits nothing": {  # Kueue's snapshot is without it (cache/scheduler/snapshot.go)
+        "queues": [queue("a", 4, "all", preemption=ANY), queue("b", 4, "all", stop="Hold")],
+        "held": [running("own", "b", 4, at=1), running("borrowed", "b", 4, at=2)],
+        "new": job("new", "a", 4),
+        "gone": {},
+    },
+    "also for pods of which there are none": {  # their flavor, of which too much is used, takes no part
+        "queues": [
+            queue("a", {"a100": 0, "h100": 4}, "all", preemption=ANY, fungibility=Fungibility()),
+            queue("b", {"h100": 4}, "all"),
+        ],
+        "held": [
+            running("over", "a", 2, flavor="a100"),
+            running("own", "b", 6, at=1, priority=9),
+            running("borrowed", "b", 2, at=2),
+        ],
+        "new": Workload(
+            "ns",
+            "new",
+            "a",
+            (PodSet("main", requests={GPU: 1}), PodSet("none", count=0, requests={GPU: 1})),
+            uid="new",
+        ),
+        "gone": {"borrowed": "InCohortReclamation"},
     },
     "of lower priority only, where the policy says so": {
         "queues": pair(Preemption(reclaim="LowerPriority")),
@@ -295,6 +329,25 @@ def test_a_strict_head_that_nobody_makes_room_for_keeps_its_quota_from_borrowers
     )
     assert told(changes, "Admitted") == {}
     assert engine.items["ns/new"].message == "Workload no longer fits after processing another workload"
+
+
+def test_a_head_over_its_borrowing_limit_lowers_the_share_of_its_queue_for_the_cycle() -> None:
+    """Kueue holds back less than nothing for it (scheduler.go: quotaResourcesToReserve)."""
+    queues = [
+        queue("over", (2, 2), "all"),
+        queue("none", 0, "all", preemption=Preemption(within="LowerOrNewerEqualPriority", reclaim="Any")),
+        queue("own", 3, "all", preemption=ANY),
+    ]
+    given = setup(*queues, cohorts=[cohort("all", "", 2)], config=Config(strategies=(INITIAL_SHARE,)))
+    held = [running("five", "over", 5, at=1), running("newer", "none", 5, at=1, created=9.0)]
+    heads = [
+        job("w", "over", 1, created=3.0),
+        job("x", "none", 2, created=4.0),
+        job("y", "own", 2, created=1.0),
+    ]
+    engine, changes = one_cycle(given, *held, *heads)
+    assert told(changes, "Preempted") == {"newer": "InCohortReclamation"}
+    assert engine.tree.cohorts["all"].usage == {FlavorResource(FLAVOR, GPU): 10}
 
 
 def test_the_lower_share_goes_first_under_fair_sharing() -> None:

@@ -134,3 +134,12 @@ def test_weight_zero_is_an_infinite_share_as_soon_as_anything_is_borrowed() -> N
     node.add(PLACE, 1)
     assert share(node).key > share(tree.queues["b"]).key
     assert share(node).weighted == float("inf")
+
+
+def test_a_queue_that_uses_less_than_nothing_takes_that_before_its_cohort_notices() -> None:
+    tree = Tree([queue("a", 4, "all")], [])
+    node, place = tree.queues["a"], FlavorResource(FLAVOR, GPU)
+    node.add(place, -3)
+    assert (node.local_available(place), node.left(place)) == (3, 7)
+    node.add(place, 5)
+    assert tree.cohorts["all"].usage[place] == 2

@@ -120,7 +120,7 @@ def test_queues_give_victims_by_their_share(case: tables.Data) -> None:
         item.reserve(workload.admission, workload.reserved_at)
         held[item.cluster_queue][item.key] = item
         tree.queues[item.cluster_queue].add_all(item.usage)
-    snapshot = Snapshot(setup, tree, held, tables.NOW)
+    snapshot = Snapshot(setup, tree, held, now=tables.NOW)
     preemptor = Item(tables.workload({"job": "ns/new", "pods": []}))
     preemptor.cluster_queue = case["preemptor"]
     search = FairSearch(snapshot, preemptor, {FlavorResource("default", "cpu")}, {})

@@ -1,0 +1,94 @@
+"""The oracle: Kueue's scheduler, built from its source, in a process that decides about scenarios."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NEEDS_GO, ROOT
+from tests.oracle.draw import drawn
+from tests.oracle.judged import Decision, decided, differences, in_numbers
+from tests.oracle.objects import NOW, Object
+
+SOURCE = Path(__file__).parent
+PROGRAM = ROOT / "build" / "oracle"
+BUILD_SECONDS = 3600.0
+"""Timeout of a build. It takes minutes where Go has compiled nothing of Kueue before, and seconds after."""
+
+TRIES = 40
+"""Times that Kueue is asked again about a scenario, before another decision of the lab counts as wrong."""
+
+
+def built() -> Path:
+    """The oracle, built from tests/oracle. Skips the test where Go, or a module, is not to be had."""
+    if shutil.which("go") is None:
+        pytest.skip(f"{NEEDS_GO}there is no command `go`")
+    argv = ("go", "build", "-o", str(PROGRAM), ".")
+    ended = subprocess.run(
+        argv, cwd=SOURCE, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
+    if ended.returncode == 0:
+        return PROGRAM
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("go: downloading")]
+    if any(line.startswith("# ") for line in lines):  # a package that does not compile
+        pytest.fail("\n".join(lines))
+    pytest.skip(f"{NEEDS_GO}{lines[0] if lines else 'go build failed'}")
+
+
+class Oracle:
+    """The process, for as long as the block lasts."""
+
+    def __init__(self, program: Path) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Oracle:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it: without input it ends by itself."""
+        self._process.communicate(timeout=60)
+
+    def begin(self, objects: list[Object], cycles: Sequence[Object]) -> None:
+        """Let it begin to decide about a scenario."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"objects": objects, "cycles": cycles}) + "\n")
+        self._process.stdin.flush()
+
+    def decisions(self) -> list[Decision]:
+        """What it decided about the scenario begun first. Raises ValueError where Kueue does not take it."""
+        assert self._process.stdout is not None
+        answer = json.loads(self._process.stdout.readline())
+        if "error" in answer:
+            raise ValueError(f"Kueue does not take the scenario: {answer['error']}")
+        return [in_numbers(decision) for decision in answer["cycles"]]
+
+    def compare(self, objects: list[Object], cycles: Sequence[Object], tries: int = TRIES) -> list[str]:
+        """What the lab decides otherwise, asked again too: Kueue may go by the order of a map."""
+        self.begin(objects, cycles)
+        try:
+            ours = decided(objects, cycles, NOW.timestamp())
+        finally:
+            theirs = self.decisions()
+        wrong = differences(ours, theirs)
+        for _ in range(tries if wrong else 0):
+            self.begin(objects, cycles)
+            if not differences(ours, self.decisions()):
+                return []
+        return wrong
+
+
+def differing(oracle: Oracle, numbers: Iterable[int], cycles: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """Number and differences of the scenarios about which the lab decides otherwise."""
+    for number in numbers:
+        wrong = oracle.compare(*drawn(number, cycles))
+        if wrong:
+            yield number, wrong
