@@ -167,12 +167,12 @@ class Engine:
             return str(error)
 
     def struck(self, container: str, actions: Collection[str], around: Struck) -> Struck:
-        """The time of the engine's events of these kinds on a container; `around` where it tells of none."""
+        """`around`, until the last event of these kinds: the engine tells of one only once it has acted."""
         window = ("--since", f"{around.first:.6f}", "--until", f"{around.last:.6f}")
         with contextlib.suppress(EngineError):
             told = self.ask("events", *window, "--format", "{{json .}}")
             if times := event_times(told, container, actions):
-                return Struck(min(times), max(times))
+                return Struck(around.first, max(times))
         return around
 
     def logs(self, container: str, follow: bool, tail: int | None) -> Iterator[str]:

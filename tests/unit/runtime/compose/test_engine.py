@@ -45,12 +45,12 @@ def told(action: str, at: float, actor: str, **attributes: str) -> str:
     ("answer", "struck"),
     [
         ((0, "\n".join([told("kill", 102.5, "abc"), told("die", 102.75, "abc"), told("kill", 101.0, "other"),
-                         told("disconnect", 102.8, "net", container="abc")]), ""), Struck(102.5, 102.75)),
+                         told("disconnect", 102.8, "net", container="abc")]), ""), Struck(100.0, 102.75)),
         ((0, told("start", 102.5, "abc") + "\nno JSON\n{}\n", ""), AROUND),
         ((1, "", "Cannot connect to the Docker daemon"), AROUND),
     ],
 )  # fmt: skip
-def test_the_engine_knows_best_when_it_killed_a_container(
+def test_the_engine_knows_until_when_it_killed_a_container_and_tells_of_it_later(
     answer: tuple[int, str, str], struck: Struck
 ) -> None:
     asked = engine({"events --since 100.000000 --until 103.000000": answer})
@@ -59,7 +59,7 @@ def test_the_engine_knows_best_when_it_killed_a_container(
 
 def test_a_network_tells_of_the_container_that_was_taken_off_it() -> None:
     line = told("disconnect", 101.5, "net", container="abc")
-    assert engine({"events": (0, line, "")}).struck("abc", ("disconnect",), AROUND) == Struck(101.5, 101.5)
+    assert engine({"events": (0, line, "")}).struck("abc", ("disconnect",), AROUND) == Struck(100.0, 101.5)
 
 
 FINE: Answers = {"version": (0, "20.10.24\n", ""), "compose version": (0, "2.26.1-4\n", "")}
