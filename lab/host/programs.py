@@ -19,7 +19,7 @@ from lab.host import command
 from lab.host.files import lock
 from lab.host.quantities import format_duration
 
-BUILD_SECONDS = 3600.0
+BUILD_SECONDS = 900.0
 """Timeout of a build. MinIO takes 4 minutes of one core."""
 
 

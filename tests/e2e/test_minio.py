@@ -40,7 +40,7 @@ def minio_lab(home: Path) -> Iterator[MinioBench]:
         bench.remove()
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_one_command_boots_breaks_and_proves_the_recovery_with_minio(
     home: Path,
 ) -> None:
@@ -57,7 +57,7 @@ def test_one_command_boots_breaks_and_proves_the_recovery_with_minio(
         bench.remove()
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_a_training_outlives_minio_refusing_its_key(minio_lab: MinioBench) -> None:
     """The verdict is left open: of an attempt that begins and fails meanwhile nothing can be stored."""
     job = minio_lab.digits(epochs=12, max_failures=-1, batch_size=4)

@@ -185,7 +185,7 @@ def test_prometheus_needs_the_token_that_is_made_of_the_root_key(server: S3Serve
     assert [metrics(server, wrong).status for wrong in ("", f"{token[:-1]}0", training)] == [403] * 3
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_prometheus_gets_what_the_dashboards_draw(server: S3Server) -> None:
     token = (server.folder / "secrets" / "s3-metrics.token").read_text()
     drawn = (b"\nminio_cluster_usage_total_bytes", b"\nminio_cluster_usage_object_total")
