@@ -104,8 +104,17 @@ class Case:
     @property
     def failed_as_it_may(self) -> bool:
         """True if the job failed after a fault after which it may, and not because of a later one."""
-        fails = self.evidence.job_status == "FAILED" and not self.overtaken
-        return fails and not self.fault.expected.resumes and self.fault.expected is not Expected.SURVIVED
+        return self.evidence.job_status == "FAILED" and not self.overtaken and self.fault.expected.may_fail
+
+    @cached_property
+    def outlasted(self) -> RunAttempt | None:
+        """The last attempt, if it trained on once the fault was over: what ended it then is not the fault."""
+        over, last = self.evidence.fault.reverted_at, self.attempts[-1] if self.attempts else None
+        if over is None or last is None or self.run is None:
+            return None
+        signs = [r.at for reports in last.by_rank.values() for r in reports]
+        signs += [c.at for c in self.run.checkpoints if c.attempt == last.number]
+        return last if any(at > over for at in signs) else None
 
     @property
     def driver_restarted(self) -> bool:

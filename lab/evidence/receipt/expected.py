@@ -36,6 +36,11 @@ class Expected(str, Enum):
             Expected.SICK, Expected.REMEMBERED,
         )  # fmt: skip
 
+    @property
+    def may_fail(self) -> bool:
+        """True if the job may fail of it, so long as it says why."""
+        return self in (Expected.STORE_AWAY, Expected.HEAD_LOST)
+
 
 TEXTS = {
     Expected.NODE_LOST: "training resumes from its newest checkpoint on another node, or a restarted one",

@@ -79,10 +79,11 @@ MAY_BE_SKIPPED = (WHOLE, WEIGHTS)
 
 def _verdict(case: Case, answers: tuple[CheckResult, ...], missing: tuple[str, ...]) -> tuple[Verdict, str]:
     checks = tuple(check for check in answers if not (check.skipped and check.name in MAY_BE_SKIPPED))
-    if not case.failed_as_it_may and (restarted := _restarted(case)):
+    if restarted := _restarted(case):
         return Verdict.RESTARTED, restarted
     job, fault = checks[0], checks[1]
-    if case.evidence.job_status in JOB_FINAL and case.evidence.job_status != "SUCCEEDED" and not job.passed:
+    ended_badly = case.evidence.job_status in JOB_FINAL and case.evidence.job_status != "SUCCEEDED"
+    if ended_badly and job.known and not job.passed:
         return Verdict.FAILED, job.detail
     unproven = next((c for c in (fault, *checks) if not c.passed and not c.known), None)
     wrong = next((c for c in checks if not c.passed and c.known), None)

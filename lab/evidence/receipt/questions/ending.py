@@ -28,8 +28,12 @@ from lab.topology import JOB_FINAL
 
 OVERTAKEN = "the job FAILED later, after another fault: training had gone on from this one"
 
-NAMES_THE_STORE = re.compile(r"s3|aws|bucket|object store|storage|access.?key|credential", re.IGNORECASE)
-"""Words in an error that lead a person to the store."""
+NAMES_THE_STORE = re.compile(
+    r"(?<![a-z0-9])(s3|aws|minio)|nosuchbucket|object store|access.?key|credential"
+    r"|oserror.*(bucket|storage)|(bucket|storage).*oserror",
+    re.IGNORECASE,
+)
+"""Words in an error that lead a person to the store; not a training's own buckets, or storage of tensors."""
 
 
 def job_finished(case: Case) -> Answer:
@@ -61,16 +65,23 @@ def _finished(case: Case) -> Answer:
 
 
 def finished_or_clear(case: Case) -> Answer:
-    """The job finished; or it failed, with an error that leads to what was broken."""
+    """The job finished; or it failed while the fault lasted, if it may, with an error that leads to it."""
     yes, detail = job_finished(case)
     if case.evidence.job_status != "FAILED" or case.overtaken:
         return yes, detail
     said = " ".join((case.evidence.job_message, (case.run.error if case.run else "") or ""))
     if case.evidence.resubmitted_as:
         return False, f"job {case.evidence.resubmitted_as}, which went on with it, failed: {_last(said)}"
+    if case.outlasted is not None:
+        went_on = f"attempt {case.outlasted.number} had gone on after the fault was over"
+        return None, f"the job failed, of what is not known: {went_on}: {_last(said)}"
+    if not case.fault.expected.may_fail:
+        return yes, detail
     if case.fault.expected is Expected.HEAD_LOST:
         return bool(said.strip()), f"the job failed and says why: {_last(said)}"
     clear = NAMES_THE_STORE.search(said) is not None
+    if clear and (case.run is None or case.run.finished_at is None):
+        return None, f"when the job failed is not known, its ledger lacks the end of the run: {_last(said)}"
     return clear, f"the job failed; its error names the store{' ' if clear else ' nowhere '}: {_last(said)}"
 
 

@@ -212,6 +212,55 @@ def test_a_job_that_fails_without_a_word_about_the_store_failed() -> None:
     assert outcome(receipt) == ("failed", ("job finished",))
 
 
+@pytest.mark.parametrize("name", ["s3-down", "slow-network", "clock-skew", "head-kill"])
+@pytest.mark.parametrize("message", ["OSError: AWS Error: no connection to S3", "IndexError: bucket 7"])
+def test_a_job_that_failed_once_it_had_gone_on_after_the_fault_failed_of_another_reason(
+    name: str, message: str
+) -> None:
+    went_on = Story(takes_over=False, first=(1, 2, 3, 4, 5), error=message)
+    record = fault(name, node_id="a" if name != "head-kill" else "h", reverted_at=9.0, store_refusals=9)
+    told = Steering("WARN", "its clock", AT + 0.1, AT + 0.2, None)
+    given = replace(store(went_on, status="FAILED", message=message), fault=record, health=told)
+    receipt = judge(replace(given, nodes=NEW_HEAD) if name == "head-kill" else given)
+    assert outcome(receipt) == ("not-verified", ("job finished",))
+    assert "attempt 1 had gone on after the fault was over" in receipt.reason
+    assert message in receipt.reason
+
+
+def test_a_fault_that_only_slows_training_down_is_no_reason_to_fail() -> None:
+    failed = store(Story(takes_over=False, error="OSError"), status="FAILED", message="OSError: S3 is away")
+    record = fault("slow-network", "ray-worker-0", reverted_at=9.0)
+    assert outcome(judge(replace(failed, fault=record)))[0] == "failed"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["IndexError: bucket 7 is out of range", "RuntimeError: Trying to resize storage", "KeyError: 'laws'"],
+)
+def test_a_bucket_of_the_trainings_own_is_not_the_store(message: str) -> None:
+    failed = Story(takes_over=False, error=message)
+    assert outcome(judge(store(failed, status="FAILED", message=message))) == ("failed", ("job finished",))
+
+
+def test_when_a_job_failed_is_not_known_without_the_end_of_its_run() -> None:
+    failed = Story(takes_over=False, error="OSError", without=("run_finished",))
+    receipt = judge(store(failed, status="FAILED", message="OSError: S3 is away"))
+    assert outcome(receipt) == ("not-verified", ("job finished",))
+
+
+@pytest.mark.parametrize(
+    ("second", "loads", "verdict"),
+    [((4, 5), (3,), "as-expected"), ((1, 2), (), "restarted-from-scratch"), ((3, 4), (2,), "failed")],
+)
+def test_a_job_that_may_fail_may_not_begin_again_from_the_start(
+    second: tuple[int, ...], loads: tuple[int, ...], verdict: str
+) -> None:
+    again = Story(second=second, loads=loads, asks="newest" if loads else None, error="OSError")
+    given = store(again, status="FAILED", message="OSError: AWS Error: no connection to S3")
+    receipt = judge(replace(given, fault=replace(given.fault, reverted_at=29.0)))
+    assert receipt.verdict.value == verdict, receipt.reason
+
+
 @pytest.mark.parametrize(
     ("stored", "says"),
     [

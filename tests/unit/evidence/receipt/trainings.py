@@ -115,6 +115,10 @@ class Tale:
     """Events that each rank of an attempt that is lost had no time to write."""
     fails: bool = False
     """The job fails in the end, with an error that names the store."""
+    at_once: bool = False
+    """It fails of the fault, in the attempt that was hit."""
+    lasts: float = 3.0
+    """Seconds until the fault is over."""
     short: int = 0
     """Epochs that are missing at the end."""
 
@@ -158,10 +162,17 @@ class World:
     """Checkpoints committed before the fault."""
     again: int = 0
     """Epochs done twice because of the fault, of those that Ray Train had taken up."""
+    outlasted: bool = False
+    """The last attempt reported when the fault was over."""
     evidence: Evidence | None = None
 
     def recovered(self) -> bool:
         """The axioms of `recovered`. Weights that cannot be compared are not claimed to be right."""
+        ended = not self.tale.fails and not self.tale.short
+        return bool(self.begins) and self.before > 0 and self._resumed() and ended
+
+    def _resumed(self) -> bool:
+        """Every rank of every attempt after the first one went on from its newest checkpoint."""
         compares = self.tale.script.compares
         began_right = (
             b.right is not None
@@ -171,15 +182,16 @@ class World:
             for b in self.begins
         )
         interval = self.tale.every * (2 if self.tale.kind == "checkpoint-corrupt" else 1)
-        little = self.again <= interval
-        ended = not self.tale.fails and not self.tale.short
-        return bool(self.begins) and self.before > 0 and all(began_right) and little and ended
+        return all(began_right) and self.again <= interval
 
     def went_on(self) -> bool:
-        """The axioms of `as-expected` after a fault that may leave a training alone."""
-        if find_fault(self.tale.kind).kind.expected.resumes or not self.before:
+        """The axioms of `as-expected` after a fault that may leave a training alone, or end its job."""
+        expected = find_fault(self.tale.kind).kind.expected
+        if expected.resumes or not self.before:
             return False
-        return self.tale.fails or (not self.tale.interrupts and not self.tale.short)
+        if self.tale.fails:
+            return expected.may_fail and not self.outlasted and self._resumed()
+        return not self.tale.interrupts and not self.tale.short
 
 
 def draw(random: Random) -> Tale:
@@ -188,7 +200,7 @@ def draw(random: Random) -> Tale:
     several = script.liars == "some" or random.random() < 0.6
     kind, epochs = random.choice(tuple(TARGETS)), random.randint(6, 12)
     short = int(random.random() < 0.08)
-    return Tale(
+    tale = Tale(
         script=script,
         kind=kind,
         ranks=random.choice((2, 3)) if several else 1,
@@ -204,6 +216,12 @@ def draw(random: Random) -> Tale:
         unwritten=random.choice((0, 0, 1)),
         fails=random.random() < 0.05,
         short=short,
+    )
+    if not tale.fails:
+        return tale
+    at_once = kind == "head-kill" or random.random() < 0.5  # a driver dies with its head, or outlives it
+    return replace(
+        tale, at_once=at_once, interrupts=tale.interrupts or at_once, lasts=random.choice((3.0, 60.0))
     )
 
 
@@ -228,7 +246,7 @@ class _Player:
         tale = self.tale
         self._start_controller()
         self._attempt(1, [None] * tale.ranks, tale.fault if tale.interrupts else None)
-        if tale.interrupts:
+        if tale.interrupts and not tale.at_once:
             reached = int(self.taken_up.get("metrics", {}).get("epoch", 0))
             self._lose_attempt()
             if tale.fails_again:
@@ -298,7 +316,7 @@ class _Player:
     def _attempt(self, says: int, begins: list[Any], lasts: float | None) -> None:
         """Train from epoch `says` on, to the end or until an attempt of `lasts` epochs is lost."""
         tale = self.tale
-        self.attempt, self.taken_up = self.attempt + 1, {"reports": 0}
+        self.attempt, self.taken_up, self.world.outlasted = self.attempt + 1, {"reports": 0}, False
         self.processes += 1
         nodes = ["a", "b", "b"] if self.processes == 1 else ["b", "a2" if tale.kind == "kill" else "b", "b"]
         workers = [
@@ -343,6 +361,7 @@ class _Player:
     def _epoch(self, epoch: int, end: float, begins: list[Any], over: float | None) -> None:
         """One epoch of all ranks; what comes after the attempt is lost does not happen."""
         tale, self.clock = self.tale, end
+        self.world.outlasted = end > self.at + tale.lasts
         metrics = {"epoch": epoch}
         saves = epoch % tale.every == 0 and (self.processes > 1 or epoch <= tale.saves_until)
         number = len(self.commits) + 1
@@ -376,7 +395,7 @@ class _Player:
 
     def _evidence(self) -> Evidence:
         tale, kind = self.tale, find_fault(self.tale.kind).kind
-        reverted = self.at + 3.0
+        reverted = self.at + tale.lasts
         node = "a" if tale.kind in ON_A_NODE else "h" * (tale.kind == "head-kill")
         fault = FaultRecord(
             tale.kind, TARGETS[tale.kind], node, self.at, reverted, {}, kind.expected, kind.traits,
