@@ -36,10 +36,12 @@ def run_checks(case: Case) -> tuple[CheckResult, ...]:
 def questions_of(case: Case) -> Questions:
     """Return the questions of the fault's outcome.
 
-    Where a training may go on as it was, but had to start again, that is asked as after any other loss.
+    Where a training may go on as it was, but had to start again, that is asked as after any other loss: of a
+    job that failed, as it may, too, once it trained again.
     """
     own = QUESTIONS[case.fault.expected]
-    if WENT_ON not in own or not case.resumed or case.failed_as_it_may:
+    excused = case.failed_as_it_may and not any(map(case.trained, case.resumed))
+    if WENT_ON not in own or not case.resumed or excused:
         return own
     return {
         name: question
