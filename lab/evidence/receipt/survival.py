@@ -98,6 +98,13 @@ class Survival:
         seen = {*self._given_up, *(healing.rank for healing in self.healings)}
         return tuple(sorted(self._missed_at.keys() & seen))
 
+    def outlasted(self, over: float) -> bool:
+        """True if every lost rank took steps between the fault's end, at `over`, and being missed."""
+        return all(
+            any(over < at < self._missed_at[rank] for at, _, _ in self.steps.of(rank, self.process(rank)))
+            for rank in self.lost
+        )
+
     @cached_property
     def back_at(self) -> float | None:
         """Time of the first step of all ranks after the lost ones were healed; None while there is none."""

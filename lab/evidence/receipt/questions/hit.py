@@ -33,6 +33,8 @@ def node_fault(case: Case) -> Answer:
         return None, _went_on(case, hit)
     if not dead and not detected:
         return None, f"Ray noticed no failure of attempt {hit.number}"
+    if not dead and (other := _of_another_failure(case, hit)):
+        return None, other
     newest = case.before_fault[-1]
     detail = f"{fault.target} {fault.traits.effect} in attempt {hit.number}"
     detail += f", after {plural(len(case.before_fault), 'checkpoint')} (the newest of {case.place(newest)})"
@@ -53,6 +55,8 @@ def rank_fault(case: Case) -> Answer:
     hit, why = hit_attempt(case)
     if hit is None:
         return None, why
+    if other := _of_another_failure(case, hit):
+        return None, other
     detail = (
         f"{case.fault.kind} on {case.fault.target} in attempt {hit.number}, after "
         f"{plural(len(case.before_fault), 'checkpoint')}"
@@ -85,6 +89,8 @@ def store_fault(case: Case) -> Answer:
     hit, why = hit_attempt(case)
     if hit is None:
         return None, why
+    if case.after and (other := _of_another_failure(case, hit)):
+        return None, other
     lasted = "" if fault.reverted_at is None else f" for {fault.reverted_at - fault.at:.1f} s"
     if fault.expected is Expected.STORE_AWAY:
         if not fault.store_refusals:
@@ -125,6 +131,24 @@ def hit_attempt(case: Case) -> tuple[RunAttempt | None, str]:
     if not case.before_fault:
         return None, "no checkpoint had been committed before the fault"
     return case.hit, ""
+
+
+def _of_another_failure(case: Case, hit: RunAttempt) -> str:
+    """Return a sentence where every rank that the fault hit reported between its end and that of the attempt.
+
+    A node that is lost for good reports nothing more, and what Ray Train still takes in is from before.
+    """
+    fault, over, end = case.fault, case.fault.reverted_at, case.over_at(hit)
+    ranks = [rank for rank, node in hit.nodes_at(fault.at).items() if fault.node_id in ("", node)]
+    failed = hit.failure_detected_at is not None or bool(case.after)
+    if fault.traits.ends_node or over is None or not failed or not ranks:
+        return ""
+    if not all(any(over < r.at < end for r in hit.by_rank.get(rank, ())) for rank in ranks):
+        return ""
+    return (
+        f"attempt {hit.number} went on after the fault was over; its end, {end - fault.at:.1f} s after the "
+        "fault, may have another cause"
+    )
 
 
 def _not_hit(case: Case) -> str:

@@ -18,6 +18,12 @@ def rank_lost(case: Case) -> Answer:
     fault, lost = case.fault, case.survival.lost
     if not lost:
         return None, fault.traits.too_short or NOT_LOST
+    over = None if fault.traits.ends_node else fault.reverted_at
+    if over is not None and case.survival.outlasted(over):
+        return (
+            None,
+            f"{_ranks(lost)} went on after the fault was over: what was lost later may have another cause",
+        )
     detail = f"{fault.kind} on {fault.target} in attempt {hit.number} cost {_ranks(lost)}"
     noticed = min((at for at in hit.failures if fault.at <= at < case.until), default=None)
     acted = (

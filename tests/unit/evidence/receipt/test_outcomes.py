@@ -102,6 +102,30 @@ def test_a_rank_fault_that_nobody_noticed_is_not_verified() -> None:
     assert "went on undisturbed" in receipt.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "over", "verdict"),
+    [
+        ("rank-hang", 5.0, "recovered"), ("rank-hang", 0.5, "not-verified"),
+        ("disk-full", 0.5, "not-verified"),
+        ("pause", 0.5, "not-verified"), ("s3-slow", 0.5, "not-verified"), ("s3-down", 0.5, "not-verified"),
+    ],
+)  # fmt: skip
+def test_a_failure_long_after_the_fault_was_over_is_not_of_the_fault(
+    name: str, over: float, verdict: str
+) -> None:
+    where = {"target": "minio"} if name.startswith("s3") else {"target": "ray-worker-0", "node_id": "a"}
+    record = fault(name, **where, reverted_at=4.5 + over, store_refusals=9, slowest_read=9.0)
+    receipt = judge(replace(rank_lost(), fault=replace(record, at=4.5)))
+    assert receipt.verdict.value == verdict, receipt.reason
+    assert ("attempt 1 went on after the fault was over" in receipt.reason) == (over < 1)
+
+
+def test_a_node_that_is_lost_for_good_may_have_reported_until_it_was() -> None:
+    killed = evidence(events=located(Story()), stored=STORED)
+    early = replace(killed, fault=replace(killed.fault, at=4.5, reverted_at=5.0))
+    assert judge(early).verdict is Verdict.RECOVERED
+
+
 # A checkpoint
 
 REFUSED = event("checkpoint_refused", 8.3, 2, uri=uri(3), reason="its size changed", instead=uri(2))

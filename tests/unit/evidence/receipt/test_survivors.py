@@ -10,7 +10,7 @@ import pytest
 
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Verdict, judge
-from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.schemas import load_schema, misfits
 from tests.fakes.ledger import counted
 from tests.unit.data.survivors import AT, NEW, OLD, OTHER, event, evidence, steps, story
@@ -141,3 +141,13 @@ def test_without_replica_groups_a_fault_keeps_its_outcome() -> None:
     events = changed("run_started", 0, 0.0)(story())
     events[0] = replace(events[0], fields={**events[0].fields, "replica_groups": False})
     assert judge(evidence(events)).fault.expected is Expected.RANK_LOST
+
+
+def test_a_rank_that_went_on_after_the_fault_was_over_was_lost_of_something_else() -> None:
+    given = evidence(story())
+    early = replace(given.fault, kind="rank-hang", at=AT - 1.0, reverted_at=AT - 0.5, traits=Traits("hung"))
+    receipt = judge(replace(given, fault=early))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "rank 0 went on after the fault was over" in receipt.reason
+    longer = judge(replace(given, fault=replace(early, reverted_at=AT + 9.0)))
+    assert "went on after the fault was over" not in longer.reason

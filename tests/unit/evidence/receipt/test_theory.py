@@ -133,6 +133,16 @@ def test_a_liar_is_never_said_to_have_recovered(script: Script, kind: str) -> No
     assert not judge(world.evidence).verdict.good
 
 
+@pytest.mark.parametrize("kind", ["rank-hang", "s3-down", "slow-network"])
+@pytest.mark.parametrize("later", [0.0, 0.5, 2.0, 4.0])
+def test_a_fault_that_ended_nothing_is_not_what_training_recovered_from(kind: str, later: float) -> None:
+    world = live(Tale(kind=kind, ranks=2, later=later, epochs=12))
+    assert world.evidence is not None
+    assert world.undisturbed == (later >= 2.0)
+    verdict = judge(world.evidence).verdict
+    assert verdict is (Verdict.RECOVERED if world.recovered() else Verdict.NOT_VERIFIED)
+
+
 def test_the_generator_makes_every_verdict() -> None:
     worlds = [live(draw(Random(seed))) for seed in range(600)]
     verdicts = {judge(world.evidence).verdict for world in worlds if world.evidence}

@@ -22,11 +22,11 @@ from tests.unit.data.stories import content, event, files, tensors
 TARGETS = {
     "kill": "ray-worker-0", "rank-kill": "ray-worker-0", "checkpoint-corrupt": "minio", "s3-down": "minio",
     "slow-network": "ray-worker-0", "head-kill": "ray-head", "gpu-sick": "ray-worker-0",
-    "clock-skew": "ray-worker-0", "preemption": "queue",
+    "clock-skew": "ray-worker-0", "preemption": "queue", "rank-hang": "ray-worker-0",
 }  # fmt: skip
 """Fault -> its target."""
 
-ON_A_NODE = ("kill", "rank-kill", "slow-network", "gpu-sick", "clock-skew")
+ON_A_NODE = ("kill", "rank-kill", "slow-network", "gpu-sick", "clock-skew", "rank-hang")
 HEALTHY = tuple(
     ServiceStatus(s, State.HEALTHY) for s in ("ray-head", "ray-worker-0", "ray-worker-1", "minio")
 )
@@ -119,6 +119,8 @@ class Tale:
     """It fails of the fault, in the attempt that was hit."""
     lasts: float = 3.0
     """Seconds until the fault is over."""
+    later: float = 0.0
+    """Epochs after the fault at which the attempt that was hit fails; of itself, once that is over."""
     short: int = 0
     """Epochs that are missing at the end."""
 
@@ -164,12 +166,14 @@ class World:
     """Epochs done twice because of the fault, of those that Ray Train had taken up."""
     outlasted: bool = False
     """The last attempt reported when the fault was over."""
+    undisturbed: bool = False
+    """The one that was hit did, and then failed of something else."""
     evidence: Evidence | None = None
 
     def recovered(self) -> bool:
         """The axioms of `recovered`. Weights that cannot be compared are not claimed to be right."""
         ended = not self.tale.fails and not self.tale.short
-        return bool(self.begins) and self.before > 0 and self._resumed() and ended
+        return bool(self.begins) and self.before > 0 and self._resumed() and ended and not self.undisturbed
 
     def _resumed(self) -> bool:
         """Every rank of every attempt after the first one went on from its newest checkpoint."""
@@ -245,7 +249,8 @@ class _Player:
     def play(self) -> World:
         tale = self.tale
         self._start_controller()
-        self._attempt(1, [None] * tale.ranks, tale.fault if tale.interrupts else None)
+        self._attempt(1, [None] * tale.ranks, tale.fault + tale.later if tale.interrupts else None)
+        self.world.undisturbed = tale.interrupts and self.world.outlasted
         if tale.interrupts and not tale.at_once:
             reached = int(self.taken_up.get("metrics", {}).get("epoch", 0))
             self._lose_attempt()
@@ -275,7 +280,7 @@ class _Player:
             mine = [e for e in self.written if e.rank == rank]
             for lost in mine[len(mine) - tale.unwritten :]:
                 self.written.remove(lost)
-        self.clock = self.at + 0.5
+        self.clock = self.at + EPOCH * tale.later + 0.5
         if tale.driver_restarts or tale.kind in ("head-kill", "preemption"):
             self.controller, self.attempt = "second", 0
             self._start_controller()
