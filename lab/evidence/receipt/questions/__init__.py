@@ -37,10 +37,10 @@ def questions_of(case: Case) -> Questions:
     """Return the questions of the fault's outcome.
 
     Where a training may go on as it was, but had to start again, that is asked as after any other loss: of a
-    job that failed, as it may, too, once it trained again.
+    job that failed, as it may, too, once it reported again.
     """
     own = QUESTIONS[case.fault.expected]
-    excused = case.failed_as_it_may and not any(map(case.trained, case.resumed))
+    excused = case.failed_as_it_may and not any(a.by_rank or a.taken_up for a in case.resumed)
     if WENT_ON not in own or not case.resumed or excused:
         return own
     return {
