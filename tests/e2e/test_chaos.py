@@ -76,7 +76,7 @@ def test_what_a_killed_labctl_left_frozen_is_healed(bench: Bench) -> None:
     inject.signal(signal.SIGKILL)
     inject.end()
     assert bench.state_of(target) is State.PAUSED
-    assert "labctl heal" in bench.labctl("status").out
+    assert f"labctl --lab {bench.name} heal" in bench.labctl("status").out
 
     healed = bench.labctl("heal", "--json").document["healed"]
 
