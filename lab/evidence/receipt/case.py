@@ -166,12 +166,26 @@ class Case:
     @cached_property
     def new(self) -> RunAttempt | None:
         """The attempt that took over: the first that reported progress; while there is none, the latest."""
-        return next((a for a in self.after if a.first), self.after[-1] if self.after else None)
+        asked = [a for a in self.after if not self.void(a)]
+        return next((a for a in asked if a.first), asked[-1] if asked else None)
 
     @cached_property
     def resumed(self) -> tuple[RunAttempt, ...]:
         """Those after the one that was hit that trained: each of them had to resume; `new` in any case."""
-        return tuple(a for a in self.after if a is self.new or self.trained(a))
+        return tuple(a for a in self.after if a is self.new or (self.trained(a) and not self.void(a)))
+
+    def void(self, attempt: RunAttempt) -> bool:
+        """True of an attempt that failed while the store was away, before Ray Train took up a report of it,
+        and that another one followed.
+
+        Its ranks could not write their ledger, which is in that store, and nothing of it is in what came after.
+        So it is asked nothing, whether its ranks have left something or not.
+        """
+        fault, over = self.fault, self.fault.reverted_at
+        if fault.expected is not Expected.STORE_AWAY or over is None or attempt.taken_up != 0:
+            return False
+        within = fault.at <= self._began(attempt) and self.over_at(attempt) <= min(over, self.until)
+        return within and any(a.number > attempt.number and self.trained(a) for a in self.after)
 
     def trained(self, attempt: RunAttempt) -> bool:
         """True if there is any sign that an attempt trained."""
@@ -249,7 +263,7 @@ class Case:
         if self.run is None or origin is None or not self.before_fault:
             return None
         slack = 0 if self.run.progress_repeats else self.run.stride
-        for attempt in self.after:
+        for attempt in (a for a in self.after if not self.void(a)):
             base = self.newest_for(attempt)
             if base is None or base.progress is None:
                 continue

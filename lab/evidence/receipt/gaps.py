@@ -11,7 +11,7 @@ def gaps(case: Case) -> tuple[str, ...]:
     if case.run is None:
         return ()
     told = [f"the ledger is incomplete: {why}" for why in case.run.missing]
-    for attempt in case.after:
+    for attempt in (a for a in case.after if not case.void(a)):
         told += [f"the ledger is incomplete: {why}" for why in _of_attempt(case, attempt)]
     return tuple(told)
 

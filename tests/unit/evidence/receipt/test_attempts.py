@@ -1,0 +1,41 @@
+"""Every attempt after a fault counts, by the clock of its own controller, and with all that it has left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lab.evidence.ledger import Event
+from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
+from tests.fakes.ledger import counted
+from tests.unit.data.stories import event
+from tests.unit.evidence.receipt.trainings import Tale, live
+
+
+def lived(tale: Tale) -> Evidence:
+    evidence = live(tale).evidence
+    assert evidence is not None
+    return evidence
+
+
+def judged(evidence: Evidence, events: Iterable[Event]) -> Receipt:
+    return judge(replace(evidence, events=tuple(events)))
+
+
+def unwritten(*, fails_after: float) -> Receipt:
+    """The store is away, and what the ranks of the second attempt did cannot be written to it."""
+    evidence = lived(Tale(kind="s3-down", fails_again=fails_after))
+    dead = next(e.at for e in evidence.events if e.event == "attempt_started" and e.attempt == 2)
+    trains = replace(event("training_started", dead + 0.05, 2), run_id="first")
+    told = [e for e in evidence.events if e.attempt != 2 or e.rank is None]
+    return judged(evidence, counted([*told, trains]))
+
+
+def test_an_attempt_that_began_and_failed_while_the_store_was_away_owes_it_nothing() -> None:
+    assert unwritten(fails_after=0.3).verdict is Verdict.RECOVERED
+
+
+def test_one_that_failed_when_the_store_was_back_does() -> None:
+    receipt = unwritten(fails_after=0.9)
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "rank 0 of attempt 2 has left nothing" in receipt.reason
