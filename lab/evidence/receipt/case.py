@@ -178,8 +178,8 @@ class Case:
         """True of an attempt that failed while the store was away, before Ray Train took up a report of it,
         and that another one followed.
 
-        Its ranks could not write their ledger, which is in that store, and nothing of it is in what came after.
-        So it is asked nothing, whether its ranks have left something or not.
+        Its ranks could not write their ledger, which is in that store, and nothing of it is in what came
+        after. So it is asked nothing, whether its ranks have left something or not.
         """
         fault, over = self.fault, self.fault.reverted_at
         if fault.expected is not Expected.STORE_AWAY or over is None or attempt.taken_up != 0:
@@ -202,8 +202,16 @@ class Case:
         start = next((at for at in times if at is not None), None)
         if self.run is None or start is None:
             return None
-        known = [c for c in self.run.checkpoints if c.at <= start and not self._damaged(c, start)]
+        made = (c for c in self.run.checkpoints if self._precedes(c, attempt, start))
+        known = [c for c in made if not self._damaged(c, start)]
         return known[-1] if known else None
+
+    def _precedes(self, checkpoint: CommittedCheckpoint, attempt: RunAttempt, start: float) -> bool:
+        """Tell whether it was committed before an attempt started: two controllers may have two clocks."""
+        maker = next((a for a in self.attempts if a.number == checkpoint.attempt), attempt)
+        if maker.controller == attempt.controller:
+            return checkpoint.at <= start
+        return checkpoint.attempt < attempt.number
 
     def _damaged(self, checkpoint: CommittedCheckpoint, at: float) -> bool:
         """Tell whether it was damaged on purpose by then, by this fault or by another one of the same job.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
+
 from lab.evidence.ledger import Event
 from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
 from tests.fakes.ledger import counted
 from tests.unit.data.stories import event
-from tests.unit.evidence.receipt.trainings import Tale, live
+from tests.unit.evidence.receipt.trainings import HONEST, LIARS, Script, Tale, live
 
 
 def lived(tale: Tale) -> Evidence:
@@ -39,3 +41,20 @@ def test_one_that_failed_when_the_store_was_back_does() -> None:
     receipt = unwritten(fails_after=0.9)
     assert receipt.verdict is Verdict.NOT_VERIFIED
     assert "rank 0 of attempt 2 has left nothing" in receipt.reason
+
+
+def behind(script: Script, seconds: float) -> Receipt:
+    """A driver is started again, 3 s after the fault, where the clock is so many seconds behind."""
+    evidence = lived(Tale(script, kind="slow-network", fault=4.4, driver_restarts=True))
+    sooner = replace(evidence, fault=replace(evidence.fault, at=evidence.fault.at - 3.0))
+    events = [replace(e, at=e.at - seconds) if e.run_id == "second" else e for e in evidence.events]
+    return judged(sooner, events)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.2])
+def test_the_newest_checkpoint_is_that_of_the_attempts_before_whatever_the_clock_of_their_controller(
+    seconds: float,
+) -> None:
+    older = next(s for s in LIARS if s.name == "loads an older one")
+    assert behind(older, seconds).verdict is Verdict.FAILED
+    assert behind(HONEST[0], seconds).verdict is Verdict.RECOVERED
