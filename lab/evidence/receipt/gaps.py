@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.evidence.ledger import RunAttempt
 from lab.evidence.receipt.case import Case
+from lab.host.quantities import plural
 
 
 def gaps(case: Case) -> tuple[str, ...]:
@@ -17,7 +18,7 @@ def gaps(case: Case) -> tuple[str, ...]:
 
 
 def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
-    """Every rank that trained has left something, and its first report: Ray Train waits for those of all."""
+    """Every rank that trained has left something, and its reports: Ray Train takes up those of all."""
     here = f"of attempt {attempt.number}"
     if case.trained(attempt) and not attempt.nodes:
         return [f"where the ranks {here} ran is not in it"]
@@ -28,6 +29,12 @@ def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
     groups = case.run is not None and case.run.plan is not None and case.run.plan.replica_groups
     if groups or not (attempt.by_rank or attempt.taken_up):
         return []  # whichever rank is there reports; or none had to
+    left = {rank: len(attempt.by_rank.get(rank, ())) for rank in sorted(attempt.nodes)}
+    silent = [rank for rank, reports in left.items() if not reports]
+    if silent:
+        return [f"rank {silent[0]} {here} has left no report"]
     return [
-        f"rank {rank} {here} has left no report" for rank in attempt.nodes if rank not in attempt.by_rank
+        f"rank {rank} {here} lacks {plural(attempt.taken_up - reports, 'report')} that Ray Train took up"
+        for rank, reports in left.items()
+        if attempt.taken_up is not None and reports < attempt.taken_up
     ][:1]

@@ -58,3 +58,13 @@ def test_the_newest_checkpoint_is_that_of_the_attempts_before_whatever_the_clock
     older = next(s for s in LIARS if s.name == "loads an older one")
     assert behind(older, seconds).verdict is Verdict.FAILED
     assert behind(HONEST[0], seconds).verdict is Verdict.RECOVERED
+
+
+def test_reports_that_ray_train_took_up_and_a_rank_did_not_leave_are_missed() -> None:
+    """What a rank did in its last reports is not known then, such as going back to its first epochs."""
+    evidence = lived(Tale(kind="rank-kill", ranks=2))
+    reports = [e for e in evidence.events if e.event == "report" and e.attempt == 2 and e.rank == 1]
+    receipt = judged(evidence, (e for e in evidence.events if e not in reports[-2:]))
+    assert judge(evidence).verdict is Verdict.RECOVERED
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "rank 1 of attempt 2 lacks 2 reports" in receipt.reason
