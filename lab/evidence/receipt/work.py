@@ -37,15 +37,25 @@ def began(case: Case, attempt: RunAttempt, rank: int = 0) -> Number | None:
 
 
 def lost(case: Case) -> Number | None:
-    """Return the work that the new attempt did again, in reports; None where it is not known."""
+    """Return the most work that an attempt did again, in reports; None where it is not known of one."""
     if case.survival is not None and not case.after:
         return None if case.survival.repeated else 0
-    first = case.new.first if case.new else None
-    if case.run is None or case.hit is None or case.new is None or first is None or first.progress is None:
+    if case.hit is None or case.new is None or case.new.first is None:
         return None
-    reached = [case.hit.furthest, case.right.progress if case.right else None]
+    trained = [a for a in case.resumed if a.first]
+    again = [_again(case, before, attempt) for before, attempt in pairwise((case.hit, *trained))]
+    known = [reports for reports in again if reports is not None]
+    return max(known) if len(known) == len(again) else None
+
+
+def _again(case: Case, before: RunAttempt, attempt: RunAttempt) -> Number | None:
+    """Return the work that an attempt did again of the one before it, in reports; None if it is not known."""
+    first, right = attempt.first, case.newest_for(attempt)
+    if case.run is None or first is None or first.progress is None:
+        return None
+    reached = [before.furthest, right.progress if right else None]
     last = max((p for p in reached if p is not None), default=None)
-    step = began(case, case.new)
+    step = began(case, attempt)
     done = first.progress - case.run.stride if step is None else step - 1
     return None if last is None else _in_reports(case, max(0, last - done))
 

@@ -68,3 +68,24 @@ def test_reports_that_ray_train_took_up_and_a_rank_did_not_leave_are_missed() ->
     assert judge(evidence).verdict is Verdict.RECOVERED
     assert receipt.verdict is Verdict.NOT_VERIFIED
     assert "rank 1 of attempt 2 lacks 2 reports" in receipt.reason
+
+
+def failed_twice(*, saves: bool) -> Receipt:
+    """The second attempt trains three epochs and fails; the third goes on from what is saved."""
+    once, twice = (lived(Tale(kind="rank-kill", fails_again=lasts)) for lasts in (0.0, 3.2))
+    if saves:
+        return judge(twice)
+    unsaved = [
+        replace(e, fields={**e.fields, "checkpoint": None}) if e.event == "report" and e.attempt == 2 else e
+        for e in twice.events
+        if e.attempt < 2 or (e.attempt == 2 and e.event not in ("checkpoint_saved", "checkpoint_committed"))
+    ]
+    third = [replace(e, attempt=3, at=e.at + 7.2) for e in once.events if e.attempt == 2]
+    return judged(twice, counted([*unsaved, *third]))
+
+
+def test_work_that_a_later_attempt_did_again_counts_too() -> None:
+    assert failed_twice(saves=True).verdict is Verdict.RECOVERED
+    receipt = failed_twice(saves=False)
+    assert (receipt.verdict, receipt.lost_epochs) == (Verdict.FAILED, 3)
+    assert receipt.reason == "little lost: 3 epochs repeated; checkpoints are 1 apart"
