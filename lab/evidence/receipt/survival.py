@@ -16,6 +16,9 @@ from lab.host.quantities import rounded
 SLOW_STEPS = 3.0
 """Usual steps that may pass between two steps of a survivor: the one that is given up, and taken again."""
 
+STEP_IN_HAND = 1.5
+"""Usual steps within which the lost ranks may be back before a survivor, in the midst of one, steps alone."""
+
 LITTLE_SECONDS, LITTLE_SHARE = 2.0, 0.5
 """Longest gap of a survivor that counts as going on: in seconds, or as a share of the time it was alone."""
 
@@ -43,6 +46,11 @@ class Survivor:
             return False
         most = LITTLE_SECONDS if absence is None else max(LITTLE_SECONDS, LITTLE_SHARE * absence)
         return not self.steps_alone or self.longest_gap > most
+
+    def undecided(self, absence: float | None) -> bool:
+        """Tell whether it may have waited: it never stepped alone, although it had the time for a step."""
+        longest = STEP_IN_HAND * (self.usual_gap or 0.0)
+        return not self.steps_alone and (absence is None or absence > longest)
 
 
 @dataclass(frozen=True)

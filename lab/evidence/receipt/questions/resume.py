@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lab.evidence.ledger import CommittedCheckpoint, Load, Number, RunAttempt, manifest_sha256
+from lab.evidence.ledger import CommittedCheckpoint, Load, Number, RunAttempt, manifest_sha256, steps_of
 from lab.evidence.receipt import work
 from lab.evidence.receipt.case import NO_LEDGER, NO_TAKEOVER, Answer, Case, name
 from lab.evidence.receipt.questions.weights import same_as_loaded
@@ -123,7 +123,10 @@ def went_on(case: Case) -> Answer:
         return None, "the ledger shows no attempt that had started before the fault"
     finished = case.run.finished_at
     later = [r for r in case.current.reports if since < r.at < case.until]
+    gone = _not_back(case, case.current)
     if not later and finished is not None and case.fault.at < finished < case.until and not case.run.error:
+        if gone:
+            return None, gone
         return True, f"training went on to its end, {finished - case.fault.at:.1f} s after the fault"
     if not later:
         over = case.evidence.job_status in JOB_FINAL
@@ -136,8 +139,23 @@ def went_on(case: Case) -> Answer:
     first = later[0]
     if before and first.progress is not None and first.progress < max(before):
         return False, f"{case.word} {first.progress} came after {case.word} {max(before)}: it began again"
+    if gone:
+        return None, gone
     waited = first.at - case.fault.at
     return True, f"the same attempt went on: {case.word} {first.progress} came {waited:.1f} s after the fault"
+
+
+def _not_back(case: Case, attempt: RunAttempt) -> str:
+    """Return a sentence on the first rank that the fault cost an attempt which went on without it, and that
+    nobody healed; empty where there is none."""
+    lost = {r.rank: r for r in attempt.replacements if case.fault.at <= r.given_up_at < case.until}
+    mine = (e for e in case.evidence.events if case.run is not None and e.run == case.run.name)
+    healings = steps_of(mine).healings if lost else ()
+    for rank, gone in lost.items():
+        healed = any(h.rank == rank and h.at >= gone.given_up_at for h in healings)
+        if gone.at is None or not healed:
+            return f"rank {rank} was given up after the fault, and is not known to have come back"
+    return ""
 
 
 def _reported(case: Case, attempt: RunAttempt, rank: int, since: float) -> bool:

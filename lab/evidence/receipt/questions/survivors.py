@@ -48,8 +48,11 @@ def went_on(case: Case) -> Answer:
         f"rank {s.rank}: longest gap {s.longest_gap:.2f} s, {plural(s.steps_alone, 'step')} alone"
         for s in case.survival.survivors
     )
-    if any(s.waited(case.survival.full_strength) for s in case.survival.survivors):
+    absence = case.survival.full_strength
+    if any(s.waited(absence) for s in case.survival.survivors):
         return False, f"{told}: the others waited until the lost ranks were back"
+    if any(s.undecided(absence) for s in case.survival.survivors):
+        return None, f"{told}: whether the others waited until the lost ranks were back is not known"
     return True, told
 
 

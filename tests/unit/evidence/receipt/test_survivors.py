@@ -11,6 +11,8 @@ import pytest
 from lab.evidence.ledger import Event, History
 from lab.evidence.receipt import Verdict, judge
 from lab.evidence.receipt.expected import Expected, Traits
+from lab.evidence.receipt import Receipt, Verdict, judge
+from lab.evidence.receipt.expected import Expected
 from lab.host.schemas import load_schema, misfits
 from tests.fakes.ledger import counted
 from tests.unit.data.survivors import AT, NEW, OLD, OTHER, event, evidence, steps, story
@@ -109,6 +111,34 @@ def test_survivors_that_waited_for_the_lost_rank_did_not_go_on() -> None:
     assert wrong(all_stood_still(story())) == {"survivors went on"}
 
 
+def slow(step: float, still: float) -> str:
+    """All ranks' steps take so long, and none is taken from the fault until the lost rank is back."""
+
+    def taken(rank: int, pid: int, first: int, began: float) -> Event:
+        ms = [round(step * 1000)] * 9
+        return event("steps", began, rank, pid=pid, first=first, began=began, ms=ms, ranks=2)
+
+    before, back = AT - 0.5 - 9 * step, AT + still
+    told = [e for e in story() if e.event not in ("steps", "healed", "state", "step_discarded")]
+    told += [taken(0, OLD, 91, before), taken(1, OTHER, 91, before)]
+    told += [taken(0, NEW, 101, back), taken(1, OTHER, 101, back)]
+    told += [event("healed", back, 0, pid=NEW, step=100, source="rank1")]
+    told += [
+        event("state", back, rank, pid=pid, step=101, sha256="5") for rank, pid in ((0, NEW), (1, OTHER))
+    ]
+    return judge(evidence(counted(told))).verdict.value
+
+
+@pytest.mark.parametrize(
+    ("step", "still", "verdict"),
+    [(10.0, 9.0, "as-expected"), (10.0, 29.0, "not-verified"), (0.1, 29.0, "failed")],
+)
+def test_survivors_of_slow_steps_that_took_none_alone_may_have_waited(
+    step: float, still: float, verdict: str
+) -> None:
+    assert slow(step, still) == verdict
+
+
 def test_a_rank_that_dropped_out_before_it_was_lost_came_back_only_once() -> None:
     """Under load it was left out for a moment, and healed by a step right after the kill's first signal."""
     early = event("healed", AT + 0.01, 0, pid=OLD, step=100, source="rank1")
@@ -121,6 +151,21 @@ def test_steps_of_a_new_process_before_it_has_the_others_state_are_void() -> Non
     assert wrong([*counted([*story(), alone])]) == set()
     later = steps(0, NEW, 1, AT + 12.0, 1, 1)
     assert wrong([*counted([*story(), later])]) == {"nothing repeated"}
+
+
+def store_away(*lost: str) -> Receipt:
+    """The store is away while rank 0 is lost and replaced, without these events."""
+    given = evidence(counted(e for e in story() if e.event not in lost), "s3-down", "")
+    return judge(replace(given, fault=replace(given.fault, store_refusals=3), stored={}))
+
+
+def test_a_rank_that_a_fault_of_the_store_cost_must_come_back() -> None:
+    back = next(c for c in store_away().checks if c.name == "went on")
+    assert back.passed, back.detail
+    for lost in (("rank_replaced", "healed"), ("healed",), ("report", "healed")):
+        missed = next(c for c in store_away(*lost).checks if c.name == "went on")
+        assert (missed.passed, missed.known) == (False, False)
+        assert missed.detail == "rank 0 was given up after the fault, and is not known to have come back"
 
 
 def test_a_fault_that_left_nobody_out_proves_nothing() -> None:
