@@ -10,6 +10,9 @@ from lab.evidence.ledger import STEP_KEYS, Number, RunAttempt
 from lab.evidence.receipt.case import Case
 from lab.evidence.receipt.model import LostWork
 
+PACE_REPORTS = 2
+"""Reports of an attempt from which its pace is known."""
+
 
 def in_steps(case: Case) -> bool:
     """Tell whether the run counts steps, of which a report may stand for many."""
@@ -60,11 +63,11 @@ def _again(case: Case, before: RunAttempt, attempt: RunAttempt) -> Number | None
     return None if last is None else _in_reports(case, max(0, last - done))
 
 
-def unseen(case: Case) -> Number:
+def unseen(case: Case) -> Number | None:
     """Return the most work that the attempt that was hit may have reported, and nobody knows of.
 
     Where its controller is gone, a rank's last reports may be missing without a sign. The unit is that of
-    `lost_work`.
+    `lost_work`. None where it was silent for longer than a report takes, and its own pace is not known.
     """
     hit = case.hit
     if case.run is None or hit is None or hit.taken_up is not None or case.survival:
@@ -73,7 +76,10 @@ def unseen(case: Case) -> Number:
     times = [[at for at in mine if at is not None] for mine in signs]
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]
     last = max((at for at in (hit.started_at, hit.heard_at) if at is not None), default=case.fault.at)
-    reports = max(0, int((case.fault.at - last) / min(gaps, default=inf)))
+    silence = case.fault.at - last
+    reports = max(0, int(silence / min(gaps, default=inf)))
+    if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
+        return None
     return _whole(reports * case.run.stride) if in_steps(case) else reports
 
 

@@ -100,14 +100,14 @@ def little_lost(case: Case) -> Answer:
     again = work.lost_work(case)
     if again is None or case.run is None or (case.run.progress_repeats and case.restarted is None):
         return None, f"how much work attempt {case.new.number} repeated is not known"
-    unseen = work.unseen(case)
-    if again.amount <= again.checkpoint_interval < again.amount + unseen:
+    unseen, little = work.unseen(case), again.amount <= again.checkpoint_interval
+    if little and unseen is None:
+        return None, f"how many {again.unit}s were done before the fault is not known"
+    if little and unseen and again.checkpoint_interval < again.amount + unseen:
         return None, f"whether {plural(unseen, again.unit)} more were done before the fault is not known"
     more = f", and at most {again.unreported} that were not reported" if again.unreported else ""
     detail = f"{plural(again.amount, again.unit)} repeated{more}; "
-    return again.amount <= again.checkpoint_interval, (
-        f"{detail}checkpoints are {again.checkpoint_interval} apart"
-    )
+    return little, f"{detail}checkpoints are {again.checkpoint_interval} apart"
 
 
 def went_on(case: Case) -> Answer:

@@ -89,3 +89,20 @@ def test_work_that_a_later_attempt_did_again_counts_too() -> None:
     receipt = failed_twice(saves=False)
     assert (receipt.verdict, receipt.lost_epochs) == (Verdict.FAILED, 3)
     assert receipt.reason == "little lost: 3 epochs repeated; checkpoints are 1 apart"
+
+
+@pytest.mark.parametrize(("silent", "verdict"), [(1.5, Verdict.RECOVERED), (7.0, Verdict.NOT_VERIFIED)])
+def test_what_an_attempt_of_unknown_pace_did_in_a_long_silence_is_not_known(
+    silent: float, verdict: Verdict
+) -> None:
+    """It reported once, and its controller is gone; those after it are slower, at 7 s an epoch."""
+    evidence = lived(Tale(kind="rank-kill", fault=1.2, driver_restarts=True))
+    first = [e for e in evidence.events if e.run_id == "first"]
+    began = next(e.at for e in evidence.events if e.run_id == "second")
+    later = [
+        replace(e, at=began + silent + (e.at - began) * 3.5) for e in evidence.events if e.run_id == "second"
+    ]
+    heard = max(e.at for e in first if e.rank == 0)
+    quiet = replace(evidence, fault=replace(evidence.fault, at=heard + silent))
+    imported = [replace(e, at=e.at - 4.0) if e.event.startswith(("run_", "attempt_")) else e for e in first]
+    assert judged(quiet, (*imported, *later)).verdict is verdict
