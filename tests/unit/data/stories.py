@@ -326,8 +326,6 @@ FAILED = [
         evidence(MIDWAY, job_status="STOPPED"), AFTER_FAULT | {FINISHED}, "the job is STOPPED"),
     Row("the run ends with an error that the script swallows",
         told(error="WorkerGroupError"), {FINISHED}, "WorkerGroupError"),
-    Row("the attempt comes back on the node that was hit",
-        evidence(Story(nodes=(("a",), ("a",))), **PAUSED), {MOVED}, "the very node"),
     Row("one rank comes back on the node that was hit",
         evidence(replace(TWO, nodes=(("a", "b"), ("b", "a")))), {MOVED}, "the very node"),
     Row("an older checkpoint is loaded",

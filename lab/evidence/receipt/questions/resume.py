@@ -23,11 +23,14 @@ def moved(case: Case) -> Answer:
     if not new.nodes:
         return None, f"the ledger does not say where attempt {new.number} ran"
     if fault.node_id in new.nodes.values():
-        return False, f"attempt {new.number} ran on the very node of {fault.target} that was hit"
-    again = sorted(n for n in set(new.nodes.values()) if case.service(n) == fault.target)
+        node = case.node(fault.node_id)
+        lost = fault.traits.ends_node or (node is not None and node.alive is False)
+        again = f"attempt {new.number} ran on the very node of {fault.target} that was hit"
+        return (False if lost else None), again + ("" if lost else ", which is not known to have been lost")
+    fresh = sorted(n for n in set(new.nodes.values()) if case.service(n) == fault.target)
     detail = f"attempt {new.number} ran on {case.names(new)}"
-    if again:
-        return True, f"{detail}, where {fault.target} is the restarted one (new node {again[0][:8]})"
+    if fresh:
+        return True, f"{detail}, where {fault.target} is the restarted one (new node {fresh[0][:8]})"
     return True, f"{detail}, no longer on {fault.target}"
 
 

@@ -126,6 +126,24 @@ def test_a_node_that_is_lost_for_good_may_have_reported_until_it_was() -> None:
     assert judge(early).verdict is Verdict.RECOVERED
 
 
+# A node
+
+
+@pytest.mark.parametrize(
+    ("name", "lives", "verdict"),
+    [("pause", True, "not-verified"), ("pause", False, "failed"), ("kill", False, "failed")],
+)
+def test_an_attempt_may_run_again_on_a_node_that_lived_through_its_fault(
+    name: str, lives: bool, verdict: str
+) -> None:
+    record = fault(name, "ray-worker-0", node_id="a")
+    story = Story(nodes=(("a",), ("a",)))
+    given = evidence(events=story.events(), fault=record, nodes=UNHURT if lives else NODES, stored=STORED)
+    receipt = judge(given)
+    assert (receipt.verdict.value, check(receipt, "moved").passed) == (verdict, False)
+    assert "the very node of ray-worker-0" in check(receipt, "moved").detail
+
+
 # A checkpoint
 
 REFUSED = event("checkpoint_refused", 8.3, 2, uri=uri(3), reason="its size changed", instead=uri(2))
