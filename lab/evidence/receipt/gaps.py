@@ -33,6 +33,8 @@ def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
     silent = [rank for rank, reports in left.items() if not reports]
     if silent:
         return [f"rank {silent[0]} {here} has left no report"]
+    if case.over_at(attempt) >= case.until:
+        return []  # the next fault ended it, and perhaps a rank before it had written its last reports
     return [
         f"rank {rank} {here} lacks {plural(attempt.taken_up - reports, 'report')} that Ray Train took up"
         for rank, reports in left.items()

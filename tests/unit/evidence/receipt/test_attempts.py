@@ -70,6 +70,15 @@ def test_reports_that_ray_train_took_up_and_a_rank_did_not_leave_are_missed() ->
     assert "rank 1 of attempt 2 lacks 2 reports" in receipt.reason
 
 
+def test_a_rank_that_the_next_fault_ended_need_not_have_written_its_last_report() -> None:
+    evidence = lived(Tale(kind="rank-kill", fails_again=2.2))
+    last = [e for e in evidence.events if e.event == "report" and e.attempt == 2][-1]
+    next_fault = replace(evidence.fault, at=last.at + 0.15)
+    left = [e for e in evidence.events if e is not last]
+    assert judged(evidence, left).verdict is Verdict.NOT_VERIFIED
+    assert judged(replace(evidence, others=(next_fault,)), left).verdict is Verdict.RECOVERED
+
+
 def failed_twice(*, saves: bool) -> Receipt:
     """The second attempt trains three epochs and fails; the third goes on from what is saved."""
     once, twice = (lived(Tale(kind="rank-kill", fails_again=lasts)) for lasts in (0.0, 3.2))
