@@ -19,7 +19,7 @@ from lab.evidence.ledger.model import (
     Weights,
     manifest_sha256,
 )
-from lab.evidence.ledger.steps import Gap, Healing, Steps, Stretch, steps_of
+from lab.evidence.ledger.steps import Gap, Healing, Process, Steps, Stretch, steps_of
 
 __all__ = [
     "EPOCH_KEYS",
@@ -32,6 +32,7 @@ __all__ = [
     "History",
     "Load",
     "Number",
+    "Process",
     "Replacement",
     "Report",
     "Run",

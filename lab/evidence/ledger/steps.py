@@ -12,20 +12,21 @@ from lab.evidence.ledger.events import Event, Number, number
 MOST_STEPS = 100_000
 """Most steps that one event can hold; a line with more is skipped."""
 
+Process = tuple[int, str, int]
+"""Attempt, node and process id: no two processes of a run have the same."""
+
 
 @dataclass(frozen=True)
 class Stretch:
     """Consecutive steps that one process committed together with the same number of ranks."""
 
     rank: int
-    pid: int
     first: int
     times: tuple[float, ...]
     """Seconds since the epoch at which each was committed."""
     ranks: int
     """Number of ranks that took part, this one included unless it was being healed."""
-    process: tuple[int, str, int] = (0, "", 0)
-    """Attempt, node and process id: no two processes of a run have the same."""
+    process: Process = (0, "", 0)
 
     @property
     def last(self) -> int:
@@ -39,7 +40,7 @@ class Healing:
 
     at: float
     rank: int
-    pid: int
+    process: Process
     step: int
     source: str
     """Name of the neighbour, such as `rank0`; empty if unknown."""
@@ -85,23 +86,23 @@ class Steps:
         """The ranks that took a step."""
         return tuple(sorted({s.rank for s in self.stretches}))
 
-    def of(self, rank: int, pid: int | None = None) -> Iterator[tuple[float, int, int]]:
+    def of(self, rank: int, process: Process | None = None) -> Iterator[tuple[float, int, int]]:
         """Yield time, number and number of ranks of each step of a rank, or of one process of it."""
         for stretch in self.stretches:
-            if stretch.rank == rank and pid in (None, stretch.pid):
+            if stretch.rank == rank and process in (None, stretch.process):
                 for offset, at in enumerate(stretch.times):
                     yield at, stretch.first + offset, stretch.ranks
 
-    def pids(self, rank: int) -> tuple[int, ...]:
+    def processes(self, rank: int) -> tuple[Process, ...]:
         """The processes of a rank that took a step, in their order."""
-        return tuple(dict.fromkeys(s.pid for s in self.stretches if s.rank == rank))
+        return tuple(dict.fromkeys(s.process for s in self.stretches if s.rank == rank))
 
-    def longest_gap(self, rank: int, pid: int | None, since: float, until: float) -> Gap | None:
+    def longest_gap(self, rank: int, process: Process | None, since: float, until: float) -> Gap | None:
         """Return the longest gap of a rank that lies in this time, or crosses its beginning.
 
-        With `pid` that of one process; without it also from one process to the next.
+        With `process` that of this one; without it also from one process to the next.
         """
-        times = [at for at, _, _ in self.of(rank, pid)]
+        times = [at for at, _, _ in self.of(rank, process)]
         gaps = [Gap(rank, a, b) for a, b in pairwise(times) if b > since and a < until]
         return max(gaps, key=lambda gap: gap.seconds, default=None)
 
@@ -117,22 +118,23 @@ def steps_of(events: Iterable[Event]) -> Steps:
         pid, step = fields.get("pid"), number(fields.get("step"))
         if rank is None or not isinstance(pid, int):
             continue
+        process = (event.attempt, event.node_id, pid)
         if event.event == "steps":
-            stretch = _stretch(rank, (event.attempt, event.node_id, pid), fields)
+            stretch = _stretch(rank, process, fields)
             stretches += [stretch] if stretch else []
         elif event.event == "step_discarded":
             discarded.append((event.at, rank))
         elif not isinstance(step, int):
             continue
         elif event.event == "healed":
-            healings.append(Healing(event.at, rank, pid, step, str(fields.get("source") or "")))
+            healings.append(Healing(event.at, rank, process, step, str(fields.get("source") or "")))
         elif event.event == "state" and isinstance(fields.get("sha256"), str):
             states.append(StateHash(event.at, rank, step, str(fields["sha256"])))
     stretches.sort(key=lambda s: s.times[0])
     return Steps(tuple(stretches), tuple(healings), tuple(states), tuple(discarded))
 
 
-def _stretch(rank: int, process: tuple[int, str, int], given: Mapping[str, Any]) -> Stretch | None:
+def _stretch(rank: int, process: Process, given: Mapping[str, Any]) -> Stretch | None:
     first, ranks = number(given.get("first")), number(given.get("ranks"))
     began, ms = number(given.get("began")), given.get("ms")
     if not (isinstance(first, int) and isinstance(ranks, int) and began is not None and isinstance(ms, list)):
@@ -141,4 +143,4 @@ def _stretch(rank: int, process: tuple[int, str, int], given: Mapping[str, Any])
     if len(offsets) != len(ms) or len(ms) >= MOST_STEPS:
         return None
     times = tuple(float(began) + so_far / 1000 for so_far in accumulate(offsets, initial=0))
-    return Stretch(rank, process[2], first, times, ranks, process)
+    return Stretch(rank, first, times, ranks, process)

@@ -10,7 +10,7 @@ from math import inf
 from statistics import median
 from typing import Any
 
-from lab.evidence.ledger import Healing, RunAttempt, Steps
+from lab.evidence.ledger import Healing, Process, RunAttempt, Steps
 from lab.host.quantities import rounded
 
 SLOW_STEPS = 3.0
@@ -140,17 +140,19 @@ class Survival:
         return tuple(self._survivor(rank, end) for rank in sorted(self.nodes) if rank not in self.lost)
 
     def _survivor(self, rank: int, end: float) -> Survivor:
-        pid = self.process(rank)
-        taken = [(at, ranks) for at, _, ranks in self.steps.of(rank, pid) if self.at < at <= end]
-        gap = self.steps.longest_gap(rank, pid, self.at, end) if pid is not None else None
+        process = self.process(rank)
+        taken = [(at, ranks) for at, _, ranks in self.steps.of(rank, process) if self.at < at <= end]
+        gap = self.steps.longest_gap(rank, process, self.at, end) if process is not None else None
         alone = sum(ranks < len(self.nodes) for _, ranks in taken)
-        before = [b - a for a, b in pairwise(at for at, _, _ in self.steps.of(rank, pid) if at <= self.at)]
+        before = [
+            b - a for a, b in pairwise(at for at, _, _ in self.steps.of(rank, process) if at <= self.at)
+        ]
         usual = median(before) if before else None
         return Survivor(rank, gap.seconds if gap and taken else None, alone, usual)
 
-    def process(self, rank: int) -> int | None:
+    def process(self, rank: int) -> Process | None:
         """Return the process of a rank that took the last step before the fault."""
-        before = [s.pid for s in self.steps.stretches if s.rank == rank and s.times[0] <= self.at]
+        before = [s.process for s in self.steps.stretches if s.rank == rank and s.times[0] <= self.at]
         return before[-1] if before else None
 
     @cached_property
@@ -166,11 +168,11 @@ class Survival:
 
         A new process may take steps of its own before it is given the others' state, which makes them void.
         """
-        healed = {(h.rank, h.pid): h.at for h in reversed(self.steps.healings)}
+        healed = {(h.rank, h.process): h.at for h in reversed(self.steps.healings)}
         for rank in self.steps.ranks:
-            processes, last = self.steps.pids(rank), 0
+            processes, last = self.steps.processes(rank), 0
             for stretch in (s for s in self.steps.stretches if s.rank == rank):
-                void = healed.get((rank, stretch.pid), 0.0) if stretch.pid != processes[0] else 0.0
+                void = healed.get((rank, stretch.process), 0.0) if stretch.process != processes[0] else 0.0
                 for number, at in enumerate(stretch.times, stretch.first):
                     if at < void:
                         continue

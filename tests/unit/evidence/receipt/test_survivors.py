@@ -153,6 +153,16 @@ def test_steps_of_a_new_process_before_it_has_the_others_state_are_void() -> Non
     assert wrong([*counted([*story(), later])]) == {"nothing repeated"}
 
 
+def test_a_new_process_may_have_the_number_of_the_lost_one_on_another_node() -> None:
+    """Each container counts its processes from 1."""
+    alone = steps(0, NEW, 1, AT + 1.5, 1, 1)
+    there = [
+        replace(e, node_id="c", fields={**e.fields, "pid": OLD}) if e.fields.get("pid") == NEW else e
+        for e in [*story(), alone]
+    ]
+    assert wrong([*counted(there)]) == set()
+
+
 def store_away(*lost: str) -> Receipt:
     """The store is away while rank 0 is lost and replaced, without these events."""
     given = evidence(counted(e for e in story() if e.event not in lost), "s3-down", "")
