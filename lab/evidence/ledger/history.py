@@ -185,6 +185,7 @@ def _plan(fields: Mapping[str, Any]) -> Plan:
         resources_per_worker={str(k): n for k, v in resources.items() if (n := number(v)) is not None},
         max_failures=failures if isinstance(failures, int) else None,
         num_to_keep=whole(fields.get("num_to_keep")),
+        keeps_all=fields.get("num_to_keep", "unknown") is None,
         score_attribute=text(fields.get("checkpoint_score_attribute")),
         replica_groups=fields.get("replica_groups") is True,
     )

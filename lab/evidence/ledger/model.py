@@ -33,6 +33,8 @@ class Plan:
     """The least number of ranks of an elastic run; None when the number is fixed."""
     num_to_keep: int | None = None
     """Number of checkpoints that the run keeps; None: all, or unknown."""
+    keeps_all: bool = False
+    """True if the recorder has written that no checkpoint is ever deleted."""
     steps: Number | None = None
     """Planned steps of a run that counts those; None when no key of PLAN_STEP_KEYS holds a number."""
     score_attribute: str | None = None

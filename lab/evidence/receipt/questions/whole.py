@@ -77,21 +77,27 @@ def nothing_lost(case: Case) -> Answer:
         return False, f"{case.label(lost)} is gone"
     plan, detail = case.run.plan, plural(sum(c.uri in stored for c in known), "checkpoint")
     detail += " from before the fault intact"
-    if missing and plan and plan.best_by:
-        rule = f"it keeps the {plan.num_to_keep} best by {plan.best_by}"
-        if _too_few(case, plan.num_to_keep or 0):
-            return None, f"{detail}; whether training deleted {len(missing)} itself is not known: {rule}"
-        return True, f"{detail}; {len(missing)} deleted by the training itself: {rule}"
-    return True, detail + (f"; {len(missing)} older deleted by the training itself" if missing else "")
+    if not missing:
+        return True, detail
+    if plan is None or plan.num_to_keep is None:
+        return None, f"{detail}; whether training deleted {len(missing)} itself is not known"
+    rule = f"it keeps the {plan.num_to_keep} " + (f"best by {plan.best_by}" if plan.best_by else "newest")
+    if _too_few(case, plan.num_to_keep):
+        return None, f"{detail}; whether training deleted {len(missing)} itself is not known: {rule}"
+    return True, f"{detail}; {len(missing)} deleted by the training itself: {rule}"
 
 
 def _lost(case: Case, missing: Sequence[CommittedCheckpoint]) -> CommittedCheckpoint | None:
     """Return the first of those missing that training cannot have deleted: it always keeps the newest one.
 
-    Where it keeps the newest few, neither one that came after a checkpoint that is there.
+    Where it keeps the newest few, neither one that came after a checkpoint that is there; where it keeps all,
+    none, but for one that was damaged on purpose.
     """
     made = case.run.checkpoints if case.run else ()
-    by_age = not (case.run and case.run.plan and case.run.plan.best_by)
+    plan = case.run.plan if case.run else None
+    by_age = not (plan and plan.best_by)
+    if plan and plan.keeps_all and (kept := [c for c in missing if c.uri not in case.damaged]):
+        return kept[0]
     there = [c.at for c in made if c.uri in case.evidence.stored and c.uri not in case.damaged]
     return next((c for c in missing if c is made[-1] or (by_age and there and c.at > min(there))), None)
 

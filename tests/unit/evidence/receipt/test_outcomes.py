@@ -316,16 +316,45 @@ def test_a_checkpoint_that_was_lost_is_a_failure(stored: dict[str, Any], says: s
     assert says in receipt.reason
 
 
+def keeps(given: Evidence, number: int | None, best_by: str | None = None) -> Evidence:
+    """The same, of a training that keeps so many checkpoints; None: all."""
+    plan = {"num_to_keep": number, "checkpoint_score_attribute": best_by}
+    events = (
+        replace(e, fields={**e.fields, **plan}) if e.event == "run_started" else e for e in given.events
+    )
+    return replace(given, events=tuple(events))
+
+
 def test_checkpoints_that_training_itself_lets_go_are_not_lost() -> None:
     kept = {u: files for u, files in STORED.items() if u in (uri(4), uri(5))}
-    receipt = judge(store(stored=kept))
+    receipt = judge(keeps(store(stored=kept), 2))
     assert outcome(receipt) == ("as-expected", ())
-    assert "3 older deleted by the training itself" in check(receipt, "nothing saved is lost").detail
+    assert "3 deleted by the training itself: it keeps the 2 newest" in (
+        check(receipt, "nothing saved is lost").detail
+    )
+
+
+@pytest.mark.parametrize("there", [(), (3,), (4, 5)])
+def test_a_training_that_keeps_all_deletes_none(there: tuple[int, ...]) -> None:
+    receipt = judge(keeps(store(stored={uri(n): content(n) for n in there}), None))
+    assert outcome(receipt) == ("failed", ("nothing saved is lost",))
+    assert "checkpoint_1 (epoch 1) is gone" in check(receipt, "nothing saved is lost").detail
+
+
+@pytest.mark.parametrize(("keep", "verdict"), [(2, "as-expected"), (3, "not-verified"), (9, "not-verified")])
+def test_fewer_than_the_newest_few_are_not_known_to_be_let_go(keep: int, verdict: str) -> None:
+    later_only = {uri(n): content(n) for n in (4, 5)}
+    assert outcome(judge(keeps(store(stored=later_only), keep)))[0] == verdict
+
+
+def test_where_it_is_not_known_how_many_are_kept_missing_ones_are_not_known_to_be_let_go() -> None:
+    receipt = judge(store(stored={uri(n): content(n) for n in (4, 5)}))
+    assert outcome(receipt) == ("not-verified", ("nothing saved is lost",))
 
 
 def test_those_let_go_are_not_lost_when_the_job_ends_with_the_fault() -> None:
     failed = Story(takes_over=False, error="OSError")
-    ended = store(failed, status="FAILED", message="S3 is away", stored={uri(3): content(3)})
+    ended = keeps(store(failed, status="FAILED", message="S3 is away", stored={uri(3): content(3)}), 1)
     assert outcome(judge(ended)) == ("as-expected", ())
     gone = replace(ended, stored={uri(1): content(1), uri(2): content(2)})
     assert "checkpoint_3 (epoch 3) is gone" in check(judge(gone), "nothing saved is lost").detail
@@ -334,23 +363,14 @@ def test_those_let_go_are_not_lost_when_the_job_ends_with_the_fault() -> None:
 def test_a_checkpoint_that_was_put_back_says_nothing_of_those_after_it() -> None:
     put_back = fault("checkpoint-corrupt", damaged=(uri(1),), reverted_at=3.5)
     kept = {u: files for u, files in STORED.items() if u in (uri(1), uri(4), uri(5))}
-    without = judge(store(stored=kept))
+    without = judge(keeps(store(stored=kept), 2))
     assert outcome(without) == ("failed", ("nothing saved is lost",))
-    receipt = judge(store(stored=kept, others=(put_back,)))
+    receipt = judge(keeps(store(stored=kept, others=(put_back,)), 2))
     assert outcome(receipt) == ("as-expected", ())
 
 
 LASTED = Story(takes_over=False, first=(1, 2, 3, 4, 5))
 BROKEN_OFF = Story(takes_over=False, error="OSError")
-
-
-def keeps_best(given: Evidence) -> Evidence:
-    """The same, of a training that keeps the two best checkpoints."""
-    plan = {"num_to_keep": 2, "checkpoint_score_attribute": "val_loss"}
-    events = (
-        replace(e, fields={**e.fields, **plan}) if e.event == "run_started" else e for e in given.events
-    )
-    return replace(given, events=tuple(events))
 
 
 @pytest.mark.parametrize(
@@ -374,7 +394,7 @@ def test_a_training_that_keeps_the_best_may_delete_any_but_the_newest(
     more: dict[str, Any] = {"stored": {uri(n): content(n) for n in stored}}
     if story.error:
         more.update(status="FAILED", message="S3 is away")
-    receipt = judge(keeps_best(store(story, **more)))
+    receipt = judge(keeps(store(story, **more), 2, "val_loss"))
     assert receipt.verdict.value == verdict
     assert says in check(receipt, "nothing saved is lost").detail
 
