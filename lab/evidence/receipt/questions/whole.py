@@ -71,10 +71,14 @@ def nothing_lost(case: Case) -> Answer:
     changed = [c for c in known if c.uri in stored and not c.accepts(stored[c.uri])]
     if changed:
         return False, f"{case.label(changed[0])} is not as it was saved"
-    missing = [c for c in last if c.uri not in stored]
+    absent = [c for c in last if c.uri not in stored]
+    unread = [c for c in absent if any(p.startswith(f"{c.uri} ") for p in case.evidence.problems)]
+    missing = [c for c in absent if c not in unread]
     lost = _lost(case, missing)
     if lost is not None:
         return False, f"{case.label(lost)} is gone"
+    if unread:
+        return None, f"{case.label(unread[0])} could not be read back"
     plan, detail = case.run.plan, plural(sum(c.uri in stored for c in known), "checkpoint")
     detail += " from before the fault intact"
     if not missing:

@@ -369,6 +369,14 @@ def test_a_checkpoint_that_was_put_back_says_nothing_of_those_after_it() -> None
     assert outcome(receipt) == ("as-expected", ())
 
 
+def test_a_checkpoint_that_could_not_be_read_back_is_not_known_to_be_gone() -> None:
+    stored = {uri(n): content(n) for n in (2, 3)}
+    problems = (f"{uri(1)} could not be read back: the store is away",)
+    receipt = judge(keeps(store(stored=stored, problems=problems), None))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert "checkpoint_1 (epoch 1) could not be read back" in check(receipt, "nothing saved is lost").detail
+
+
 LASTED = Story(takes_over=False, first=(1, 2, 3, 4, 5))
 BROKEN_OFF = Story(takes_over=False, error="OSError")
 
