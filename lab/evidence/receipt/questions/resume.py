@@ -68,6 +68,8 @@ def intact_checkpoint(case: Case) -> Answer:
     yes, detail = right_checkpoint(case)
     if not yes:
         return yes, detail
+    if not case.fault.damaged:
+        return None, f"{detail}; it is not known which checkpoint was damaged"
     refused = [
         e.fields.get("uri") for e in case.evidence.events
         if e.event == "checkpoint_refused" and e.at >= case.fault.at

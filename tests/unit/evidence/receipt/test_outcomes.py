@@ -632,3 +632,10 @@ def test_an_attempt_that_began_on_the_closed_node_was_not_kept_off() -> None:
     assert receipt.verdict.value == "failed"
     assert "attempt 2 began on ray-worker-0" in check(receipt, "avoided").detail
     assert "ran on ray-worker-0 again" in check(receipt, "moved, no retry charged").detail
+
+
+def test_a_resume_after_a_fault_that_says_not_what_it_damaged_is_not_verified() -> None:
+    record = fault("checkpoint-corrupt", damaged=())
+    receipt = judge(replace(rank_lost(), fault=record))
+    assert receipt.verdict is Verdict.NOT_VERIFIED
+    assert any("not known which checkpoint was damaged" in c.detail for c in receipt.checks)
