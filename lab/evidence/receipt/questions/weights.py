@@ -34,11 +34,11 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
     if mine.why:
         return SKIPPED, f"weights not compared: {mine.why}"
     other = mine.tensors - there
+    as_first = f"{who} began with the weights that training had begun with"
     if not mine.tensors or (other and other <= _initial(case, rank)):
-        return (
-            False,
-            f"{who} began with the weights that training had begun with, not with those of its checkpoint",
-        )
+        return False, f"{as_first}, not with those of its checkpoint"
+    if mine.tensors <= _initial(case, rank):
+        return None, f"{as_first}, which the checkpoint holds as well"
     if not where:
         return None, f"attempt {attempt.number} loaded nothing that its weights could be compared with"
     if not there:
