@@ -7,6 +7,8 @@ with parameters that are not sharded, and for XGBoost.
 
 from __future__ import annotations
 
+from math import inf
+
 from lab.evidence.ledger import RunAttempt
 from lab.evidence.receipt.case import NO_TAKEOVER, SKIPPED, Answer, Case, name
 from lab.host.quantities import plural
@@ -36,6 +38,8 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
     other = mine.tensors - there
     as_first = f"{who} began with the weights that training had begun with"
     if not mine.tensors or (other and other <= _initial(case, rank)):
+        if mine.at < _loaded_at(case, attempt, rank):
+            return None, f"{who} made a step before its checkpoint was loaded"
         return False, f"{as_first}, not with those of its checkpoint"
     if mine.tensors <= _initial(case, rank):
         return None, f"{as_first}, which the checkpoint holds as well"
@@ -56,6 +60,12 @@ def _loaded(case: Case, attempt: RunAttempt) -> tuple[frozenset[str], str]:
     loads = case.restores(attempt)
     tensors = frozenset(tensor for load in loads for tensor in load.tensors or ())
     return tensors, name(loads[-1].uri) if loads else ""
+
+
+def _loaded_at(case: Case, attempt: RunAttempt, rank: int) -> float:
+    """Return when a rank, or the last of those that may have given it its state, loaded; -inf for never."""
+    times = {load.rank: load.at for load in case.restores(attempt)}
+    return times.get(rank, max(times.values(), default=-inf))
 
 
 def _initial(case: Case, rank: int) -> frozenset[str]:

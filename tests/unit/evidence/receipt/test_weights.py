@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from lab.evidence.ledger import Event
 from lab.evidence.receipt import Receipt, judge
 from tests.unit.data.stories import Story, evidence, tensors
 
@@ -17,14 +20,15 @@ def receipt(begun: Sequence[str], held: Sequence[str], at: float = 10.3, **story
 
     The checkpoint is loaded at 10.2.
     """
-    events = []
-    for event in Story(**story).events():
+
+    def mended(event: Event) -> Event:
         if event.event == "checkpoint_loaded":
-            event = replace(event, fields={**event.fields, "tensors": list(held)})
+            return replace(event, fields={**event.fields, "tensors": list(held)})
         if event.event == "weights" and event.attempt == 2:
-            event = replace(event, at=at, fields={"tensors": list(begun)})
-        events.append(event)
-    return judge(evidence(events=tuple(events)))
+            return replace(event, at=at, fields={"tensors": list(begun)})
+        return event
+
+    return judge(evidence(events=tuple(map(mended, Story(**story).events()))))
 
 
 def test_a_checkpoint_that_holds_the_first_weights_as_well_does_not_prove_that_it_was_taken() -> None:
@@ -40,3 +44,20 @@ def test_one_that_holds_some_of_the_first_weights_shows_that_it_was_forgotten() 
 def test_a_parameter_that_training_leaves_alone_is_no_sign_of_a_new_beginning() -> None:
     begun = [tensors(3)[0], tensors(0)[1]]
     assert receipt(begun, [*begun, *OTHERS]).verdict.value == "recovered"
+
+
+@pytest.mark.parametrize(("at", "verdict"), [(10.15, "not-verified"), (10.3, "failed")])
+def test_a_step_before_the_checkpoint_is_loaded_says_nothing_of_what_training_went_on_with(
+    at: float, verdict: str
+) -> None:
+    assert receipt(tensors(0), tensors(3), at).verdict.value == verdict
+
+
+def test_a_rank_that_is_given_its_state_may_have_stepped_before_the_other_one_loaded_it() -> None:
+    given = receipt(tensors(0), tensors(3), 10.15, nodes=(("a", "b"), ("b", "a2")), loads=(3,))
+    assert given.verdict.value == "not-verified"
+
+
+def test_no_trees_before_the_checkpoint_is_loaded_prove_nothing() -> None:
+    assert receipt((), tensors(3), 10.15).verdict.value == "not-verified"
+    assert receipt((), tensors(3)).verdict.value == "failed"
