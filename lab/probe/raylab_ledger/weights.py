@@ -119,10 +119,11 @@ class Weights:
 
         @functools.wraps(begin)
         def before_training(self_: Any, model: Any) -> Any:
-            if not self._over:  # a script may train it round by round: the first one counts
-                self.stop()
+            if not self._over:  # a script may train it round by round: the first one with trees counts
                 with suppress(Exception):
-                    self._record("weights", tensors=of_booster(model))
+                    trees = of_booster(model)
+                    self._over = bool(trees)
+                    self._record("weights", tensors=trees)
             return begin(self_, model)
 
         container.before_training = before_training

@@ -194,3 +194,16 @@ def test_boosted_trees_are_known_before_the_training_begins() -> None:
     Container().before_training(Booster(4))  # the same script, a round later
     assert recorded == [weights.of_booster(booster)]
     assert weights.of_booster(Booster(0)) == []
+
+
+def test_a_model_that_begins_without_trees_does_not_hide_the_one_that_goes_on() -> None:
+    class Container:
+        def before_training(self, model: Any) -> Any:
+            return model
+
+    recorded: list[Any] = []
+    module: Any = type("module", (), {"CallbackContainer": Container})
+    Weights(lambda event, **fields: recorded.append(fields["tensors"]))._watch_xgboost(module)
+    for trees in (0, 3, 4):
+        Container().before_training(Booster(trees))
+    assert recorded == [[], weights.of_booster(Booster(3))]
