@@ -38,6 +38,8 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
     other = mine.tensors - there
     as_first = f"{who} began with the weights that training had begun with"
     if not mine.tensors or (other and other <= _initial(case, rank)):
+        if not mine.tensors and not where:
+            return None, f"{who} began without trees, and no checkpoint is known to have been loaded"
         if mine.at < _loaded_at(case, attempt, rank):
             return None, f"{who} made a step before its checkpoint was loaded"
         return False, f"{as_first}, not with those of its checkpoint"

@@ -61,3 +61,8 @@ def test_a_rank_that_is_given_its_state_may_have_stepped_before_the_other_one_lo
 def test_no_trees_before_the_checkpoint_is_loaded_prove_nothing() -> None:
     assert receipt((), tensors(3), 10.15).verdict.value == "not-verified"
     assert receipt((), tensors(3)).verdict.value == "failed"
+
+
+def test_no_trees_prove_nothing_where_no_load_is_known() -> None:
+    details = [c.detail for c in receipt((), (), loads=(), asks=False).checks]
+    assert any("began without trees, and no checkpoint is known" in detail for detail in details)
