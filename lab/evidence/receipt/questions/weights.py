@@ -35,11 +35,11 @@ def same_as_loaded(case: Case, attempt: RunAttempt, rank: int) -> Answer:
         return SKIPPED, f"weights not compared: {who} has no optimizer of PyTorch and no XGBoost"
     if mine.why:
         return SKIPPED, f"weights not compared: {mine.why}"
+    if not mine.tensors:  # perhaps of a helper model, trained before the one that goes on
+        return None, f"{who} is known only to have begun a model without trees"
     other = mine.tensors - there
     as_first = f"{who} began with the weights that training had begun with"
-    if not mine.tensors or (other and other <= _initial(case, rank)):
-        if not mine.tensors and not where:
-            return None, f"{who} began without trees, and no checkpoint is known to have been loaded"
+    if other and other <= _initial(case, rank):
         if mine.at < _loaded_at(case, attempt, rank):
             return None, f"{who} made a step before its checkpoint was loaded"
         return False, f"{as_first}, not with those of its checkpoint"

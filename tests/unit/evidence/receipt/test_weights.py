@@ -58,11 +58,11 @@ def test_a_rank_that_is_given_its_state_may_have_stepped_before_the_other_one_lo
     assert given.verdict.value == "not-verified"
 
 
-def test_no_trees_before_the_checkpoint_is_loaded_prove_nothing() -> None:
-    assert receipt((), tensors(3), 10.15).verdict.value == "not-verified"
-    assert receipt((), tensors(3)).verdict.value == "failed"
-
-
-def test_no_trees_prove_nothing_where_no_load_is_known() -> None:
-    details = [c.detail for c in receipt((), (), loads=(), asks=False).checks]
-    assert any("began without trees, and no checkpoint is known" in detail for detail in details)
+@pytest.mark.parametrize("at", [10.15, 10.3])
+@pytest.mark.parametrize("loads", [(3,), ()])
+def test_a_model_without_trees_may_be_another_one_than_that_which_goes_on(
+    at: float, loads: tuple[int, ...]
+) -> None:
+    without = receipt((), tensors(3), at, loads=loads)
+    assert without.verdict.value == "not-verified"
+    assert any("begun a model without trees" in check.detail for check in without.checks)
