@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from lab.evidence.ledger import Event, History
-from lab.evidence.receipt import Verdict, judge
-from lab.evidence.receipt.expected import Expected, Traits
 from lab.evidence.receipt import Receipt, Verdict, judge
-from lab.evidence.receipt.expected import Expected
+from lab.evidence.receipt.expected import Expected, Traits
 from lab.host.schemas import load_schema, misfits
 from tests.fakes.ledger import counted
 from tests.unit.data.survivors import AT, NEW, OLD, OTHER, event, evidence, steps, story
