@@ -70,8 +70,10 @@ def unseen(case: Case) -> Number | None:
     `lost_work`. None where it was silent for longer than a report takes, and its own pace is not known.
     """
     hit = case.hit
-    if case.run is None or hit is None or hit.taken_up is not None or case.survival:
+    if case.run is None or hit is None or case.survival:
         return 0
+    if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
+        return 1 if len(hit.reports) < hit.taken_up else 0
     signs = [[a.started_at, *(r.at for r in a.reports)] for a in case.attempts]
     times = [[at for at in mine if at is not None] for mine in signs]
     gaps = [later - sooner for mine in times for sooner, later in pairwise(mine) if later > sooner]

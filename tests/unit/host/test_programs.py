@@ -82,7 +82,7 @@ def test_a_cache_that_cannot_be_is_told(folder: Path) -> None:
         ),
         (Go("", makes=False), "tool cannot be built: exit code 1"),
         (Go(raises=OSError(8, "Exec format error")), "Exec format error"),
-        (Go(raises=subprocess.TimeoutExpired((), 1)), "tool is not built after 1 h"),
+        (Go(raises=subprocess.TimeoutExpired((), 1)), "tool is not built after 15 min"),
     ],
 )
 def test_what_go_says_is_told_and_nothing_half_made_is_kept(folder: Path, go: Go, message: str) -> None:
