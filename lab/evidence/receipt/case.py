@@ -117,6 +117,15 @@ class Case:
         return last if any(at > over for at in signs) else None
 
     @property
+    def may_have_outlasted(self) -> bool:
+        """True if the last attempt ended after the fault was over, and reports of it are missing."""
+        over, last = self.evidence.fault.reverted_at, self.attempts[-1] if self.attempts else None
+        if over is None or last is None or self.over_at(last) <= over:
+            return False
+        fewest = min((len(last.by_rank.get(rank, ())) for rank in last.nodes), default=0)
+        return fewest < (last.taken_up or 0)
+
+    @property
     def driver_restarted(self) -> bool:
         """True if the attempt that was hit ended with its controller, and another one went on."""
         hit = self.hit

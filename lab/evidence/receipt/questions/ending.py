@@ -82,6 +82,8 @@ def finished_or_clear(case: Case) -> Answer:
     clear = NAMES_THE_STORE.search(said) is not None
     if clear and (case.run is None or case.run.finished_at is None):
         return None, f"when the job failed is not known, its ledger lacks the end of the run: {_last(said)}"
+    if clear and case.may_have_outlasted:
+        return None, f"whether training had gone on before the job failed is not known: {_last(said)}"
     return clear, f"the job failed; its error names the store{' ' if clear else ' nowhere '}: {_last(said)}"
 
 
