@@ -179,6 +179,10 @@ class RunAttempt:
         """Return the first report of a rank with a progress value."""
         return next((r for r in self.by_rank.get(rank, ()) if r.progress is not None), None)
 
+    def lacking(self, rank: int) -> int:
+        """Return how many reports that Ray Train took up a rank has not left."""
+        return max(0, (self.taken_up or 0) - len(self.by_rank.get(rank, ())))
+
     @property
     def first(self) -> Report | None:
         """The first report with a progress value."""

@@ -122,8 +122,7 @@ class Case:
         over, last = self.evidence.fault.reverted_at, self.attempts[-1] if self.attempts else None
         if over is None or last is None or self.over_at(last) <= over:
             return False
-        fewest = min((len(last.by_rank.get(rank, ())) for rank in last.nodes), default=0)
-        return fewest < (last.taken_up or 0)
+        return any(last.lacking(rank) for rank in last.nodes)
 
     @property
     def driver_restarted(self) -> bool:

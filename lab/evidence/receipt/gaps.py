@@ -29,14 +29,14 @@ def _of_attempt(case: Case, attempt: RunAttempt) -> list[str]:
     groups = case.run is not None and case.run.plan is not None and case.run.plan.replica_groups
     if groups or not (attempt.by_rank or attempt.taken_up):
         return []  # whichever rank is there reports; or none had to
-    left = {rank: len(attempt.by_rank.get(rank, ())) for rank in sorted(attempt.nodes)}
-    silent = [rank for rank, reports in left.items() if not reports]
+    ranks = sorted(attempt.nodes)
+    silent = [rank for rank in ranks if not attempt.by_rank.get(rank)]
     if silent:
         return [f"rank {silent[0]} {here} has left no report"]
     if case.over_at(attempt) >= case.until:
         return []  # the next fault ended it, and perhaps a rank before it had written its last reports
     return [
-        f"rank {rank} {here} lacks {plural(attempt.taken_up - reports, 'report')} that Ray Train took up"
-        for rank, reports in left.items()
-        if attempt.taken_up is not None and reports < attempt.taken_up
+        f"rank {rank} {here} lacks {plural(attempt.lacking(rank), 'report')} that Ray Train took up"
+        for rank in ranks
+        if attempt.lacking(rank)
     ][:1]

@@ -72,6 +72,12 @@ def unseen(case: Case) -> Number | None:
     hit = case.hit
     if case.run is None or hit is None or case.survival:
         return 0
+    reports = _unseen_reports(case, hit)
+    return _whole(reports * case.run.stride) if reports is not None and in_steps(case) else reports
+
+
+def _unseen_reports(case: Case, hit: RunAttempt) -> int | None:
+    """Return that as a number of reports."""
     if hit.taken_up is not None:  # the last report of a rank whose reports are missing may not have been
         return 1 if len(hit.reports) < hit.taken_up else 0
     signs = [[a.started_at, *(r.at for r in a.reports)] for a in case.attempts]
@@ -82,7 +88,7 @@ def unseen(case: Case) -> Number | None:
     reports = max(0, int(silence / min(gaps, default=inf)))
     if len(hit.reports) < PACE_REPORTS and silence > 0 and (reports or not gaps):
         return None
-    return _whole(reports * case.run.stride) if in_steps(case) else reports
+    return reports
 
 
 def lost_work(case: Case) -> LostWork | None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from lab.evidence.ledger import Event
-from lab.evidence.receipt import Evidence, Receipt, Verdict, judge
+from lab.evidence.ledger import Event, History
+from lab.evidence.receipt import Evidence, Receipt, Verdict, judge, work
+from lab.evidence.receipt.case import Case
 from tests.fakes.ledger import counted
-from tests.unit.data.stories import event
+from tests.unit.data.stories import Story, event, evidence
 from tests.unit.evidence.receipt.trainings import HONEST, LIARS, Script, Tale, live
 
 
@@ -115,3 +116,15 @@ def test_what_an_attempt_of_unknown_pace_did_in_a_long_silence_is_not_known(
     quiet = replace(evidence, fault=replace(evidence.fault, at=heard + silent))
     imported = [replace(e, at=e.at - 4.0) if e.event.startswith(("run_", "attempt_")) else e for e in first]
     assert judged(quiet, (*imported, *later)).verdict is verdict
+
+
+@pytest.mark.parametrize(("key", "places", "more"), [("epoch", (1, 2, 3), 1), ("step", (25, 50, 75), 25)])
+def test_a_report_that_may_have_been_made_and_lost_is_counted_in_the_unit_of_the_run(
+    key: str, places: tuple[int, ...], more: int
+) -> None:
+    four = event("failure_detected", 8.05, decision="RETRY", reports=4)
+    goes_on = places[-1] + places[0]
+    story = Story(first=places, second=(goes_on,), loads=(places[-1],), key=key, more=(four,))
+    given = evidence(story)
+    (run,) = History.of(given.events).runs
+    assert work.unseen(Case(given, run)) == more

@@ -181,7 +181,13 @@ class Booster:
         return [f"tree {n}" for n in range(self.trees)]
 
 
-def test_boosted_trees_are_known_before_the_training_begins() -> None:
+Begun = tuple[Callable[[Booster], Any], list[Any]]
+
+
+@pytest.fixture
+def begun() -> Begun:
+    """A function that begins a training of XGBoost's, and the trees that were recorded before it."""
+
     class Container:
         def before_training(self, model: Any) -> Any:
             return model
@@ -189,21 +195,20 @@ def test_boosted_trees_are_known_before_the_training_begins() -> None:
     recorded: list[Any] = []
     module: Any = type("module", (), {"CallbackContainer": Container})
     Weights(lambda event, **fields: recorded.append(fields["tensors"]))._watch_xgboost(module)
+    return lambda booster: Container().before_training(booster), recorded
+
+
+def test_boosted_trees_are_known_before_the_training_begins(begun: Begun) -> None:
+    begin, recorded = begun
     booster = Booster(3)
-    assert Container().before_training(booster) is booster
-    Container().before_training(Booster(4))  # the same script, a round later
+    assert begin(booster) is booster
+    begin(Booster(4))  # the same script, a round later
     assert recorded == [weights.of_booster(booster)]
     assert weights.of_booster(Booster(0)) == []
 
 
-def test_a_model_that_begins_without_trees_does_not_hide_the_one_that_goes_on() -> None:
-    class Container:
-        def before_training(self, model: Any) -> Any:
-            return model
-
-    recorded: list[Any] = []
-    module: Any = type("module", (), {"CallbackContainer": Container})
-    Weights(lambda event, **fields: recorded.append(fields["tensors"]))._watch_xgboost(module)
+def test_a_model_that_begins_without_trees_does_not_hide_the_one_that_goes_on(begun: Begun) -> None:
+    begin, recorded = begun
     for trees in (0, 3, 4):
-        Container().before_training(Booster(trees))
+        begin(Booster(trees))
     assert recorded == [[], weights.of_booster(Booster(3))]
