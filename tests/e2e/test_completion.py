@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 
 TYPED = """
 shopt -s expand_aliases
-alias labctl="{python} {root}/labctl.py"
+alias labctl="{root}/labctl.py"
 . {script}
 COMP_WORDS=({words}) COMP_CWORD={place}
 _labctl_completion labctl
@@ -36,13 +36,17 @@ def test_bash_completes_an_alias(tmp_path: Path, words: str, completed: list[str
     script = tmp_path / "labctl.bash"
     script.write_text(completion_script("bash", cli))
     place = len(words.split()) - 1
-    typed = TYPED.format(python=sys.executable, root=ROOT, script=script, words=words, place=place)
+    typed = TYPED.format(root=ROOT, script=script, words=words, place=place)
     done = subprocess.run(
         ["bash", "-c", typed],
         check=False,
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "LABCTL_NO_VENV": "1"},
+        env={
+            **os.environ,
+            "LABCTL_NO_VENV": "1",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
     )
     assert (done.stdout.split(), done.stderr) == (completed, "")
