@@ -14,6 +14,9 @@ from lab.errors import LabError
 from lab.host.quantities import plural
 from lab.lab import Lab
 
+EPOCHS = "10000"
+"""The most that the recipe takes: an hour and a half of an idle machine."""
+
 LOOK_SECONDS = 10.0
 FREE_SHARE = 0.1
 """Share of the memory that stays available in a hard run: Ray kills ranks below 5 %."""
@@ -59,7 +62,7 @@ def run(minutes: float, busy: int, runtime: str, *, hard: bool) -> dict[str, obj
     A `hard` run also writes to the disk, takes the memory, and lets the lab stand still for some seconds.
     """
     with own_lab("bench-busy", runtime=runtime) as lab:
-        job = lab.submit_recipe("digits", {"epochs": "100000", "workers": "2"}).submission_id
+        job = lab.submit_recipe("digits", {"epochs": EPOCHS, "workers": "2"}).submission_id
         seen = Seen(lab, job)
         while seen.epochs < 1:
             time.sleep(1.0)
