@@ -22,6 +22,9 @@ FREE_SHARE = 0.1
 """Share of the memory that stays available in a hard run: Ray kills ranks below 5 %."""
 
 STILL_SECONDS = 5.0
+CALM_SECONDS = 120.0
+"""Time in which a lab answers again after the load has ended."""
+
 LOOPS_TOGETHER = 15
 """Loops of a session beside containers, which are one session's worth together."""
 
@@ -38,7 +41,8 @@ class Seen:
 
     def __str__(self) -> str:
         wrong = f"dead: {self.dead or 'none'}, doubts: {self.doubts or 'none'}"
-        return f"epoch {self.epochs:g}, {plural(self.attempts, 'attempt')}, {wrong}"
+        progress = f"epoch {self.epochs:g}, {plural(self.attempts, 'attempt')}"
+        return f"{progress}, {wrong}, {plural(self.silences, 'look')} without an answer"
 
     def look(self) -> None:
         """Look once; a lab that does not answer in time is worth a count."""
@@ -80,8 +84,8 @@ def run(minutes: float, busy: int, runtime: str, *, hard: bool) -> dict[str, obj
                 seen.look()
                 say(f"{passed / 60:.1f} of {minutes:g} min, load {os.getloadavg()[0]:.0f}: {seen}")
             load = os.getloadavg()
+        status = last_status(lab, job)
         seen.look()
-        status = lab.jobs.get(job).status
         with contextlib.suppress(LabError):
             lab.jobs.stop(job)
     return {
@@ -96,6 +100,18 @@ def run(minutes: float, busy: int, runtime: str, *, hard: bool) -> dict[str, obj
         "looks without an answer": seen.silences,
         "load": load,
     }
+
+
+def last_status(lab: Lab, job: str) -> str:
+    """Status of the job, as soon as the lab answers again: what was asked meanwhile waits in line."""
+    end = time.monotonic() + CALM_SECONDS
+    while True:
+        try:
+            return lab.jobs.get(job).status
+        except LabError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(1.0)
 
 
 def doubted(view: Document) -> list[str]:
