@@ -104,6 +104,10 @@ class RefusedError(LabError):
     exit_code = 11
 
 
+class MovedError(RefusedError):
+    """The lab was started on the other runtime since this one was chosen for it."""
+
+
 class SetupError(LabError):
     """A package or tool that labctl needs could not be installed."""
 

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from lab.errors import (
     LabDownError,
     LabError,
+    MovedError,
     NotFoundError,
     RefusedError,
     ServiceError,
@@ -26,6 +27,7 @@ from lab.runtime.base import OnProgress, Runtime
 from lab.runtime.health import Seen, View, World
 from lab.runtime.ports import LOOPBACK
 from lab.runtime.starting import all_settled, settled
+from lab.runtime.statefile import written
 from lab.services import GRAFANA, HEAD, JUPYTER, PORTS, PROMETHEUS, QUEUE, STORE, is_worker
 from lab.topology import Endpoints, LabSpec, LabStatus, Progress, ServiceStatus, State
 
@@ -65,11 +67,15 @@ class HostedRuntime(Runtime, Generic[S]):
     patience: float
     """Seconds for which another labctl that changes the lab is waited for."""
 
+    elsewhere: str
+    """State file of a lab on the other runtime."""
+
     def __init__(self, lab: str, folder: Path | None, world: World) -> None:
         """`folder` is where the lab keeps its things; by default its folder in `home()`."""
         super().__init__(lab)
         self._folder = (folder or home() / lab).absolute()
         self._world, self._clock = world, world.clock
+        self._chosen_beside = written(self._folder / self.elsewhere)
 
     @abstractmethod
     def _find(self) -> tuple[S | None, tuple[str, ...]]:
@@ -127,7 +133,8 @@ class HostedRuntime(Runtime, Generic[S]):
         """Change what runs of the lab, and its state file, as the only labctl; `what` is said to others.
 
         It has to be read afresh then. Another one that does so is waited for; with `ending` an `up` whose
-        turn it is hears of that. Raises SetupError.
+        turn it is hears of that. Raises SetupError, and MovedError when the other one started the lab on the
+        other runtime.
         """
 
         def waits(holder: str) -> None:
@@ -138,12 +145,20 @@ class HostedRuntime(Runtime, Generic[S]):
                 path, patience = self._folder / name, self.patience
                 held.enter_context(lock(path, what, patience=patience, on_wait=waits, clock=self._clock))
             try:
+                self._refuse_moved()
                 yield
             finally:
                 with contextlib.suppress(OSError):
                     if ending:
                         (self._folder / ENDING).unlink(missing_ok=True)
                     self._remove_folder()  # made by the lock alone, where there is no lab any more
+
+    def _refuse_moved(self) -> None:
+        if written(self._folder / self.elsewhere) not in (None, self._chosen_beside):
+            raise MovedError(
+                f"lab {self.lab} was started on the other runtime meanwhile",
+                f"`labctl status --lab {self.lab}` says what runs; then repeat",
+            )
 
     def _refuse_ending(self) -> None:
         """Raises RefusedError when a `down` waits for the turn of the `up` that has come to its end."""

@@ -22,6 +22,9 @@ _HINT = "`labctl down` stops what it finds and removes it; stored objects are ke
 COMPOSE_FILE = "compose.json"
 """State of a lab that was started in containers and not taken down since, in the lab's folder."""
 
+LOCAL_FILE = "state.json"
+"""The same of a lab of plain processes."""
+
 
 def load(path: Path, schema: str, kind: type[T]) -> T | None:
     """The state in a file, a dataclass `kind`, or None when there is none.
@@ -42,6 +45,15 @@ def load(path: Path, schema: str, kind: type[T]) -> T | None:
     except (*_DAMAGE, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise StateError(f"the state file {path} is damaged ({why})", _HINT) from error
+
+
+def written(path: Path) -> tuple[int, int] | None:
+    """What changes whenever the file is written anew; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def save(path: Path, schema: str, state: Any) -> None:

@@ -16,7 +16,7 @@ from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
-from lab.errors import LabDownError, LabError, ServiceError
+from lab.errors import LabDownError, LabError, MovedError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
 from lab.runtime.spec import Asked
@@ -138,7 +138,11 @@ def down(app: App, volumes: bool, yes: bool) -> None:
     if volumes and not yes:
         app.confirm(f"--volumes deletes, for good: {stored(lab)} of lab {lab.name}{lessons_kept(lab.name)}")
     why = "" if volumes else collect(lab)
-    stopped = lab.down(volumes=volumes, on_progress=ProgressLines(app.out).progress)
+    progress = ProgressLines(app.out).progress
+    try:
+        stopped = lab.down(volumes=volumes, on_progress=progress)
+    except MovedError:  # by an `up` that was waited for
+        stopped = app.open().down(volumes=volumes, on_progress=progress)
     if why and stopped:
         app.out.note(f"results of lessons that only the store holds stay there: {why}")
     if app.out.as_json({"name": lab.name, "stopped": list(stopped), "volumes_deleted": volumes}):

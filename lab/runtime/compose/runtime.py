@@ -49,6 +49,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     """One lab of containers."""
 
     kind = "compose"
+    elsewhere = statefile.LOCAL_FILE
     needs_engine = True
     patience = LONGEST_SECONDS
 

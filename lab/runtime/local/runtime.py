@@ -51,6 +51,7 @@ class LocalRuntime(HostedRuntime[LabState]):
     """One lab of plain processes."""
 
     kind = "local"
+    elsewhere = statefile.COMPOSE_FILE
     patience = LONGEST_SECONDS
 
     def __init__(self, lab: str, folder: Path | None = None, *, world: World | None = None) -> None:

@@ -17,7 +17,7 @@ from lab.services import QUEUE, REDIS, SERVICES, ports_of
 from lab.topology import LabSpec, State
 
 SCHEMA = "raylab-local/2"
-FILE = "state.json"
+FILE = statefile.LOCAL_FILE
 PORTS = ports_of(
     (each for each in SERVICES if not (each.optional or each.gcs_ft or each.name == QUEUE)), scraped=False
 )

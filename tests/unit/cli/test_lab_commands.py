@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from lab.cli.commands import lab as module
-from lab.errors import ClusterError, RefusedError, ServiceError, StateError, StoreError
+from lab.errors import ClusterError, MovedError, RefusedError, ServiceError, StateError, StoreError
 from lab.flows.doctor import Check
 from lab.services import GRAFANA
 from lab.topology import Credentials, Endpoints, GpuPlan, LabSpec, Vendor
@@ -154,6 +154,21 @@ def test_up_refuses_what_makes_no_sense_before_anything_is_opened(
 def test_down_says_what_it_stopped(labctl: Labctl) -> None:
     assert labctl.ok("down") == f"lab raylab: stopped {', '.join(reversed(SERVICES))}\n"
     assert labctl.ok("down") == "lab raylab: nothing was running\n"
+
+
+def test_down_stops_a_lab_that_was_started_on_the_other_runtime_while_it_waited(
+    labctl: Labctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = [MovedError("lab raylab was started on the other runtime meanwhile")]
+
+    def down(**_: object) -> tuple[str, ...]:
+        if moved:
+            raise moved.pop()
+        return ("ray-head",)
+
+    monkeypatch.setattr(labctl.runtime, "down", down)
+    assert labctl.ok("down") == "lab raylab: stopped ray-head\n"
+    assert len(labctl.opened) == 2
 
 
 def test_a_lab_that_runs_without_its_state_file_is_not_called_down(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabDownError, RefusedError, SetupError
+from lab.errors import LabDownError, MovedError, RefusedError, SetupError
 from lab.host.files import lock, take_lock
 from lab.runtime.local import state
 from lab.runtime.local.runtime import LocalRuntime
@@ -101,6 +101,19 @@ def test_an_up_saves_no_older_leaders_than_a_start_beside_it(
     kept = state.load(tmp_path / "raylab")
     assert kept is not None
     assert kept.leaders[W0].pid == machine.pid_of(W0)
+
+
+@pytest.mark.parametrize("change", [name for name in CHANGES if name != "crash"])
+def test_nothing_is_changed_when_another_started_the_lab_on_the_other_runtime_meanwhile(
+    machine: Machine, tmp_path: Path, runtime: LocalRuntime, change: str
+) -> None:
+    elsewhere = tmp_path / "raylab" / "compose.json"
+    before = state.load(tmp_path / "raylab")
+    Other(machine, tmp_path).ends_after(5.0, lambda: elsewhere.write_text("{}"))
+    with pytest.raises(MovedError):
+        CHANGES[change](runtime)
+    assert machine.journal == []
+    assert state.load(tmp_path / "raylab") == before
 
 
 def test_two_starts_keep_both_identities(machine: Machine, tmp_path: Path, runtime: LocalRuntime) -> None:
