@@ -120,7 +120,7 @@ def test_a_quota_below_the_heads_need_is_refused_with_22(offline: Labctl, tmp_pa
 
 def test_a_folder_that_is_taken_is_refused(offline: Labctl, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
-    for command in ("kubernetes", "skypilot", "compose"):
+    for command in ("kubernetes", "compose"):
         result = offline("export", command, "--output", str(tmp_path))
         assert result.exit_code == 11
         assert "not empty" in result.stderr
@@ -145,22 +145,7 @@ def test_a_command_goes_along_with_its_folder(offline: Labctl, tmp_path: Path) -
     assert "emoji" in job["spec"]["runtimeEnvYAML"]
 
 
-# export skypilot, export compose
-
-
-def test_a_task_of_skypilot_is_a_folder(offline: Labctl, tmp_path: Path) -> None:
-    folder = tmp_path / "sky"
-    result = offline("--json", "export", "skypilot", "digits", "--accelerator", "L4", "--output", str(folder))
-    assert "task.yaml" in json.loads(result.stdout)["files"]
-    assert yaml.safe_load((folder / "task.yaml").read_text())["resources"]["accelerators"] == "L4"
-
-
-@pytest.mark.parametrize(("option", "value"), [("--accelerator", "H100:x"), ("--infra", "My Cloud")])
-def test_a_place_or_accelerator_that_is_none_is_refused(
-    offline: Labctl, tmp_path: Path, option: str, value: str
-) -> None:
-    result = offline("export", "skypilot", option, value, "--output", str(tmp_path / "x"))
-    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+# export compose
 
 
 def test_a_folder_for_compose_is_written(offline: Labctl, tmp_path: Path) -> None:
