@@ -1,4 +1,4 @@
-"""export, lint, import: what a person sees, and that what is refused leaves nothing behind."""
+"""export, lint: what a person sees, and that what is refused leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -208,40 +208,3 @@ def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
 
 def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:
     assert offline("lint", str(tmp_path / "none.yaml")).exit_code == 3
-
-
-# import
-
-
-def test_an_exported_folder_is_imported_with_the_commands_to_start_it(
-    offline: Labctl, tmp_path: Path
-) -> None:
-    exported, kept = tmp_path / "k8s", tmp_path / "replay"
-    offline("export", "kubernetes", "digits", "--gpu", "amd", "--queue", "q", "--output", str(exported))
-    result = offline("import", str(exported), "--output", str(kept))
-    assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[:2] == [
-        "RayJob raylab-digits: 2 workers, 8 CPUs each, GPU amd",
-        "  $ labctl up --lab raylab --workers 2 --cpus-per-worker 8 --gpu simulated",
-    ]
-    assert {path.name for path in kept.iterdir()} == {"lab.json", "queues.yaml", "job"}
-
-
-def test_import_as_json_has_the_lab_and_the_commands(offline: Labctl, tmp_path: Path) -> None:
-    result = offline("--json", "import", "--gpu", "none", written(tmp_path, cluster()))
-    document = json.loads(result.stdout)
-    assert document["lab"]["workers"] == 2
-    assert document["up"][-3:] == ["--gpu", "none", "--stock-ray"]
-    assert document["folder"] is None
-
-
-def test_without_a_folder_it_is_said_what_one_would_keep(offline: Labctl, tmp_path: Path) -> None:
-    result = offline("import", written(tmp_path, job()))
-    assert "--output DIR keeps" in result.stderr
-    assert "not the same: train.py is not among these files" in result.stdout
-
-
-def test_what_holds_no_lab_is_refused(offline: Labctl, tmp_path: Path) -> None:
-    kept = tmp_path / "x"
-    result = offline("import", written(tmp_path, *queues()), "--output", str(kept))
-    assert (result.exit_code, kept.exists()) == (3, False)
