@@ -126,7 +126,6 @@ class Routes:
             ("GET", "/queues", self._page(lambda _: pages.queues(controller))),
             ("GET", "/objects", self._page(lambda _: list(objects(controller.setup)))),
             ("GET", "/events", self._page(self._events)),
-            ("GET", "/trace", self._page(self._trace)),
             ("GET", "/packages/([^/]+)", self._has_package),
             ("PUT", "/packages/([^/]+)", self._put_package),
             ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._desk.submit(asked.body()))),
@@ -185,10 +184,6 @@ class Routes:
         since = asked.number("since", 0, 10**18 - 1)
         found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
         return [event_document(each) for each in found]
-
-    def _trace(self, _: Request) -> list[dict[str, Any]]:
-        calls = self._controller.trace()
-        return [{"at": each.at, "call": each.name, "arguments": each.arguments} for each in calls]
 
     def _dry_run(self, asked: Request) -> Answer:
         return Answer(document=self._pages.dry_run(self._controller, self._desk.drafted(asked.body())))

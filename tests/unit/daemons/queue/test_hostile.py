@@ -43,7 +43,7 @@ PATHS = st.one_of(
     st.text(max_size=12).map("/".__add__),
     st.just("/jobs\n"),
     words(
-        """/healthz /workloads /queues /objects /events /trace /metrics /packages/x /jobs /dry-run /apply
+        """/healthz /workloads /queues /objects /events /metrics /packages/x /jobs /dry-run /apply
         /delete /workloads/ns/mine /workloads/ns/mine/why /workloads/ns/mine/cancel /workloads/ns/mine/preempt
         /health /health/report /health/run /health/override /health/lift //jobs /jobs/ /%00"""
     ),

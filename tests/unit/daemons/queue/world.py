@@ -261,9 +261,9 @@ class CrashingStore(Store):
         self.points.hit("load")
         return super().load()
 
-    def commit(self, batch: Batch, *, begin: bool = False) -> None:
+    def commit(self, batch: Batch) -> None:
         self.points.hit("commit")
-        super().commit(batch, begin=begin)
+        super().commit(batch)
         self.points.hit("committed")
 
 
