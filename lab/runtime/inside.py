@@ -57,7 +57,6 @@ def _host_only(what: str, command: str) -> Callable[..., Any]:
     def refuse(self: InsideRuntime, service: str = "", *_: object, **__: object) -> Any:
         raise self._host(what.format(service), command.format(service))
 
-    refuse.__doc__ = "Raises UnsupportedError."
     return refuse
 
 

@@ -58,7 +58,7 @@ class KubernetesRuntime(OutsideRuntime):
             raise LabDownError(
                 f"{self.lab} has no pod of a cluster of Ray", f"kubectl get pods --selector {CLUSTER}"
             )
-        return super().spec()
+        raise self._refusal("tell the settings")
 
     def folder(self) -> Path:
         """See Runtime.folder."""
