@@ -172,12 +172,10 @@ class InsideRuntime(Runtime):
         )
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
-        """See LabView.advice."""
         del in_python
         return f"on the host: {'; '.join(f'labctl {each} --lab {self.lab}' for each in commands)}"
 
     def missing(self, feature: Feature) -> str:
-        """See Runtime.missing."""
         del feature
         return f"only the host can tell: labctl faults --lab {self.lab} there"
 

@@ -87,7 +87,6 @@ class Controller:
 
     @property
     def jobs(self) -> Mapping[str, Record]:
-        """See Reader."""
         return self.records
 
     @property
@@ -96,11 +95,9 @@ class Controller:
         return self.engine.setup
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
-        """See Reader."""
         return self._store.events(since, limit, workload)
 
     def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
-        """See Reader."""
         self._listeners.append(told)
 
     def now(self) -> float:

@@ -138,7 +138,6 @@ class Routes:
             self._routes += (("GET", "/metrics", lambda _: Answer(text=metrics())),)
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """See WSGI."""
         try:
             answer = self._handler(environ)
         except LabError as error:
