@@ -58,8 +58,9 @@ def export() -> None:
 @gcs_ft_option
 @stock_ray_option
 @click.option(
-    "--namespace", type=values.Text(), metavar="NS", help="The namespace. [default: the lab's name]"
-)
+    "-n", "--namespace", type=values.Text(), metavar="NAMESPACE",
+    help="The namespace. [default: the lab's name]",
+)  # fmt: skip
 @click.option(
     "--image", type=values.Text(), metavar="REF",
     help="Image of the nodes, with the lab's version of Ray. [default: the lab's own]",
