@@ -365,15 +365,6 @@ class World:
             self.step()
         raise AssertionError({each.key: each.phase for each in self.controller.records.values()})
 
-    def settle_but(self, name: str, most: int = 100) -> None:
-        """Step until every other job has ended."""
-        for _ in range(most):
-            others = [r for r in self.controller.records.values() if r.job.metadata["job_name"] != name]
-            if all(each.phase == DONE for each in others):
-                return
-            self.step()
-        raise AssertionError(f"others than {name} have not ended")
-
     # Health
 
     def check_says(self, service: str, device: str, state: str) -> None:
