@@ -96,7 +96,7 @@ class Store:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             if version < VERSION:
                 with self._transaction():
-                    for statement in ("DROP TABLE trace",) if version else TABLES.split(";\n"):
+                    for statement in ("DROP TABLE IF EXISTS trace",) if version else TABLES.split(";\n"):
                         self._database.execute(statement)
                     self._database.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
