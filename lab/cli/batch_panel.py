@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lab.cli.output import PANEL_WIDTH, Output, encodable
+from lab.cli.receipt_panel import COLOURS
 from lab.evidence.labels import HEADLINES
 from lab.host.quantities import plural
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.panel import Panel
-
-COLOURS = {"good": "green", "bad": "red", "open": "yellow"}
 
 WORDS = {
     "recovered": "a node was lost, and no prompt with it",

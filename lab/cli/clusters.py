@@ -72,7 +72,7 @@ def cluster_options(command: F) -> F:
     """Give a command the options of --runtime kubernetes."""
     for option in (
         click.option(
-            "--namespace", type=values.Text(), metavar="NS",
+            "-n", "--namespace", type=values.Text(), metavar="NAMESPACE",
             help="Namespace of the pods. [default: that of the context]",
         ),
         click.option(

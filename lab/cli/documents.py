@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lab.flows.doctor import Check
     from lab.flows.doctor.pinning import WorkerView
     from lab.flows.images import ImageNeed
-    from lab.flows.kubernetes.imported import Imported
     from lab.flows.kubernetes.lint import Report
     from lab.flows.kubernetes.manifests import Finding
     from lab.flows.lessons.model import Lesson
@@ -255,20 +254,4 @@ def exported(folder: Path, files: tuple[str, ...], report: Report) -> Document:
         "objects": dict(report.objects),
         "findings": [finding(each) for each in report.findings],
         "not_asked": list(report.not_asked),
-    }
-
-
-def imported(
-    found: Imported, up: tuple[str, ...], steps: list[tuple[str, ...]], folder: Path | None
-) -> Document:
-    """A lab of the shape of a cluster, and the commands that start it."""
-    return {
-        "schema": "import/1",
-        "kind": found.kind,
-        "cluster": found.name,
-        "lab": dataclasses.asdict(found.spec),
-        "differs": list(found.differs),
-        "up": list(up),
-        "then": [list(each) for each in steps],
-        "folder": None if folder is None else str(folder),
     }

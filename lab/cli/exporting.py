@@ -1,4 +1,4 @@
-"""Options that the commands of `labctl export` share."""
+"""Options that the commands of `labctl export` share, two of them with `submit`."""
 
 from __future__ import annotations
 

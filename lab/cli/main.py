@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -54,6 +54,16 @@ MACHINES = (
 SIGNAL_EXIT = 128
 """Exit code after a signal, less its number, as in a shell."""
 
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Run": ("demo", "up", "down", "restart", "submit", "recipes", "jobs", "job", "data"),
+    "Look": ("status", "services", "logs", "top", "gpus", "health", "checkpoints"),
+    "Break, and prove recovery": ("faults", "fault-inject", "chaos", "ladder", "heal", "receipt", "report"),
+    "Share": ("queue", "lesson"),
+    "Grow beyond this machine": ("export", "lint"),
+    "labctl and this machine": ("doctor", "images", "test", "completion"),
+}
+"""Commands in the help, by what a reader wants."""
+
 
 class InterruptError(LabError):
     """Ctrl-C, or a signal, with the exit code that it has."""
@@ -76,6 +86,15 @@ class Root(LabGroup):
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         """Run one command line and exit with its code."""
         sys.exit(main(args, extra.get("obj")))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section."""
+        longest = max(map(len, self.commands))
+        width = formatter.width - longest - 4  # the spaces before and after a name
+        for title, names in SECTIONS.items():
+            commands = ((name.ljust(longest), self.commands[name]) for name in names)
+            with formatter.section(title):
+                formatter.write_dl([(name, each.get_short_help_str(width)) for name, each in commands])
 
 
 @click.group(
@@ -158,7 +177,6 @@ class _Echo(logging.Handler):
         self._app = app
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler.emit."""
         if self._app.verbose:
             self._app.out.note(f"$ {record.getMessage()}")
 

@@ -38,12 +38,10 @@ class Guarded:
         return _Bytes(self, self._stream.buffer)
 
     def isatty(self) -> bool:
-        """See io.IOBase.isatty."""
         return self._stream is not None and bool(self._stream.isatty())
 
     @property
     def encoding(self) -> str:
-        """See io.TextIOBase.encoding."""
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def __getattr__(self, name: str) -> Any:

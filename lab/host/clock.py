@@ -31,11 +31,9 @@ class SystemClock:
         self._read = read
 
     def __call__(self) -> float:
-        """See Clock."""
         return self._read()
 
     def sleep(self, seconds: float) -> None:
-        """See Clock."""
         time.sleep(seconds)
 
 

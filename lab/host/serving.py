@@ -109,7 +109,7 @@ class Arriving(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Raises SlowRequestError."""
+        """Read within the time that is left. Raises SlowRequestError."""
         if self._left <= 0:
             raise SlowRequestError
         begin, count = self._clock(), 0

@@ -107,10 +107,6 @@ class Pending:
             item.ticket += 1
         return item
 
-    def has_head(self) -> bool:
-        """Tell if there is a head."""
-        return self._head() is not None
-
     def doors(self) -> set[tuple[str, str]]:
         """LocalQueues that have somebody here to try."""
         tops = (self._top(group) for group in list(self._heaps) if group[0] not in self._parked)  # type: ignore[index]

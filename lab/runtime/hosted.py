@@ -102,7 +102,6 @@ class HostedRuntime(Runtime, Generic[S]):
         """Ports that such a lab has now: the labctl that started this one did not have their service."""
 
     def spec(self) -> LabSpec:
-        """See LabView.spec."""
         return self._up().spec
 
     def endpoints(self) -> Endpoints:
@@ -125,7 +124,6 @@ class HostedRuntime(Runtime, Generic[S]):
         )
 
     def folder(self) -> Path:
-        """See Runtime.folder."""
         return self._folder
 
     @contextlib.contextmanager

@@ -57,7 +57,6 @@ def _host_only(what: str, command: str) -> Callable[..., Any]:
     def refuse(self: InsideRuntime, service: str = "", *_: object, **__: object) -> Any:
         raise self._host(what.format(service), command.format(service))
 
-    refuse.__doc__ = "Raises UnsupportedError."
     return refuse
 
 
@@ -173,12 +172,10 @@ class InsideRuntime(Runtime):
         )
 
     def advice(self, commands: Sequence[str], in_python: str) -> str:
-        """See LabView.advice."""
         del in_python
         return f"on the host: {'; '.join(f'labctl {each} --lab {self.lab}' for each in commands)}"
 
     def missing(self, feature: Feature) -> str:
-        """See Runtime.missing."""
         del feature
         return f"only the host can tell: labctl faults --lab {self.lab} there"
 

@@ -32,7 +32,6 @@ FLOWS = (
     ("chaos", "demo", "lessons", "report"),
     ("queues",),
     ("kubernetes", "compose_folder"),
-    ("skypilot",),
 )
 """The same among the flows."""
 

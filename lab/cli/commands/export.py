@@ -1,4 +1,4 @@
-"""export: the lab written for Kubernetes, for SkyPilot, for plain Compose."""
+"""export: the lab written for Kubernetes, and for plain Compose."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CODE = ("configmap", "image")
 
 @click.group(cls=LabGroup)
 def export() -> None:
-    """Write the lab for Kubernetes, SkyPilot or plain Compose. No lab has to run."""
+    """Write the lab for Kubernetes or plain Compose. No lab has to run."""
 
 
 @export.command("kubernetes", cls=DashCommand)
@@ -58,8 +58,9 @@ def export() -> None:
 @gcs_ft_option
 @stock_ray_option
 @click.option(
-    "--namespace", type=values.Text(), metavar="NS", help="The namespace. [default: the lab's name]"
-)
+    "-n", "--namespace", type=values.Text(), metavar="NAMESPACE",
+    help="The namespace. [default: the lab's name]",
+)  # fmt: skip
 @click.option(
     "--image", type=values.Text(), metavar="REF",
     help="Image of the nodes, with the lab's version of Ray. [default: the lab's own]",
@@ -162,58 +163,6 @@ def export_kubernetes(
         if not path.startswith("image/"):
             app.out.line(str(folder / path))
     app.out.note(f"next: {folder / 'README.md'} has the commands in their order")
-
-
-@export.command("skypilot", cls=DashCommand)
-@recipe_argument
-@parameter_option
-@working_dir_option
-@workers_option
-@cpus_option
-@memory_option
-@click.option(
-    "--accelerator", type=values.Text(), metavar="NAME[:N]",
-    help="GPUs of each node, as SkyPilot names them, such as H100:1. [default: none]",
-)  # fmt: skip
-@click.option(
-    "--infra", type=values.Text(), metavar="PLACE",
-    help="Such as k8s/CONTEXT, ssh/POOL or aws/REGION. [default: SkyPilot chooses]",
-)  # fmt: skip
-@storage_option
-@endpoint_option
-@region_option
-@folder_option
-@pass_app
-def export_skypilot(
-    app: App,
-    recipe: str | None,
-    parameters: tuple[str, ...],
-    working_dir: Path | None,
-    workers: int | None,
-    cpus_per_worker: int | None,
-    memory: str | None,
-    accelerator: str | None,
-    infra: str | None,
-    storage: str,
-    endpoint: str | None,
-    region: str,
-    output: Path,
-) -> None:
-    """Write the lab as a task of SkyPilot: a folder for `sky launch task.yaml`.
-
-    The first node has Ray's head and trains too. The recorder goes along.
-    """
-    from lab.flows.kubernetes.export import Wanted
-    from lab.flows.kubernetes.export.wanted import memory_bytes
-    from lab.flows.skypilot import Sky, skypilot
-
-    spec = _spec(app, Asked(workers=workers, cpus_per_worker=cpus_per_worker), "none")
-    sky = Sky(accelerator or "", infra or "")
-    store = storage.rstrip("/")
-    size = memory_bytes(memory) if memory else 0
-    job = _job(spec, recipe, parameters, working_dir, None, store)
-    wanted = Wanted(spec, storage=store, endpoint=endpoint or "", region=region, memory=size, code=job)
-    _write(app, output, skypilot(wanted, sky))
 
 
 @export.command("compose", cls=LabCommand)

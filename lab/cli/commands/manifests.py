@@ -1,8 +1,7 @@
-"""lint, import: manifests of KubeRay and Kueue, checked and turned into a lab."""
+"""lint: manifests of KubeRay and Kueue, checked."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
@@ -10,10 +9,8 @@ import click
 from lab.cli import documents, values
 from lab.cli.commands.queue.files import NAMESPACE
 from lab.cli.context import App, LabCommand, pass_app
-from lab.cli.exporting import HERE
 from lab.cli.findings import counted, others, tell
 from lab.errors import ManifestError
-from lab.topology import Vendor
 
 
 @click.command(cls=LabCommand)
@@ -45,57 +42,4 @@ def lint(app: App, files: tuple[Path, ...], namespace: str) -> None:
         app.fail(ManifestError(f"{first}{more}", first.hint))
 
 
-@click.command("import", cls=LabCommand)
-@click.argument(
-    "files", type=values.Place(), nargs=-1, required=True, metavar="FILE...",
-    help="YAML files with a RayCluster, RayJob or RayService, or folders with such files.",
-)  # fmt: skip
-@NAMESPACE
-@click.option("--cluster", type=values.Text(), metavar="NAME", help="Which one, where there are several.")
-@click.option(
-    "--gpu", type=click.Choice(HERE),
-    help="GPUs of the lab here. [default: simulated where the cluster has some, else none]",
-)  # fmt: skip
-@click.option(
-    "--output", type=values.Place(), metavar="DIR",
-    help="A new folder for the lab's settings, its queues and the job's code. [default: only say it]",
-)  # fmt: skip
-@pass_app
-def import_(
-    app: App,
-    files: tuple[Path, ...],
-    namespace: str,
-    cluster: str | None,
-    gpu: str | None,
-    output: Path | None,
-) -> None:
-    """Turn manifests of a cluster into a lab of the same shape.
-
-    Reads a RayCluster, RayJob or RayService with its queues, and says how to start the lab, so that a
-    cluster's trouble can be replayed here. Nothing is started.
-    """
-    from lab.flows.kubernetes.folder import refuse_taken, write_folder
-    from lab.flows.kubernetes.imported import import_lab
-    from lab.flows.kubernetes.manifests import texts_of
-
-    if output is not None:
-        refuse_taken(output)
-    found = import_lab(texts_of(files), namespace, cluster or "")
-    has = found.spec.gpu.vendor is not Vendor.NONE
-    up = found.up(gpu or (Vendor.SIMULATED if has else Vendor.NONE).value)
-    written = found.files()
-    if output is not None:
-        write_folder(output, written)
-    steps = found.steps(output)
-    if app.out.as_json(documents.imported(found, up, steps, output)):
-        return
-    app.out.line(f"{found.kind} {found.name}: {found.spec.settings}")
-    for line in found.differs:
-        app.out.line(f"  not the same: {line}")
-    for step in (up, *steps):
-        app.out.line(f"  $ {shlex.join(step)}")
-    if output is None and (found.job is not None or found.workload is not None):
-        app.out.note("--output DIR keeps its queues and the job's code")
-
-
-COMMANDS = (lint, import_)
+COMMANDS = (lint,)

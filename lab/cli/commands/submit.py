@@ -13,6 +13,7 @@ import click
 from lab.cli import documents, format, queue_words, render, values
 from lab.cli.complete import parameter_names, recipe_names
 from lab.cli.context import AFTER_DASHES, OLD_NAME, App, DashCommand, pass_app
+from lab.cli.exporting import parameter_option, runtime_env_option
 from lab.cli.queue_options import queue_options, queue_request
 from lab.cli.queued_jobs import Follower, newest
 from lab.cli.why_waiting import HOPE, Waits
@@ -63,11 +64,7 @@ class SubmitCommand(DashCommand):
     help="A recipe of workspace/, or a command after --.",
     shell_complete=recipe_names,
 )
-@click.option(
-    "-p", "parameters", type=values.Text(), multiple=True, metavar="NAME=VALUE",
-    shell_complete=parameter_names,
-    help="A parameter of the recipe, repeatable; see `labctl recipes`.",
-)  # fmt: skip
+@parameter_option
 @click.option(
     "--fault-tolerance", type=values.Text(), metavar="WAY",
     help="A way in which the recipe survives the loss of a rank: `torchft`, the others go on.",
@@ -86,10 +83,7 @@ class SubmitCommand(DashCommand):
     metavar="N",
     help="GPUs for the entrypoint itself. [default: 0]",
 )
-@click.option(
-    "--runtime-env", type=values.Place(), metavar="FILE",
-    help="Ray runtime environment of a command, a JSON file.",
-)  # fmt: skip
+@runtime_env_option
 @click.option(
     "--working-dir", type=values.Place(), metavar="DIR",
     help="Folder that a command is sent with and runs in. [default: the current one]",

@@ -28,8 +28,6 @@ LOOK_SECONDS = 2.0
 TRIAL_SECONDS = 3600.0
 """Longest time that an invasive check may have its device."""
 
-MOST_ORDERS = 100
-
 
 class Keeps(Protocol):
     """Keeps one document; see lab.daemons.queue.store."""

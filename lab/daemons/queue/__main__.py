@@ -22,7 +22,7 @@ from lab.daemons.health.desk import Desk
 from lab.daemons.health.gauges import Collector
 from lab.daemons.health.rayside import free_nodes
 from lab.daemons.health.routes import routes as health_pages
-from lab.daemons.queue import aside, views
+from lab.daemons.queue import aside
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.metrics import exposition
 from lab.daemons.queue.packages import Packages
@@ -59,7 +59,7 @@ def make_app(controller: Controller, health: Desk, loops: Loops, token: str, not
 
     `note` is what a person should know while all is well.
     """
-    routes = Routes(controller, views, exposition(controller, Collector(health)), health_pages(health))
+    routes = Routes(controller, exposition(controller, Collector(health)), health_pages(health))
     app = loops.told(routes, lambda: {"away": dict(controller.away), "detail": note})
     return named(bearing(app, token, public=(HEALTH,)), (*LOOPBACK_NAMES, NAME))
 

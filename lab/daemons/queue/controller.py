@@ -27,16 +27,16 @@ from lab.daemons.queue.model import (
     submission_id,
 )
 from lab.daemons.queue.packages import Packages
-from lab.daemons.queue.retention import MOST_CALLS, MOST_EVENTS, MOST_FINISHED, abandoned, outlived
+from lab.daemons.queue.retention import MOST_EVENTS, MOST_FINISHED, abandoned, outlived
 from lab.daemons.queue.store import Batch, Store, damage
 from lab.errors import StateError
 from lab.host.clock import WALL, Clock
+from lab.queue.calls import Call, begin, perform
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, FINISHED, PENDING
 from lab.queue.model import Setup
 from lab.queue.places import Change
 from lab.queue.reasons import EXECUTION_TIME, PODS_READY_TIMEOUT
-from lab.queue.replay import START, Call, begin, going_on, perform
 from lab.queue.status import workload_of
 from lab.queue.writing import Object, objects, workload_object
 
@@ -59,13 +59,12 @@ class Controller:
         resource: str = "nvidia.com/gpu",
         queued_only: bool = False,
         most_finished: int = MOST_FINISHED,
-        most_calls: int = MOST_CALLS,
     ) -> None:
         """Go on with what the file says. `resource` is what a GPU is called; see `tidy` for the limits.
 
         With `queued_only` no job is taken that names no queue. Raises StateError.
         """
-        self.most_finished, self.most_calls = most_finished, most_calls
+        self.most_finished = most_finished
         self.lock = threading.RLock()
         self.clock, self.resource, self.packages = clock, resource, packages
         self.queued_only = queued_only
@@ -81,8 +80,6 @@ class Controller:
         """Keys of the jobs that wait for quota."""
         self._store = store
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
-        self._calls = 0
-        """Length of the trace."""
         self._stale = True
         self._fresh()
 
@@ -90,7 +87,6 @@ class Controller:
 
     @property
     def jobs(self) -> Mapping[str, Record]:
-        """See Reader."""
         return self.records
 
     @property
@@ -99,15 +95,9 @@ class Controller:
         return self.engine.setup
 
     def events(self, since: int = 0, limit: int = 1000, workload: str = "") -> list[Event]:
-        """See Reader."""
         return self._store.events(since, limit, workload)
 
-    def trace(self) -> list[Call]:
-        """Every call into the engine since the trace began, the first with the state that it began with."""
-        return self._store.trace()
-
     def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
-        """See Reader."""
         self._listeners.append(told)
 
     def now(self) -> float:
@@ -125,9 +115,7 @@ class Controller:
             try:
                 yield draft
                 if draft.made:
-                    batch = draft.batch()
-                    self._store.commit(batch)
-                    self._calls += len(batch.calls)
+                    self._store.commit(draft.batch())
             except BaseException as error:
                 self._stale = draft.made
                 if draft.made and isinstance(error, Exception):
@@ -139,7 +127,7 @@ class Controller:
                     told(draft.changes)
 
     def tidy(self) -> None:
-        """Drop what is too old to matter: finished jobs, early events of long lives, a long trace.
+        """Drop what is too old to matter: finished jobs, early events of long lives.
 
         Nothing that has not finished is dropped; a job that was given up has. Raises StateError.
         """
@@ -151,51 +139,24 @@ class Controller:
                 draft.forget(old)
         with self.lock:
             self._store.trim(MOST_EVENTS)
-            if self._calls > self.most_calls:
-                self._renew()
-
-    def _renew(self) -> None:
-        """Begin the trace anew, with an engine that goes on from what the file would say."""
-        engine = self.engine
-        records = sorted(self.records.values(), key=lambda each: each.created)
-        workloads = [workload_of(engine.items[each.key]) for each in records]
-        history = None if engine.history is None else engine.history.status()
-        setup = replace(engine.setup, lost={})  # the next step finds out anew what is lost
-        given = {"objects": list(objects(setup)), "history": history}
-        call = Call(self.now(), START, {**given, "workloads": [workload_object(each) for each in workloads]})
-        self._stale = True  # until it is written
-        self.engine, changes = going_on(setup, workloads, history, call.at)
-        self._began(call, changes)
 
     def _fresh(self) -> None:
         """Read the file where memory may be ahead of it: at the start, and after a change that failed."""
         if not self._stale:
             return
-        loaded = self._store.load()
-        call = Call(
-            self.now(),
-            START,
-            {
-                "objects": loaded.objects,
-                "workloads": [document for _, document in loaded.workloads],
-                "history": loaded.usage,
-            },
-        )
+        loaded, now = self._store.load(), self.now()
+        documents = [*loaded.objects, *(document for _, document in loaded.workloads)]
         try:
-            self.engine, changes = begin(call)
+            self.engine, changes = begin(documents, now, loaded.usage)
         except (KeyError, ValueError) as error:
             raise damage(self._store.path, error) from error
         self.records = {record.key: record for record, _ in loaded.workloads}
         self.holding = {key for key, record in self.records.items() if record.phase in HOLDING}
         self.waiting = {key for key, record in self.records.items() if record.phase == QUEUED}
-        self._began(call, changes)
-
-    def _began(self, call: Call, changes: Sequence[Change]) -> None:
-        """Write the first call of a trace, and what came of it."""
-        draft = Draft(self, call.at)
-        draft.note(call, changes)
-        self._store.commit(draft.batch(), begin=True)
-        self._calls, self._stale = 1, False
+        draft = Draft(self, now)
+        draft.note(changes)
+        self._store.commit(draft.batch())
+        self._stale = False
         if changes:
             for told in self._listeners:
                 told(changes)
@@ -209,7 +170,7 @@ class Draft:
         self.now = now
         self.changes: list[Change] = []
         self._controller = controller
-        self._calls: list[Call] = []
+        self._called = False
         self._touched: dict[str, None] = {}
         self._objects: list[Object] | None = None
         self._forgotten: list[str] = []
@@ -217,25 +178,20 @@ class Draft:
     @property
     def made(self) -> bool:
         """True once anything was changed."""
-        return bool(self._calls or self._touched or self.changes)
+        return bool(self._called or self._touched or self.changes)
 
     def call(self, name: str, **arguments: Any) -> list[Change]:
-        """Make one of lab.queue.replay.CALLS, and let the jobs follow; returns what it changed."""
-        call = Call(self.now, name, arguments)
-        self._calls.append(call)  # first: a call that fails half way must not be kept in memory
-        changes = perform(self._controller.engine, call)
-        self._calls.pop()
-        self.note(call, changes)
+        """Make one of lab.queue.calls.CALLS, and let the jobs follow; returns what it changed."""
+        self._called = True  # first: a call that fails half way must not be kept in memory
+        changes = perform(self._controller.engine, Call(self.now, name, arguments))
+        key = arguments.get("workload")
+        self.note(changes, *([key] if isinstance(key, str) else ()))
         return changes
 
-    def note(self, call: Call, changes: Sequence[Change]) -> None:
-        """Take up a call that was made."""
-        self._calls.append(call)
+    def note(self, changes: Sequence[Change], *touched: str) -> None:
+        """Take up what a call changed, and the keys of the jobs that it was about."""
         self.changes += changes
-        keys = dict.fromkeys(each.workload for each in changes)
-        if isinstance(key := call.arguments.get("workload"), str):
-            keys[key] = None
-        for key in keys:
+        for key in dict.fromkeys((*(each.workload for each in changes), *touched)):
             if key in self._controller.engine.items:
                 self._follow(key, changes)
 
@@ -287,7 +243,6 @@ class Draft:
                 for key in self._touched
             ],
             self.changes,
-            self._calls,
             None if history is None else history.status(),
             self._forgotten,
         )

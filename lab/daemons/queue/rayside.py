@@ -89,11 +89,9 @@ class Cluster:
         self._ledgers: dict[str, JobLedger] = {}
 
     def ping(self) -> None:
-        """See RaySide."""
         self._api.get("/api/version")
 
     def ping_store(self) -> None:
-        """See RaySide."""
         self._store.ping()
 
     def find(self, submission_id: str) -> Job | None:
@@ -102,11 +100,9 @@ class Cluster:
         return None if job is not None and job.lost else job
 
     def unfinished(self) -> tuple[Job, ...]:
-        """See RaySide."""
         return tuple(job for job in self._jobs.list() if not job.final and HELPER not in job.metadata)
 
     def submit(self, order: Order) -> None:
-        """See RaySide."""
         submission = Submission(
             command=order.command,
             num_cpus=order.num_cpus,
@@ -126,11 +122,9 @@ class Cluster:
             return
 
     def nodes(self) -> tuple[Node, ...]:
-        """See RaySide."""
         return self._api.nodes()
 
     def look(self, shut: Collection[str]) -> Look:
-        """See RaySide."""
         snapshot = read(self._api)
         gpus: dict[str, dict[str, float]] = {}
         for holding in holdings(snapshot):
@@ -140,18 +134,15 @@ class Cluster:
         return Look(gpus, needs_room(snapshot, shut))
 
     def resize(self, node_id: str, cpus: float) -> None:
-        """See RaySide."""
         self._node_sizes.set_cpus(node_id, cpus)
 
     def taken(self) -> Mapping[str, Mapping[str, float]]:
-        """See RaySide."""
         found: dict[str, Counter[str]] = {}
         for holding in holdings(read(self._api)):
             found.setdefault(holding.job, Counter()).update(holding.resources)
         return found
 
     def checkpoint_since(self, submission_id: str, at: float) -> bool | None:
-        """See RaySide."""
         ledger = self._ledgers.setdefault(submission_id, JobLedger(self._store, submission_id))
         history = ledger.poll()
         if not history.runs:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from lab.daemons.queue.model import Event, Record
 from lab.host.clock import Clock
 from lab.queue.engine import Engine
-from lab.queue.model import Workload
 from lab.queue.places import Change
 
 Document = dict[str, Any]
@@ -51,28 +50,6 @@ class Reader(Protocol):
 
     def listen(self, told: Callable[[Sequence[Change]], None]) -> None:
         """Call `told` with what each step changed, under `lock`. It must be fast and raise nothing."""
-
-
-class Pages(Protocol):
-    """The documents of GET requests: `lab.daemons.queue.views`. All but two are called under `lock`.
-
-    Raises NotFoundError for a workload or a queue that is not there, UsageError for a wrong parameter.
-    """
-
-    def workloads(self, reader: Reader, *, status: str, queue: str, limit: int) -> Document:
-        """`GET /workloads`. `queue` is NAME, NS/NAME or empty."""
-
-    def describe(self, reader: Reader, key: str) -> Document:
-        """`GET /workloads/NS/NAME`."""
-
-    def why(self, reader: Reader, key: str) -> Document:
-        """`GET /workloads/NS/NAME/why`. It takes the lock itself, for a moment."""
-
-    def queues(self, reader: Reader) -> Document:
-        """`GET /queues`."""
-
-    def dry_run(self, reader: Reader, workload: Workload) -> Document:
-        """`POST /dry-run`: what would be if this workload were submitted now. It takes the lock itself."""
 
 
 Metrics = Callable[[], bytes]

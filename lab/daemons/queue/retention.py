@@ -20,9 +20,6 @@ MOST_FINISHED = 2_000
 MOST_EVENTS = 1_000
 """Number of events of one job that are kept, the newest; also of events that belong to none."""
 
-MOST_CALLS = 50_000
-"""Length of the trace at which it begins anew."""
-
 
 def outlived(records: Iterable[Record], now: float, kept: float | None, most: int) -> list[str]:
     """Keys of jobs that ended more than `kept` seconds ago, or beyond the newest `most`; oldest first.

@@ -14,10 +14,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from lab.cluster.submission import MAX_PACKAGE_BYTES
+from lab.daemons.queue import views
 from lab.daemons.queue.controller import Controller
 from lab.daemons.queue.desk import Desk
 from lab.daemons.queue.model import Event
-from lab.daemons.queue.reader import Metrics, Pages
+from lab.daemons.queue.reader import Metrics
 from lab.daemons.queue.setup import BadObjectsError, problem_document
 from lab.errors import LabError, NotFoundError, RefusedError, StateError, UsageError
 from lab.host.reading import DOCUMENT
@@ -107,26 +108,21 @@ class Routes:
     def __init__(
         self,
         controller: Controller,
-        pages: Pages,
         metrics: Metrics | None = None,
         more: Iterable[tuple[str, str, Handler]] = (),
     ) -> None:
-        """`pages` make the documents of GET requests; without `metrics` there is no such page.
-
-        `more` are pages of others: method, pattern of the path, handler.
-        """
-        self._controller, self._pages = controller, pages
+        """Without `metrics` there is no such page. `more` are pages of others: method, path, handler."""
+        self._controller = controller
         self._desk = Desk(controller)
         job = r"/workloads/([^/]+)/([^/]+)"
         self._routes: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/workloads", self._workloads),
-            ("GET", job, self._page(lambda asked: pages.describe(controller, asked.key))),
-            ("GET", f"{job}/why", lambda asked: Answer(document=pages.why(controller, asked.key))),
+            ("GET", job, self._page(lambda asked: views.describe(controller, asked.key))),
+            ("GET", f"{job}/why", lambda asked: Answer(document=views.why(controller, asked.key))),
             ("POST", f"{job}/(cancel|deactivate|activate|preempt)", self._order),
-            ("GET", "/queues", self._page(lambda _: pages.queues(controller))),
+            ("GET", "/queues", self._page(lambda _: views.queues(controller))),
             ("GET", "/objects", self._page(lambda _: list(objects(controller.setup)))),
             ("GET", "/events", self._page(self._events)),
-            ("GET", "/trace", self._page(self._trace)),
             ("GET", "/packages/([^/]+)", self._has_package),
             ("PUT", "/packages/([^/]+)", self._put_package),
             ("POST", "/jobs", lambda asked: Answer(HTTPStatus.CREATED, self._desk.submit(asked.body()))),
@@ -139,7 +135,6 @@ class Routes:
             self._routes += (("GET", "/metrics", lambda _: Answer(text=metrics())),)
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """See WSGI."""
         try:
             answer = self._handler(environ)
         except LabError as error:
@@ -175,7 +170,7 @@ class Routes:
         limit = asked.number("limit", 0, MOST_ROWS)
         status, queue = asked.parameter("status", "unfinished"), asked.parameter("queue")
         with self._controller.lock:
-            found = self._pages.workloads(self._controller, status=status, queue=queue, limit=limit)
+            found = views.workloads(self._controller, status=status, queue=queue, limit=limit)
         return Answer(document=found)
 
     def _order(self, asked: Request) -> Answer:
@@ -186,12 +181,8 @@ class Routes:
         found = self._controller.events(since, MOST_EVENTS, asked.parameter("workload"))
         return [event_document(each) for each in found]
 
-    def _trace(self, _: Request) -> list[dict[str, Any]]:
-        calls = self._controller.trace()
-        return [{"at": each.at, "call": each.name, "arguments": each.arguments} for each in calls]
-
     def _dry_run(self, asked: Request) -> Answer:
-        return Answer(document=self._pages.dry_run(self._controller, self._desk.drafted(asked.body())))
+        return Answer(document=views.dry_run(self._controller, self._desk.drafted(asked.body())))
 
     def _has_package(self, asked: Request) -> Answer:
         if not self._controller.packages.has(asked.parts[0]):

@@ -15,11 +15,11 @@ from lab.errors import StateError
 from lab.host.files import make_private
 from lab.host.reading import parse_json
 from lab.queue.places import Change
-from lab.queue.replay import Call
 from lab.queue.writing import Object
 
 FILE = "queue.sqlite"
-VERSION = 1
+VERSION = 2
+"""2 differs from 1 by what it lacks: a table of every call into the engine."""
 
 TABLES = """
 CREATE TABLE objects (kind TEXT, namespace TEXT, name TEXT, document TEXT NOT NULL,
@@ -30,8 +30,6 @@ CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,
     workload TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, cluster_queue TEXT NOT NULL,
     flavors TEXT NOT NULL);
 CREATE INDEX events_of ON events (workload, number);
-CREATE TABLE trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, call TEXT NOT NULL,
-    arguments TEXT NOT NULL);
 CREATE TABLE usage (only INTEGER PRIMARY KEY CHECK (only = 1), document TEXT NOT NULL);
 """
 
@@ -50,7 +48,6 @@ class Batch:
     workloads: Sequence[tuple[Record, Object]] = ()
     """Changed rows, each with its Workload."""
     events: Sequence[Change] = ()
-    calls: Sequence[Call] = ()
     usage: Mapping[str, Any] | None = None
     """Usage of LocalQueues over time."""
     forgotten: Sequence[str] = ()
@@ -97,9 +94,9 @@ class Store:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute(f"PRAGMA synchronous = {self.SYNCHRONOUS}")
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
-            if version == 0:
+            if version < VERSION:
                 with self._transaction():
-                    for statement in TABLES.split(";\n"):
+                    for statement in ("DROP TABLE IF EXISTS trace",) if version else TABLES.split(";\n"):
                         self._database.execute(statement)
                     self._database.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
@@ -115,7 +112,7 @@ class Store:
         self._database.close()
 
     def load(self) -> Loaded:
-        """Everything but events and trace. Raises DamagedError too."""
+        """Everything but events. Raises DamagedError too."""
         execute = self._database.execute
         with self._explained(rows=True):
             objects = execute("SELECT document FROM objects ORDER BY rowid").fetchall()
@@ -133,12 +130,10 @@ class Store:
         job, stop = read_job(parse_json(text))
         return Record(key, job, phase, created, finished_at, stop)
 
-    def commit(self, batch: Batch, *, begin: bool = False) -> None:
-        """Write all of it, or nothing. `begin` starts the trace anew."""
+    def commit(self, batch: Batch) -> None:
+        """Write all of it, or nothing."""
         with self._explained(), self._transaction():
             execute, many = self._database.execute, self._database.executemany
-            if begin:
-                execute("DELETE FROM trace")
             if batch.objects is not None:
                 execute("DELETE FROM objects")
                 many("INSERT INTO objects VALUES (?, ?, ?, ?)", map(_object_row, batch.objects))
@@ -152,10 +147,6 @@ class Store:
                 "INSERT INTO events (at, event, workload, reason, message, cluster_queue, flavors) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 map(_event_row, batch.events),
-            )
-            many(
-                "INSERT INTO trace (at, call, arguments) VALUES (?, ?, ?)",
-                ((call.at, call.name, _json(call.arguments)) for call in batch.calls),
             )
             for table, column in (("workloads", "key"), ("events", "workload")):
                 many(f"DELETE FROM {table} WHERE {column} = ?", ((key,) for key in batch.forgotten))
@@ -194,12 +185,6 @@ class Store:
             Event(row[0], Change(*row[1:7], flavors=parse_json(row[7])))  # type: ignore[misc]
             for row in rows
         ]
-
-    def trace(self) -> list[Call]:
-        """Every call since the controller began, the first with the state that it began with."""
-        with self._explained():
-            rows = self._database.execute("SELECT at, call, arguments FROM trace ORDER BY number").fetchall()
-        return [Call(at, name, parse_json(arguments)) for at, name, arguments in rows]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

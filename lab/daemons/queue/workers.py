@@ -34,7 +34,6 @@ class Threads:
         self._free = threading.Semaphore(MOST)
 
     def start(self, key: str, task: Task) -> bool:
-        """See Workers."""
         with self._lock:
             if key in self._keys:
                 return False
@@ -62,6 +61,5 @@ class Threads:
             self._keys.discard(key)
 
     def busy(self, key: str) -> bool:
-        """See Workers."""
         with self._lock:
             return key in self._keys

@@ -18,7 +18,6 @@ class ExhaustingFault(Fault):
     patience = 60.0
 
     def inject(self, scene: Scene) -> None:
-        """See Fault.inject."""
         pids = sorted(rank.pid for rank in scene.ranks)
         if not pids:
             raise RefusedError(f"{scene.target} runs no rank of job {scene.job}", "choose a node that does")

@@ -22,7 +22,6 @@ class CheckpointCorrupt(CheckpointFault):
     )
 
     def damaged(self, data: bytes) -> bytes | None:
-        """See CheckpointFault.damaged."""
         begin = max(0, len(data) // 2 - BYTES // 2)
         middle = bytes(255 - byte for byte in data[begin : begin + BYTES])
         return data[:begin] + middle + data[begin + BYTES :]

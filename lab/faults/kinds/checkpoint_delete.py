@@ -22,9 +22,7 @@ class CheckpointDelete(CheckpointFault):
     )
 
     def choose(self, entries: Sequence[StoredObject]) -> Sequence[StoredObject]:
-        """See CheckpointFault.choose."""
         return entries
 
     def damaged(self, data: bytes) -> bytes | None:
-        """See CheckpointFault.damaged."""
         return None

@@ -19,5 +19,4 @@ class CheckpointTruncate(CheckpointFault):
     )
 
     def damaged(self, data: bytes) -> bytes | None:
-        """See CheckpointFault.damaged."""
         return data[: len(data) // 2]

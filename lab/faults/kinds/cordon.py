@@ -27,14 +27,12 @@ class Cordon(Fault):
     patience = 300.0
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         machine = scene.runtime.machine(scene.target)
         scene.note(machine=machine)
         scene.runtime.cordon(machine)
         return scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
         machine = scene.memo.get("machine")
         if machine:
             scene.runtime.uncordon(machine)

@@ -28,7 +28,6 @@ class CrashRestart(Fault):
     signs = (*Fault.signs, State.STARTING, State.RUNNING)
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.crash(scene.target)
 
     def revert(self, scene: Scene) -> None:

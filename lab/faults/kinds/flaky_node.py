@@ -52,5 +52,4 @@ class FlakyNode(Fault):
         return "deaths" in scene.memo
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
         scene.start_if_down()

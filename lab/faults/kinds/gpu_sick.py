@@ -44,14 +44,11 @@ class GpuSick(Ordered):
             ) from error
 
     def check(self, scene: Scene) -> str:
-        """See Ordered.check."""
         return CHECKS[int(scene.parameters["check"]) - 1]
 
     def device(self, scene: Scene) -> str:
-        """See Ordered.device."""
         return gpu_of(scene)
 
     def inject(self, scene: Scene) -> None:
-        """See Ordered.inject."""
         self.refuse(scene)
         super().inject(scene)

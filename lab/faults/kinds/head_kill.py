@@ -26,7 +26,6 @@ class HeadKill(Fault):
     )
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.kill(scene.target)
 
     def revert(self, scene: Scene) -> None:

@@ -21,5 +21,4 @@ class Kill(Fault):
     )
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.kill(scene.target)

@@ -27,7 +27,6 @@ class Partition(Fault):
     signs = (*Fault.signs, State.STARTING, State.RUNNING)
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.disconnect(scene.target)
 
     def revert(self, scene: Scene) -> None:

@@ -22,7 +22,6 @@ class Pause(Fault):
     )
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.pause(scene.target)
 
     def revert(self, scene: Scene) -> None:

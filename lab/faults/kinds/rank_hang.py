@@ -24,7 +24,6 @@ class RankHang(Fault):
     """Ray Train gives a silent rank up after 30 s, and waits 5 s more for it to end in order."""
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         pid = rank_on_target(scene).pid
         scene.note(pid=pid)
         return signal(scene, "hang", pid)

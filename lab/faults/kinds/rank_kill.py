@@ -23,8 +23,7 @@ class RankKill(Fault):
     )
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return signal(scene, "kill", rank_on_target(scene).pid)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
+        """No-op: nothing is left to undo."""

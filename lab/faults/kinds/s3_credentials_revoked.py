@@ -19,10 +19,8 @@ class S3CredentialsRevoked(Fault):
     )
 
     def inject(self, scene: Scene) -> None:
-        """See Fault.inject."""
         scene.runtime.set_training_key(False)
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
         scene.start()
         scene.runtime.set_training_key(True)

@@ -20,5 +20,4 @@ class S3Down(Fault):
     )
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.kill(scene.target)

@@ -40,7 +40,6 @@ class SlowNetwork(Fault):
             raise UsageError("rate, delay and loss are 0: nothing would be slow", "-p rate=10")
 
     def inject(self, scene: Scene) -> None:
-        """See Fault.inject."""
         scene.runtime.impair(
             scene.target,
             delay_ms=scene.parameters["delay"],
@@ -49,6 +48,5 @@ class SlowNetwork(Fault):
         )
 
     def revert(self, scene: Scene) -> None:
-        """See Fault.revert."""
         scene.runtime.unimpair(scene.target)
         self.come_back(scene)

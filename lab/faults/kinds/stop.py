@@ -23,5 +23,4 @@ class Stop(Fault):
     )
 
     def inject(self, scene: Scene) -> Struck | None:
-        """See Fault.inject."""
         return scene.runtime.stop(scene.target, timeout=GRACE_SECONDS)

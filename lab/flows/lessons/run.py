@@ -247,16 +247,13 @@ class HostTaskThread:
             self._task = Background(lambda: self._run(task, own), name)
 
     def __call__(self) -> float:
-        """See Clock."""
         return WALL()
 
     def sleep(self, seconds: float) -> None:
-        """See HostTask."""
         if self._over.wait(seconds):
             raise NotebookOverError
 
     def say(self, line: str) -> None:
-        """See HostTask."""
         if self._over.is_set():
             raise NotebookOverError
         self._on_step(Step("beside", line))

@@ -44,7 +44,7 @@ Run = Callable[[Sequence[str]], None]
 
 
 def run(argv: Sequence[str]) -> None:
-    """Raises CommandError."""
+    """Run a command of the system. Raises CommandError."""
     try:
         ended = subprocess.run(
             list(argv), capture_output=True, text=True, timeout=COMMAND_SECONDS, env=ENVIRONMENT, check=False

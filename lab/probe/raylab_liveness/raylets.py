@@ -120,7 +120,6 @@ class Raylets:
         self._lines: dict[bytes, Line] = {}
 
     def look(self, nodes: Sequence[Node], now: float) -> Iterable[Sign]:
-        """See Witness."""
         wanted = {node.node_id: node for node in nodes}
         for gone in self._lines.keys() - wanted.keys():
             self._lines.pop(gone).close()

@@ -181,7 +181,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """See LabView.logs."""
         current = self._load()
         containers = self._holdings.containers()
         if current is None or not containers:
@@ -192,23 +191,19 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         return self._engine.logs(container.id, follow, tail) if container is not None else iter(())
 
     def kill(self, service: str) -> Struck:
-        """See Runtime.kill."""
         return self._acts.kill(self._check_runs(service))
 
     def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
-        """See Runtime.stop."""
         container = self._check_runs(service)
         if container.state == "paused":  # what is frozen cannot end when asked
             return self._acts.kill(container)
         return self._acts.stop(container, max(0, round(timeout)))
 
     def pause(self, service: str) -> Struck:
-        """See Runtime.pause."""
         container = self._check_runs(service)
         return Struck(now := WALL(), now) if container.state == "paused" else self._acts.pause(container)
 
     def resume(self, service: str) -> None:
-        """See Runtime.resume."""
         container = self._known_containers(service).get(service)
         if container is not None and container.state == "paused":
             self._acts.unpause(container)
@@ -218,7 +213,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         return self._acts.crash(self._check_runs(service))
 
     def disconnect(self, service: str) -> Struck:
-        """See Runtime.disconnect."""
         return network.disconnect(self._engine, self._check_runs(service), self._networks())
 
     def reconnect(self, service: str) -> None:
@@ -228,7 +222,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
     def impair(
         self, service: str, *, delay_ms: float = 0.0, loss_percent: float = 0.0, rate_mbit: float = 0.0
     ) -> None:
-        """See Runtime.impair."""
         container = self._check_runs(service)
         network.impair(self._engine, self._helper_image(), container, delay_ms, loss_percent, rate_mbit)
 
@@ -239,7 +232,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
             network.unimpair(self._engine, self._helper_image(), container)
 
     def start(self, service: str, on_progress: OnProgress = ignore_progress, *, wait: bool = True) -> None:
-        """See Runtime.start."""
         self._known_containers(service)
         with self._alone(f"starting {service}", on_progress):
             current, containers = self._up_with_containers()
@@ -268,7 +260,6 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         timeout: float = 60.0,
         on_line: Callable[[str], None] | None = None,
     ) -> Execution:
-        """See Runtime.execute."""
         container = self._check_runs(service)
         if container.state != "running":
             raise LabDownError(f"{service} is {container.state}", f"`labctl restart {service}` starts it")

@@ -58,10 +58,9 @@ class KubernetesRuntime(OutsideRuntime):
             raise LabDownError(
                 f"{self.lab} has no pod of a cluster of Ray", f"kubectl get pods --selector {CLUSTER}"
             )
-        return super().spec()
+        raise self._refusal("tell the settings")
 
     def folder(self) -> Path:
-        """See Runtime.folder."""
         return home() / FOLDER / re.sub(r"[^A-Za-z0-9.-]+", "_", self.lab)
 
     def missing(self, feature: Feature) -> str:
@@ -72,7 +71,6 @@ class KubernetesRuntime(OutsideRuntime):
         return f"pods are not given a {feature.value} by labctl"
 
     def is_worker(self, service: str) -> bool:
-        """See LabView.is_worker."""
         return self._kubectl.pod(service).labels.get(TYPE) == "worker"
 
     def kill(self, service: str) -> Struck:
@@ -107,11 +105,9 @@ class KubernetesRuntime(OutsideRuntime):
             )
 
     def undone(self, service: str) -> str:
-        """See Runtime.undone."""
         return f"the group of {service} has as many ready pods as before"
 
     def machine(self, service: str) -> str:
-        """See Runtime.machine."""
         pod = self._kubectl.pod(service)
         if not pod.machine:
             raise RefusedError(f"pod {service} runs on no machine yet", "wait until it is Running")
@@ -123,11 +119,9 @@ class KubernetesRuntime(OutsideRuntime):
         return pod.machine
 
     def cordon(self, machine: str) -> None:
-        """See Runtime.cordon."""
         self._kubectl.cordon(machine)
 
     def uncordon(self, machine: str) -> None:
-        """See Runtime.uncordon."""
         self._kubectl.uncordon(machine)
 
     def _delete(self, service: str, grace_seconds: float) -> Struck:

@@ -173,7 +173,6 @@ class LocalRuntime(HostedRuntime[LabState]):
             ) from error
 
     def status(self) -> LabStatus:
-        """See Runtime.status."""
         current, notes = self._find()
         if current is None:
             return self._nothing(notes)
@@ -194,20 +193,17 @@ class LocalRuntime(HostedRuntime[LabState]):
         return services.client_environment(self._plan(self._up()))
 
     def usage(self, services: Sequence[str]) -> dict[str, Usage]:
-        """See Runtime.usage."""
         leaders = self._up().leaders
         groups = {s: processes.members(leaders.get(s), self._layout.mark(s)) for s in services}
         measured = processes.usage(groups, self._clock)
         return {service: Usage(cpu, memory) for service, (cpu, memory) in measured.items()}
 
     def missing(self, feature: Feature) -> str:
-        """See Runtime.missing."""
         return SHARED.get(feature) or super().missing(feature)
 
     # One service
 
     def logs(self, service: str, *, follow: bool = False, tail: int | None = None) -> Iterator[str]:
-        """See Runtime.logs."""
         current = self._load()
         if current is None:
             raise self._down_error()
@@ -221,7 +217,6 @@ class LocalRuntime(HostedRuntime[LabState]):
         )
 
     def refuse_own(self, *services: str) -> None:
-        """See Runtime.refuse_own."""
         own = os.environ.get(processes.MARK, "")
         for service in services:
             if own == self._layout.mark(service):
@@ -237,13 +232,11 @@ class LocalRuntime(HostedRuntime[LabState]):
         return processes.end(current.leaders.get(service), self._layout.mark(service), grace=0).struck
 
     def stop(self, service: str, *, timeout: float = 10.0) -> Struck:
-        """See Runtime.stop."""
         self.refuse_own(service)
         current = self._check_runs(service)
         return processes.end(current.leaders.get(service), self._layout.mark(service), grace=timeout).struck
 
     def pause(self, service: str) -> Struck:
-        """See Runtime.pause."""
         self.refuse_own(service)
         current = self._check_runs(service)
         leader, mark = current.leaders.get(service), self._layout.mark(service)
@@ -256,7 +249,6 @@ class LocalRuntime(HostedRuntime[LabState]):
         return struck
 
     def resume(self, service: str) -> None:
-        """See Runtime.resume."""
         current = self._up()
         self._check_known(current, service)
         found = processes.members(current.leaders.get(service), self._layout.mark(service))

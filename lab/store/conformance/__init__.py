@@ -1,8 +1,7 @@
 """Examines if an S3 server does what Ray Train (through pyarrow) and labctl ask of it.
 
 Each question makes real requests below one prefix of its own, which is removed at the end; other objects are
-neither read nor changed. `essential` ones must pass for Ray and the lab to work; the others are used by
-people and tools around them.
+neither read nor changed. All must pass for Ray and the lab to work.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from lab.errors import StoreError
 from lab.store.conformance.questions import QUESTIONS, Question
 from lab.store.conformance.requests import Bench, Client, DeviationError, SkippedError
-from lab.topology import Check, Outcome
+from lab.topology import Check
 
 __all__ = ["FOLDER", "QUESTIONS", "Client", "Question", "examine"]
 
@@ -72,8 +71,7 @@ def _answer(bench: Bench, question: Question) -> Check:
     except SkippedError as error:
         return Check(question.name, "skipped", str(error))
     except DeviationError as error:
-        outcome: Outcome = "failed" if question.essential else "warning"
-        return Check(question.name, outcome, f"{error} (needed for: {question.why})", OTHER_STORE)
+        return Check(question.name, "failed", f"{error} (needed for: {question.why})", OTHER_STORE)
     except StoreError as error:
         return Check(question.name, "failed", error.message, error.hint)
 

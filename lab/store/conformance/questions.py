@@ -35,7 +35,6 @@ class Question:
 
     name: str
     ask: Callable[[Bench], str]
-    essential: bool
     why: str
     """The use that needs it."""
 
@@ -192,24 +191,6 @@ def wrong_keys(bench: Bench) -> str:
     return "a wrong secret and an unknown key are refused"
 
 
-def conditional_get(bench: Bench) -> str:
-    etag = bench.put("fresh", b"x").headers.get("etag", "")
-    same_one = bench.object("GET", "fresh", headers={"If-None-Match": etag})
-    want(same_one, 304, "GET with If-None-Match of what is unchanged")
-    other = bench.object("GET", "fresh", headers={"If-Match": '"0123456789abcdef0123456789abcdef"'})
-    want(other, 412, "GET with If-Match of something else")
-    return "If-Match and If-None-Match are kept"
-
-
-def conditional_put(bench: Bench) -> str:
-    once = {"If-None-Match": "*"}
-    want(bench.object("PUT", "once", b"first", headers=once), 200, "the first PUT with If-None-Match: *")
-    second = bench.object("PUT", "once", b"second", headers=once)
-    want(second, 412, "the second PUT with If-None-Match: *")
-    same(bench.object("GET", "once").data, b"first", "the object after it")
-    return "If-None-Match: * writes once"
-
-
 def file_system(bench: Bench) -> str:
     """Make, write, look at, read, move and delete as Ray Train does. Raises DeviationError, SkippedError."""
     if importlib.util.find_spec("pyarrow") is None:
@@ -262,20 +243,18 @@ def _sha(data: bytes) -> str:
 
 
 QUESTIONS = (
-    Question("put and get", put_and_get, True, "everything"),
-    Question("odd names", odd_names, True, "names of runs and files"),
-    Question("metadata", metadata, True, "pyarrow asks for size and time"),
-    Question("ranged get", ranges, True, "pyarrow reads files in pieces"),
-    Question("missing key", missing, True, "pyarrow tells a missing file by it"),
-    Question("directory markers", directory_markers, True, "pyarrow makes a marker for each folder of a run"),
-    Question("listing", listing, True, "Ray Train and labctl look for checkpoints"),
-    Question("multipart upload", multipart, True, "pyarrow writes every file so"),
-    Question("aborted upload", abort, True, "a run that ends while it saves"),
-    Question("copy", copy, True, "pyarrow moves files so"),
-    Question("delete", delete, True, "Ray Train drops old checkpoints"),
-    Question("delete many", delete_many, True, "pyarrow removes a folder so"),
-    Question("wrong keys", wrong_keys, True, "nobody else may read or write"),
-    Question("pyarrow", file_system, True, "it is what Ray Train saves and loads with"),
-    Question("conditional get", conditional_get, False, "caches"),
-    Question("conditional put", conditional_put, False, "tools that lock by an object"),
+    Question("put and get", put_and_get, "everything"),
+    Question("odd names", odd_names, "names of runs and files"),
+    Question("metadata", metadata, "pyarrow asks for size and time"),
+    Question("ranged get", ranges, "pyarrow reads files in pieces"),
+    Question("missing key", missing, "pyarrow tells a missing file by it"),
+    Question("directory markers", directory_markers, "pyarrow makes a marker for each folder of a run"),
+    Question("listing", listing, "Ray Train and labctl look for checkpoints"),
+    Question("multipart upload", multipart, "pyarrow writes every file so"),
+    Question("aborted upload", abort, "a run that ends while it saves"),
+    Question("copy", copy, "pyarrow moves files so"),
+    Question("delete", delete, "Ray Train drops old checkpoints"),
+    Question("delete many", delete_many, "pyarrow removes a folder so"),
+    Question("wrong keys", wrong_keys, "nobody else may read or write"),
+    Question("pyarrow", file_system, "it is what Ray Train saves and loads with"),
 )

@@ -1,4 +1,4 @@
-"""export, lint, import: what a person sees, and that what is refused leaves nothing behind."""
+"""export, lint: what a person sees, and that what is refused leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_quota_below_the_heads_need_is_refused_with_22(offline: Labctl, tmp_pa
 
 def test_a_folder_that_is_taken_is_refused(offline: Labctl, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
-    for command in ("kubernetes", "skypilot", "compose"):
+    for command in ("kubernetes", "compose"):
         result = offline("export", command, "--output", str(tmp_path))
         assert result.exit_code == 11
         assert "not empty" in result.stderr
@@ -145,22 +145,7 @@ def test_a_command_goes_along_with_its_folder(offline: Labctl, tmp_path: Path) -
     assert "emoji" in job["spec"]["runtimeEnvYAML"]
 
 
-# export skypilot, export compose
-
-
-def test_a_task_of_skypilot_is_a_folder(offline: Labctl, tmp_path: Path) -> None:
-    folder = tmp_path / "sky"
-    result = offline("--json", "export", "skypilot", "digits", "--accelerator", "L4", "--output", str(folder))
-    assert "task.yaml" in json.loads(result.stdout)["files"]
-    assert yaml.safe_load((folder / "task.yaml").read_text())["resources"]["accelerators"] == "L4"
-
-
-@pytest.mark.parametrize(("option", "value"), [("--accelerator", "H100:x"), ("--infra", "My Cloud")])
-def test_a_place_or_accelerator_that_is_none_is_refused(
-    offline: Labctl, tmp_path: Path, option: str, value: str
-) -> None:
-    result = offline("export", "skypilot", option, value, "--output", str(tmp_path / "x"))
-    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+# export compose
 
 
 def test_a_folder_for_compose_is_written(offline: Labctl, tmp_path: Path) -> None:
@@ -223,40 +208,3 @@ def test_without_the_schemas_the_other_checks_are_made_and_it_is_said(
 
 def test_a_file_that_is_not_there_is_3(offline: Labctl, tmp_path: Path) -> None:
     assert offline("lint", str(tmp_path / "none.yaml")).exit_code == 3
-
-
-# import
-
-
-def test_an_exported_folder_is_imported_with_the_commands_to_start_it(
-    offline: Labctl, tmp_path: Path
-) -> None:
-    exported, kept = tmp_path / "k8s", tmp_path / "replay"
-    offline("export", "kubernetes", "digits", "--gpu", "amd", "--queue", "q", "--output", str(exported))
-    result = offline("import", str(exported), "--output", str(kept))
-    assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[:2] == [
-        "RayJob raylab-digits: 2 workers, 8 CPUs each, GPU amd",
-        "  $ labctl up --lab raylab --workers 2 --cpus-per-worker 8 --gpu simulated",
-    ]
-    assert {path.name for path in kept.iterdir()} == {"lab.json", "queues.yaml", "job"}
-
-
-def test_import_as_json_has_the_lab_and_the_commands(offline: Labctl, tmp_path: Path) -> None:
-    result = offline("--json", "import", "--gpu", "none", written(tmp_path, cluster()))
-    document = json.loads(result.stdout)
-    assert document["lab"]["workers"] == 2
-    assert document["up"][-3:] == ["--gpu", "none", "--stock-ray"]
-    assert document["folder"] is None
-
-
-def test_without_a_folder_it_is_said_what_one_would_keep(offline: Labctl, tmp_path: Path) -> None:
-    result = offline("import", written(tmp_path, job()))
-    assert "--output DIR keeps" in result.stderr
-    assert "not the same: train.py is not among these files" in result.stdout
-
-
-def test_what_holds_no_lab_is_refused(offline: Labctl, tmp_path: Path) -> None:
-    kept = tmp_path / "x"
-    result = offline("import", written(tmp_path, *queues()), "--output", str(kept))
-    assert (result.exit_code, kept.exists()) == (3, False)

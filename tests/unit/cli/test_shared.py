@@ -11,7 +11,7 @@ import pytest
 
 from lab.cli.commands.machine import completion_script
 from lab.cli.context import App, SharedOption
-from lab.cli.main import cli
+from lab.cli.main import SECTIONS, cli
 from lab.errors import UsageError
 from lab.lab import Lab
 from lab.topology import DEFAULT_LAB
@@ -28,7 +28,7 @@ EXPECTED = {
     "report", "receipt", "health", "health run", "job receipt", "job lose-node",
     "queue", "queue check", "queue simulate", "queue list", "queue describe", "queue why",
     "queue apply", "queue delete", "queue get", "queue cancel", "queue events", "queue receipt",
-    "export", "export kubernetes", "export skypilot", "export compose", "lint", "import",
+    "export", "export kubernetes", "export compose", "lint",
 }  # fmt: skip
 
 
@@ -59,7 +59,15 @@ def test_every_command_and_option_has_help(name: str, labctl: Labctl) -> None:
 
 
 def test_the_list_of_commands_has_no_sentence_cut_short(labctl: Labctl) -> None:
-    assert "..." not in labctl.ok("--help").partition("Commands:")[2]
+    assert "..." not in labctl.ok("--help").partition("Run:")[2]
+
+
+def test_each_command_stands_in_the_help_once(labctl: Labctl) -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(cli.commands)
+    lines = labctl.ok("--help").splitlines()
+    assert [lines.index(f"{title}:") for title in SECTIONS] == sorted(lines.index(f"{t}:") for t in SECTIONS)
+    for name in cli.commands:
+        assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1, name
 
 
 def test_no_command_shows_the_help(labctl: Labctl) -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.queue.calls import Call, perform
 from lab.queue.capacity import SLACK, overcommitted
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, PENDING
 from lab.queue.model import FlavorResource, Preemption, Setup, Workload
-from lab.queue.replay import START, Call, begin, perform, replay
-from lab.queue.writing import objects, workload_object
+from lab.queue.writing import objects
 from tests.unit.queue.made import FLAVOR, GPU, cohort, job, queue, setup, told
 from tests.unit.queue.test_properties import MANY, PLACE, setups, workloads
 
@@ -150,20 +150,3 @@ def test_what_was_lost_and_returned_leaves_no_trace(given_setup: Any, given_jobs
             each.submit(one, 30.0)
         each.settle(30.0)
     assert {k: i.state for k, i in engine.items.items()} == {k: i.state for k, i in plain.items.items()}
-
-
-@MANY
-@given(setups(), workloads(), st.integers(0, 12))
-def test_losses_are_replayed_the_same(given_setup: Any, given_jobs: Any, lost: int) -> None:
-    calls = [
-        Call(1.0, START, {"objects": list(objects(given_setup)), "workloads": [], "history": None}),
-        Call(2.0, "lose", {"lost": [[FLAVOR, GPU, lost]]}),
-        *(Call(3.0, "submit", {"workload": workload_object(each)}) for each in given_jobs),
-        Call(4.0, "settle"),
-        Call(5.0, "lose", {"lost": []}),
-        Call(6.0, "settle"),
-    ]
-    engine, changes = begin(calls[0])
-    for call in calls[1:]:
-        changes += perform(engine, call)
-    assert replay(calls) == changes

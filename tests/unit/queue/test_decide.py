@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import copy
 
-from lab.queue.decide import decide
-from lab.queue.model import Preemption
+from lab.queue.engine import Engine
+from lab.queue.item import PENDING
+from lab.queue.model import Preemption, Setup, Workload
+from lab.queue.places import Change
 from tests.unit.queue.made import job, queue, running, setup
+
+
+def decide(given: Setup, workloads: list[Workload]) -> tuple[list[Change], dict[str, str]]:
+    """What one cycle changes, and the reason of each workload that waits then."""
+    engine = Engine(given)
+    for workload in workloads:
+        engine.submit(workload, 7.0)
+    changes = engine.cycle(7.0)
+    waiting = {key: engine.told(item)[0] for key, item in engine.items.items() if item.state == PENDING}
+    return changes, waiting
 
 
 def test_a_decision_depends_on_nothing_but_what_is_given() -> None:
@@ -19,12 +31,12 @@ def test_a_decision_depends_on_nothing_but_what_is_given() -> None:
         job("small", "c", 1, order=1),
     ]
     before = copy.deepcopy((given, workloads))
-    first = decide(given, workloads, 7.0)
-    assert first == decide(given, list(workloads), 7.0)
+    changes, waiting = decide(given, workloads)
+    assert (changes, waiting) == decide(given, list(workloads))
     assert (given, workloads) == before
-    assert [each.workload for each in first.preemptions] == ["ns/lent"]
-    assert first.admissions == ()
-    assert {key: reason for key, (reason, _) in first.reasons.items()} == {
+    assert [each.workload for each in changes if each.event == "Preempted"] == ["ns/lent"]
+    assert [each for each in changes if each.event == "Admitted"] == []
+    assert waiting == {
         "ns/owner": "WaitingForPreemptedWorkloads",
         "ns/big": "ExceedsMaxQuota",
         "ns/small": "",

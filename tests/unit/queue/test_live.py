@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.queue.calls import Call, begin, perform
 from lab.queue.engine import Engine
 from lab.queue.item import ADMITTED, FINISHED, INACTIVE, PENDING
 from lab.queue.model import Config, Preemption, Setup, WaitForPodsReady, Workload
 from lab.queue.places import Change
 from lab.queue.quantity import CPU
-from lab.queue.replay import START, Call, begin, perform, replay
 from lab.queue.status import workload_of
 from lab.queue.writing import objects, workload_object
 from tests.unit.queue.made import job, queue, setup, told
@@ -177,8 +177,7 @@ def test_pods_that_ran_once_have_a_time_of_their_own(recovery_timeout: float | N
 def test_a_recovery_timeout_of_0_is_none_also_after_a_restart() -> None:
     engine = unready(0.0)
     document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
-    call = Call(16.0, START, {"objects": list(objects(engine.setup)), "workloads": document})
-    for each in (engine, begin(call)[0]):
+    for each in (engine, begin([*objects(engine.setup), *document], 16.0)[0]):
         assert each.due(1e6) == []
         assert state(each, "one") == ADMITTED
 
@@ -188,13 +187,13 @@ def test_one_that_names_no_queue_runs_no_longer_than_it_may(restarted: bool) -> 
     engine = live(ONE, replace(job("one", "", 1, created=1.0), max_execution=30.0))
     if restarted:
         document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
-        engine, changes = begin(Call(35.0, START, {"objects": list(objects(ONE)), "workloads": document}))
+        engine, changes = begin([*objects(ONE), *document], 35.0)
         assert changes == [], "it was admitted before"
     assert engine.next_due() == 40.0
     assert told(engine.due(40.0), "Deactivated") == {"one": "MaximumExecutionTimeExceeded"}
     assert engine.leaving("ns/one")
     document = json.loads(json.dumps([workload_object(workload_of(engine.items["ns/one"]))]))
-    engine, _ = begin(Call(41.0, START, {"objects": list(objects(ONE)), "workloads": document}))
+    engine, _ = begin([*objects(ONE), *document], 41.0)
     assert engine.leaving("ns/one"), "it runs still"
     engine.gone("ns/one", 42.0)
     assert state(engine, "one") == INACTIVE
@@ -257,7 +256,7 @@ def test_a_status_that_is_written_and_read_is_the_same(
     before = {key: workload_of(item) for key, item in engine.items.items()}
     documents = [workload_object(each) for each in before.values()]
     text = json.loads(json.dumps(documents))
-    restored, _ = begin(Call(99.0, START, {"objects": list(objects(chosen)), "workloads": text}))
+    restored, _ = begin([*objects(chosen), *text], 99.0)
     assert {key: item.workload for key, item in restored.items.items()} == before
     for key, item in engine.items.items():
         again = restored.items[key]
@@ -271,20 +270,17 @@ def test_a_status_that_is_written_and_read_is_the_same(
 
 @MANY
 @given(setups(), workloads(), STEPS)
-def test_a_trace_gives_the_same_changes_again(
+def test_the_same_calls_give_the_same_changes_again(
     chosen: Setup, jobs: list[Workload], steps: list[tuple[str, int]]
 ) -> None:
-    documents = [workload_object(replace(each, duration=None)) for each in jobs]
-    start = Call(10.0, START, {"objects": list(objects(chosen)), "workloads": documents, "history": None})
-    engine, changes = begin(start)
-    made = [start]
-    for call in ahead(engine, [each.key for each in jobs], steps):
-        if call.name == "finish" and engine.items[str(call.arguments["workload"])].state == FINISHED:
-            continue
-        changes += perform(engine, call)
-        made.append(call)
-    again = [Call(each.at, each.name, json.loads(json.dumps(each.arguments))) for each in made]
-    assert replay(again) == changes
+    documents = [*objects(chosen), *(workload_object(replace(each, duration=None)) for each in jobs)]
+    keys = [each.key for each in jobs]
+
+    def changes(texts: list[Any]) -> list[Change]:
+        engine, begun = begin(texts, 10.0)
+        return begun + make(engine, ahead(engine, keys, steps))
+
+    assert changes(json.loads(json.dumps(documents))) == changes(documents)
 
 
 @MANY
@@ -312,9 +308,7 @@ def test_usage_over_time_goes_on_after_a_restart() -> None:
     engine.settle(70.0)
     assert engine.history is not None
     given = json.loads(json.dumps(engine.history.status()))
-    restored, _ = begin(
-        Call(60.0, START, {"objects": list(objects(chosen)), "workloads": [], "history": given})
-    )
+    restored, _ = begin([*objects(chosen)], 60.0, given)
     assert restored.history is not None
     assert restored.history.of(("ns", "a")) == engine.history.of(("ns", "a")) > 0
     assert restored.history.next_sample(60.0) == engine.history.next_sample(60.0)
@@ -323,15 +317,10 @@ def test_usage_over_time_goes_on_after_a_restart() -> None:
     assert restored.history.of(("ns", "a")) == engine.history.of(("ns", "a"))
 
 
-def test_a_trace_begins_with_its_start() -> None:
-    with pytest.raises(ValueError, match="begins with start"):
-        replay([Call(1.0, "settle")])
-
-
 def test_amounts_of_cpu_and_memory_are_kept_to_the_last_unit() -> None:
     requests = {CPU: 1234, "memory": 5 * 1024**3 + 1}
     one = job("one", "a", 1, created=1.123457)
     one = replace(one, pod_sets=(replace(one.pod_sets[0], requests=requests),), max_execution=90.0)
     document = json.loads(json.dumps(workload_object(one)))
-    restored, _ = begin(Call(2.0, START, {"objects": list(objects(ONE)), "workloads": [document]}))
+    restored, _ = begin([*objects(ONE), document], 2.0)
     assert restored.items["ns/one"].workload == replace(one, priority=0)

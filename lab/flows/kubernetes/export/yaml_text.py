@@ -29,7 +29,6 @@ def _dumper() -> Any:
         """PyYAML's, with another look."""
 
         def ignore_aliases(self, data: Any) -> bool:
-            """See yaml.SafeDumper."""
             return True
 
     def text(dumper: Any, value: str) -> Any:

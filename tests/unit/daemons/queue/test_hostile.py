@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lab.daemons.health.desk import Desk
 from lab.daemons.health.routes import routes as health_pages
-from lab.daemons.queue import views
 from lab.daemons.queue.routes import Routes
 from tests.unit.daemons.health.test_desk import Disk
 from tests.unit.daemons.queue.test_routes import JOB, Site
@@ -43,7 +42,7 @@ PATHS = st.one_of(
     st.text(max_size=12).map("/".__add__),
     st.just("/jobs\n"),
     words(
-        """/healthz /workloads /queues /objects /events /trace /metrics /packages/x /jobs /dry-run /apply
+        """/healthz /workloads /queues /objects /events /metrics /packages/x /jobs /dry-run /apply
         /delete /workloads/ns/mine /workloads/ns/mine/why /workloads/ns/mine/cancel /workloads/ns/mine/preempt
         /health /health/report /health/run /health/override /health/lift //jobs /jobs/ /%00"""
     ),
@@ -58,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world.apply(*queue("a", 2), priority("high", 10))
     site = Site(world)
     health = Desk(Disk(), lambda _: True, world.controller.lock, world.clock, lambda _: None)
-    site.app = Routes(world.controller, views, None, health_pages(health))
+    site.app = Routes(world.controller, None, health_pages(health))
     yield site
     world.close()
 

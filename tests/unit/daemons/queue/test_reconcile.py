@@ -14,7 +14,6 @@ from lab.daemons.queue.model import DONE, RUNNING, STOPPING, Record
 from lab.daemons.queue.rayside import Order
 from lab.daemons.queue.store import Batch
 from lab.errors import RefusedError, StateError
-from lab.queue.replay import replay
 from lab.queue.writing import workload_object
 from tests.unit.daemons.queue.world import CrashingStore, World, priority, queue, short
 
@@ -226,7 +225,7 @@ def test_a_change_that_cannot_be_written_did_not_happen(world: World) -> None:
     store = world.controller._store
     commit = store.commit
 
-    def full(batch: Batch, *, begin: bool = False) -> None:
+    def full(batch: Batch) -> None:
         raise StateError("the disk is full")
 
     store.commit = full  # type: ignore[method-assign]
@@ -315,33 +314,6 @@ def full(*_: object, **__: object) -> None:
     raise StateError("the disk is full")
 
 
-def test_what_was_recorded_live_gives_the_same_when_it_is_replayed(world: World) -> None:
-    world.apply(*queue("a", 2, preemption=LOWER), priority("high", 10))
-    world.submit("low", gpus=2, work=12)
-    world.run(6)
-    world.submit("high", gpus=2, work=2, priority_class="high")
-    world.submit("late", work=2)
-    world.run(3)
-    world.order("late", "deactivate", done=lambda _: False)
-    world.order("late", "activate", done=lambda _: False)
-    world.ray.lose_head()
-    world.settle()
-    live = [each.change for each in world.controller.events()]
-    assert {"Admitted", "Preempted", "Requeued", "Deactivated", "Finished"} <= {each.event for each in live}
-    assert replay(world.controller.trace()) == live
-
-
-def test_a_trace_begins_anew_with_each_process(world: World) -> None:
-    world.apply(*queue("a", 1))
-    world.submit("one", work=5)
-    world.run(3)
-    known = len(world.controller.events())
-    world.start()
-    world.settle()
-    live = [each.change for each in world.controller.events()][known:]
-    assert replay(world.controller.trace()) == live
-
-
 def test_an_end_among_two_thousand_that_wait_costs_little(world: World) -> None:
     """The step after it admits the next job, and writes that, the one that ended, and the new head."""
     world.apply(*queue("a", 1))
@@ -361,9 +333,9 @@ def test_an_end_among_two_thousand_that_wait_costs_little(world: World) -> None:
     store = world.controller._store
     commit = store.commit
 
-    def counted(batch: Batch, *, begin: bool = False) -> None:
+    def counted(batch: Batch) -> None:
         written.append(len(batch.workloads))
-        commit(batch, begin=begin)
+        commit(batch)
 
     store.commit = counted  # type: ignore[method-assign]
     world.clock.now += 30

@@ -10,7 +10,6 @@ import pytest
 from lab.daemons.queue.model import DONE, RESETTING
 from lab.daemons.queue.views import describe
 from lab.errors import RefusedError, UsageError
-from lab.queue.replay import replay
 from tests.unit.daemons.queue.world import World, priority, queue, short
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -223,14 +222,3 @@ def test_a_lab_of_queues_takes_no_job_without_one(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="only through queues"):
         world.submit("plain", "", work=9, retry={})
     world.close()
-
-
-def test_what_was_retried_is_replayed_the_same(world: World) -> None:
-    world.apply(*queue("a", 1))
-    world.submit("one", work=9, retry={"pause": 2, "success_ttl": 1}, env={"BREAKS": "1"})
-    world.submit("plain", "", work=9, retry={"pause": 2}, env={"BREAKS": "1"})
-    world.settle()
-    world.run(70)
-    told = [each.change.event for each in world.controller.events()]
-    ours = ("Resetting", "Resuming")
-    assert [each.event for each in replay(world.controller.trace())] == [e for e in told if e not in ours]

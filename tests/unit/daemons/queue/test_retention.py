@@ -14,7 +14,6 @@ from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.retention import (
     ACTIVATE_SECONDS,
     LEAST_SECONDS,
-    MOST_CALLS,
     MOST_EVENTS,
     MOST_FINISHED,
     outlived,
@@ -23,7 +22,6 @@ from lab.daemons.queue.store import Batch, Store
 from lab.errors import StateError
 from lab.queue.places import Change
 from lab.queue.reading import read
-from lab.queue.replay import Call, replay
 from lab.queue.writing import as_yaml, workload_object
 from tests.unit.daemons.queue.world import GPU, World, queue
 
@@ -85,7 +83,7 @@ def test_the_file_stays_as_it_is_over_fifty_thousand_jobs(tmp_path: Path) -> Non
     waiting = record("waits", None, QUEUED)
     store.commit(Batch(workloads=[(waiting, document)], events=[_change(waiting, "Pending")]))
     living: dict[str, Record] = {waiting.key: waiting}
-    calls, sizes = 0, []
+    sizes = []
     for turn in range(50):
         now = NOW + turn * 1200
         made = [record(f"job-{turn}-{number}", now) for number in range(1_000)]
@@ -93,11 +91,8 @@ def test_the_file_stays_as_it_is_over_fifty_thousand_jobs(tmp_path: Path) -> Non
         batch = Batch(
             workloads=[(each, document) for each in made],
             events=[_change(each, event) for each in made for event in ("Pending", "Admitted", "Finished")],
-            calls=[Call(now, "submit", {"workload": document}) for _ in made]
-            + [Call(now, name, {}) for _ in made for name in ("settle", "set_ready", "finish", "settle")],
         )
-        calls = len(batch.calls) if calls > MOST_CALLS else calls + len(batch.calls)
-        store.commit(batch, begin=calls == len(batch.calls))
+        store.commit(batch)
         gone = outlived(living.values(), now, None, MOST_FINISHED)
         store.commit(Batch(forgotten=gone))
         store.trim(MOST_EVENTS)
@@ -137,11 +132,11 @@ def test_events_of_one_job_are_bounded_and_those_of_others_are_left(tmp_path: Pa
 class Small(World):
     """A world whose controller keeps little."""
 
-    MOST_JOBS, MOST_CALLS = 5, 40
+    MOST_JOBS = 5
 
     def start(self) -> None:
         super().start()
-        self.controller.most_finished, self.controller.most_calls = self.MOST_JOBS, self.MOST_CALLS
+        self.controller.most_finished = self.MOST_JOBS
 
 
 @pytest.fixture
@@ -157,38 +152,17 @@ def test_finished_jobs_are_dropped_and_all_others_stay(small: Small) -> None:
     small.apply(*queue("a", 2))
     small.submit("never fits", gpus=3)
     small.submit("runs on", work=100_000)
-    longest = 0
     for number in range(60):
         small.submit(f"job {number}", work=2)
         small.run(10)
-        longest = max(longest, len(small.controller.trace()))
     small.run(120)
     kept = {f"job {number}" for number in range(55, 60)}
     assert names(small) == {"never fits", "runs on", *kept}
     assert set(small.controller.engine.items) == set(small.controller.records)
     assert {each.change.workload for each in small.controller.events()} == set(small.controller.records)
-    assert longest <= Small.MOST_CALLS + 60 * 3, "a trace that is too long begins anew within a minute"
     before = dict(small.controller.records)
     small.start()
     assert small.controller.records == before
-    small.close()
-
-
-def test_a_trace_that_began_anew_gives_the_same_decisions(small: Small) -> None:
-    small.apply(*queue("a", 2))
-    small.submit("never fits", gpus=3)
-    for number in range(30):
-        small.submit(f"job {number}", work=2, gpus=1 + number % 2)
-    small.run(70)
-    begun = small.controller.trace()[0].at
-    assert begun > NOW, "it began anew while jobs waited and ran"
-    live = [each.change for each in small.controller.events() if each.change.at > begun]
-    told = [each for each in replay(small.controller.trace()) if each.workload in small.controller.records]
-    assert [each for each in told if each.at > begun] == live
-    assert small.controller.waiting
-    small.submit("last", work=2)
-    small.run(60)
-    assert small.job("last").phase == DONE
     small.close()
 
 
@@ -259,7 +233,7 @@ def test_what_cannot_be_dropped_on_disk_is_kept(small: Small, monkeypatch: pytes
     before = dict(small.controller.records)
     full = StateError("the disk is full")
 
-    def fails(batch: Batch, *, begin: bool = False) -> None:
+    def fails(batch: Batch) -> None:
         raise full
 
     with monkeypatch.context() as patch:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from lab.daemons.queue import views
 from lab.daemons.queue.packages import KEPT_SECONDS
 from lab.daemons.queue.routes import Routes
 from lab.queue.writing import as_yaml
@@ -38,7 +37,7 @@ class Site:
     """The pages, asked without a network."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.app = world, Routes(world.controller, views)
+        self.world, self.app = world, Routes(world.controller)
 
     def ask(self, method: str, path: str, body: Any = None, **environ: str) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -61,9 +60,7 @@ class Site:
 
     def state(self) -> Any:
         """Everything that a refused request must leave as it is."""
-        return [
-            self.ask("GET", path)[1] for path in ("/workloads?status=all", "/objects", "/events", "/trace")
-        ]
+        return [self.ask("GET", path)[1] for path in ("/workloads?status=all", "/objects", "/events")]
 
 
 @pytest.fixture

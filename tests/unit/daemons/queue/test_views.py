@@ -10,7 +10,7 @@ import pytest
 
 from lab.daemons.queue import views
 from lab.daemons.queue.model import Attempt
-from lab.daemons.queue.reader import Pages, Reader
+from lab.daemons.queue.reader import Reader
 from lab.errors import NotFoundError, UsageError
 from lab.queue.model import LocalQueue, Preemption
 from tests.unit.daemons.queue.reading import NOW, State
@@ -40,11 +40,6 @@ def classroom() -> State:
 def names(state: Reader, **asked: object) -> list[str]:
     """The names in a list."""
     return [each["name"] for each in views.workloads(state, **asked)["workloads"]]  # type: ignore[arg-type]
-
-
-def test_the_module_is_what_the_server_asks() -> None:
-    pages: Pages = views
-    assert pages.queues(State(setup()))["cluster_queues"] == []
 
 
 def test_the_list_has_those_that_run_then_those_that_wait_then_the_finished() -> None:

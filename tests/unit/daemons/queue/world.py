@@ -261,9 +261,9 @@ class CrashingStore(Store):
         self.points.hit("load")
         return super().load()
 
-    def commit(self, batch: Batch, *, begin: bool = False) -> None:
+    def commit(self, batch: Batch) -> None:
         self.points.hit("commit")
-        super().commit(batch, begin=begin)
+        super().commit(batch)
         self.points.hit("committed")
 
 
@@ -364,15 +364,6 @@ class World:
                 return
             self.step()
         raise AssertionError({each.key: each.phase for each in self.controller.records.values()})
-
-    def settle_but(self, name: str, most: int = 100) -> None:
-        """Step until every other job has ended."""
-        for _ in range(most):
-            others = [r for r in self.controller.records.values() if r.job.metadata["job_name"] != name]
-            if all(each.phase == DONE for each in others):
-                return
-            self.step()
-        raise AssertionError(f"others than {name} have not ended")
 
     # Health
 

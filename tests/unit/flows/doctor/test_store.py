@@ -16,7 +16,7 @@ from tests.unit.store.s3_wsgi import HOST, TRAINING, Server, WsgiPool
 
 KEY = Credentials("access", "secret")
 LABS = Credentials("labs-access", "labs-secret")
-SOME = tuple(q for q in QUESTIONS if q.name in ("put and get", "conditional put"))
+SOME = tuple(q for q in QUESTIONS if q.name in ("put and get", "delete"))
 
 
 def lab() -> Endpoints:
@@ -77,7 +77,7 @@ def test_every_finding_is_a_check(server: Server) -> None:
     assert [(c.name, c.outcome) for c in checks] == [
         ("bucket", "passed"),
         ("put and get", "passed"),
-        ("conditional put", "passed"),
+        ("delete", "passed"),
         ("cleaned up", "passed"),
     ]
     assert "raylab-standin" in checks[0].detail

@@ -24,8 +24,8 @@ from lab.flows.kubernetes.export.wanted import (
     recipe_code,
     script_code,
 )
-from lab.flows.kubernetes.imported import import_lab
 from lab.flows.kubernetes.lint import authorities_here
+from lab.flows.kubernetes.lint.quotas import queue_objects
 from lab.flows.kubernetes.lint.ray import node_types
 from lab.flows.kubernetes.manifests import read_manifests
 from lab.host import environment
@@ -265,7 +265,8 @@ def test_settings_of_kueue_go_along_as_a_file_that_is_not_applied_with_the_rest(
     assert CONFIGURATION not in found.applied
     assert "configmap kueue-manager-config --from-file=kueue" in found.files["README.md"].decode()
     texts = [(name, text.decode()) for name, text in found.files.items() if name.endswith(".yaml")]
-    assert import_lab(texts, "raylab").setup.config.strategies == ("LessThanInitialShare",)
+    manifests, _ = read_manifests(texts, "raylab")
+    assert queue_objects(manifests, "raylab").setup.config.strategies == ("LessThanInitialShare",)
 
 
 def test_queues_of_the_lab_go_along_and_are_applied_without_the_settings_of_kueue(tmp_path: Path) -> None:

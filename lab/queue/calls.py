@@ -1,12 +1,9 @@
-"""Calls into a live engine as plain JSON: what is recorded of a controller, and gives the same when replayed.
-
-The controller itself makes every call through `perform`, so a replay runs the very same code.
-"""
+"""Calls into a live engine by name, with plain JSON: the engine knows only what can be written and read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,9 +12,6 @@ from lab.queue.model import FlavorResource, Setup, Workload
 from lab.queue.places import Change
 from lab.queue.reading import Read, read
 from lab.queue.writing import Object
-
-START = "start"
-"""The first call of a trace: all objects, all workloads with their status, and the usage over time."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +23,19 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-def begin(call: Call) -> tuple[Engine, list[Change]]:
-    """A live engine in the state that a `start` tells of. Raises ValueError for a damaged one."""
-    given = call.arguments
-    found = _read([*given["objects"], *given["workloads"]])
-    return going_on(found.setup, found.workloads, given.get("history"), call.at)
-
-
-def going_on(
-    setup: Setup, workloads: Iterable[Workload], history: Mapping[str, Any] | None, now: float
+def begin(
+    documents: Sequence[Object], now: float, history: Mapping[str, Any] | None = None
 ) -> tuple[Engine, list[Change]]:
-    """A live engine that goes on with these workloads, as their status has them."""
-    engine = Engine(setup, live=True)
+    """A live engine that goes on with these objects and workloads, as their status has them.
+
+    `history` is the usage of LocalQueues over time. Raises ValueError, KeyError for damaged ones.
+    """
+    known = _read(documents)
+    engine = Engine(known.setup, live=True)
     if engine.history is not None and history:
         engine.history.restore(history)
     changes = []
-    for workload in workloads:
+    for workload in known.workloads:
         changes += engine.submit(workload, now)
     changes += engine.drain(now)
     return engine, changes
@@ -53,21 +44,6 @@ def going_on(
 def perform(engine: Engine, call: Call) -> list[Change]:
     """Make a call. Raises KeyError for an unknown one, ValueError for arguments that are damaged."""
     return CALLS[call.name](engine, call.arguments, call.at)
-
-
-def replay(calls: Iterable[Call]) -> list[Change]:
-    """Everything that these calls changed; the first is a `start`. Raises ValueError for another one."""
-    engine: Engine | None = None
-    changes: list[Change] = []
-    for call in calls:
-        if call.name == START:
-            engine, begun = begin(call)
-            changes += begun
-        elif engine is None:
-            raise ValueError(f"a trace begins with {START}, not with {call.name}")
-        else:
-            changes += perform(engine, call)
-    return changes
 
 
 def setup_of(objects: Sequence[Object]) -> Setup:
