@@ -95,6 +95,14 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, previous)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder of what all labs share, for this session: the user's own labs have other leases."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def raylab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for the state of labs, through RAYLAB_HOME."""
