@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import NEEDS_FAKE_NVIDIA
 from tests.docker import ANSWER_SECONDS, needs_docker
 
 HOME = Path("/run/fake-nvidia")
@@ -76,7 +77,7 @@ def why_no_hook(image: str) -> str:
 
 
 def needs_fake_nvidia(image: str) -> None:
-    """Skip the test where the engine was not started by .ci/engine. In CI that is a failure."""
+    """Skip the test where the engine was not started by .ci/engine, or without gcc."""
     needs_docker()
     if why := why_no_hook(image):
-        pytest.skip(f"needs the engine of .ci/engine, with the fakes of tests/fakes/nvidia: {why}")
+        pytest.skip(f"{NEEDS_FAKE_NVIDIA}{why}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +13,13 @@ from typing import Any
 import pytest
 
 from lab.runtime.compose.images.model import LAB_IMAGE, lab_image
+from lab.runtime.compose.state import ENV_FILE
 from lab.services import HEAD, JUPYTER, worker
 from lab.topology import Vendor
 from tests.e2e.compose.bench import UP_SECONDS, ContainerBench, docker
 from tests.e2e.harness import PATIENCE
 from tests.nvidia import GPUS, HOME, SLICES, Machine, needs_fake_nvidia
+from tests.unit.test_docs import command_lines
 from tests.waiting import eventually
 
 W0, W1 = worker(0), worker(1)
@@ -73,6 +77,37 @@ def other(machine: Machine, home: Path) -> Iterator[GpuBench]:
     bench = GpuBench(home, "gpu")
     yield bench
     bench.remove()
+
+
+def test_the_engine_refuses_a_gpu_that_is_not_there(machine: Machine) -> None:
+    docker("run", "--rm", "--gpus", f"device={GPUS[7]}", IMAGE, "true", code=125)
+
+
+def test_a_container_has_the_slice_that_it_asks_for_and_no_other(machine: Machine) -> None:
+    machine.has(*GPUS[:2], slices=SLICES[:2])
+    shown = docker("run", "--rm", "--gpus", f"device={SLICES[1]}", IMAGE, "nvidia-smi", "-L")
+    machine.has(*GPUS[:2])
+    assert [line.split("UUID: ")[1] for line in shown.splitlines()] == [f"{GPUS[0]})", f"{SLICES[1]})"]
+
+
+COMMANDS = [
+    line for page, line in command_lines() if page == "docs/gpus.md" and line.split()[1] in ("gpus", "up")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_page_does_what_it_says(other: GpuBench, machine: Machine, command: str) -> None:
+    """Each is typed, on a machine that has the GPUs of the page; `up` starts nothing here."""
+    called = [f"GPU-{begin}{GPUS[0][8:]}" for begin in ("5c0d", "8e1a", "77aa", "88bb")]
+    machine.has(*(called if "--share-gpu" not in command else called[:1]))
+    words = shlex.split(command)[1:]
+    if words[0] != "up":
+        other.labctl(*words)
+    else:
+        other.labctl(*words, "--dry-run")
+        env = (other.folder / ENV_FILE).read_text()
+        assert f"LAB_WORKER_0_GPU={called[0]}" in env.replace("'", "").replace('"', "")
+    machine.has(*GPUS[:2])
 
 
 def test_each_worker_sees_its_own_gpu_and_no_other_service_has_one(lab: GpuBench) -> None:
@@ -156,27 +191,27 @@ def test_a_gpu_that_disappears_is_missed_by_name(lab: GpuBench, machine: Machine
     lab.gpus()
 
 
-def test_a_measurement_that_the_driver_refuses_says_so_in_one_line(lab: GpuBench) -> None:
-    argv = ("health", "run", "--node", W0, "--check", "pciebw", "--json")
-    (device,) = (d for d in lab.labctl(*argv).document["devices"] if d["checks"])
-    (check,) = device["checks"]
-    said = "pcie_copy ended with 1: CUDA's driver: operation not supported (801)"
-    assert (check["last"], check["message"]) == ("UNKNOWN", said)
-
-
 def test_a_training_on_a_build_for_the_cpu_fails_with_the_build(lab: GpuBench) -> None:
     job = lab.digits(epochs=1)
     ended = lab.lab.jobs.wait(job, PATIENCE)
     assert ended.status == "FAILED"
-    explanation = lab.lab.why_failed(ended)
-    assert explanation is not None, lab.lab.jobs.logs(job)[-2000:]
-    assert explanation.cause.name == "cpu-build"
-    assert "of this lab is a build for the CPU, without NCCL" in lab.lab.jobs.logs(job)
+    explanation, log = lab.lab.why_failed(ended), lab.lab.jobs.logs(job)
+    assert explanation is not None, log[-3000:]
+    assert explanation.cause.name == "cpu-build", log[-3000:]
+    assert "its nvidia GPUs need the build cuda" in log
 
 
-def test_the_engine_refuses_a_gpu_that_is_not_there(lab: GpuBench) -> None:
-    argv = ("run", "--rm", "--gpus", f"device={GPUS[7]}", IMAGE, "true")
-    docker(*argv, code=125)
+@pytest.mark.rare
+def test_the_acceptance_tells_what_a_gpu_that_computes_nothing_can_do(lab: GpuBench, tmp_path: Path) -> None:
+    lab.labctl("doctor", "--gpu-acceptance", str(tmp_path / "gpus.json"), code=15)
+    report = json.loads((tmp_path / "gpus.json").read_text())
+    outcomes = {check["name"]: check["outcome"] for check in report["checks"]}
+    assert [outcomes[name] for name in ("pinning", "sick and well")] == ["passed", "passed"]
+    assert [outcomes[name] for name in ("PCIe bandwidth", "GPUs compute")] == ["failed", "failed"]
+    bandwidth = next(check["detail"] for check in report["checks"] if check["name"] == "PCIe bandwidth")
+    assert "pcie_copy ended with 1: CUDA's driver: operation not supported (801)" in bandwidth
+    details = {check["detail"] for check in report["checks"] if check["outcome"] == "skipped"}
+    assert [detail.startswith("needs the device") for detail in details] == [True]
 
 
 @pytest.mark.rare
