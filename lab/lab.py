@@ -27,6 +27,7 @@ from lab.errors import (
     UnsupportedError,
     UsageError,
 )
+from lab.runtime import leases
 from lab.runtime.base import OnProgress, Runtime, ignore_progress
 from lab.services import HEAD, is_worker
 from lab.topology import REGION, Endpoints, GpuPlan, LabSpec, LabStatus, Progress, State
@@ -104,9 +105,8 @@ class Lab:
         names GPUs in the workers' order; with `share_gpu` workers may share one; `ports` maps a port's name
         (lab.services.PORT_NAMES) to its number; `gcs_ft`, `stock_ray` and `queued_only` are as in LabSpec.
         What is left out is as `labctl up` has it (GPUs `auto`, 2 workers, 8 logical CPUs each, free ports),
-        or as it is in a lab that is up. `on_progress` gets each step.
-        Raises what Runtime.up raises (RefusedError when the lab is up with other settings), UsageError,
-        GpuError.
+        or as it is in a lab that is up. `on_progress` gets each step. Raises what Runtime.up raises
+        (RefusedError when it is up with other settings), UsageError, GpuError (another lab's GPU, too).
         """
         from lab.runtime.spec import Asked, spec_of
 
@@ -119,12 +119,14 @@ class Lab:
         elif asked != Asked():
             raise UsageError("Lab.up: a spec and single settings", "give one or the other")
         self.forget_connections()
-        return self.runtime.up(spec, on_progress)
+        with leases.taken(self.runtime, spec.gpu):
+            return self.runtime.up(spec, on_progress)
 
     def up_to_train(self, spec: LabSpec, on_progress: OnProgress = ignore_progress) -> LabStatus:
         """Like `up`, but without a service that no training needs and whose packages are not installed."""
         self.forget_connections()
-        return self.runtime.up_to_train(spec, on_progress)
+        with leases.taken(self.runtime, spec.gpu):
+            return self.runtime.up_to_train(spec, on_progress)
 
     def wait_ready(self, timeout: float = 120.0) -> LabStatus:
         """The lab's status once every service is healthy, as after a fault or when somebody else starts it.
@@ -156,6 +158,7 @@ class Lab:
         self.forget_connections()
         stopped = self.runtime.down(volumes=volumes, on_progress=on_progress)
         with contextlib.suppress(UnsupportedError):  # where labctl keeps no notes there is nothing to forget
+            leases.free(self.runtime.folder())
             ActiveFaults(self.runtime.folder()).clear(objects=volumes)
         return stopped
 
@@ -365,9 +368,7 @@ class Lab:
         return waiting(read(self.api))
 
     def waiting(self, submission_id: str) -> Waiting | None:
-        """Reason why a job, or a part of it, waits for resources now; None when it does not.
-        Raises NotFoundError, LabDownError, ClusterError.
-        """
+        """Reason why a job, or a part of it, waits now, or None. Raises NotFoundError, ClusterError."""
         self.jobs.get(submission_id)
         return self.waiting_jobs().get(submission_id)
 

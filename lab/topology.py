@@ -48,6 +48,14 @@ class Vendor(str, Enum):
     NONE = "none"
 
 
+def device_name(gpu: str, device_nodes: tuple[str, ...]) -> str:
+    """The name of a GPU that no other one of this machine has: AMD's render node, else `gpu` itself.
+
+    Empty for a simulated one.
+    """
+    return next((node.rpartition("/")[2] for node in device_nodes if "/render" in node), gpu)
+
+
 @dataclass(frozen=True)
 class GpuAssignment:
     """The GPU of one worker: `gpu` is its UUID (NVIDIA), its index (AMD), or empty when simulated."""
@@ -59,6 +67,11 @@ class GpuAssignment:
     """AMD: the device files that a container of this worker gets, /dev/kfd and the GPU's /dev/dri/renderD."""
     groups: tuple[int, ...] = ()
     """AMD: ids of the groups that own these files, in their order."""
+
+    @property
+    def device(self) -> str:
+        """The GPU's name on this machine, whichever other GPUs a process sees: see `device_name`."""
+        return device_name(self.gpu, self.device_nodes)
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,7 @@ class GpuPlan:
     @property
     def devices(self) -> tuple[str, ...]:
         """The GPUs that are pinned, each once; none when they are simulated."""
-        return tuple(dict.fromkeys(a.gpu for a in self.assignments if a.gpu))
+        return tuple(dict.fromkeys(a.device for a in self.assignments if a.device))
 
     @property
     def shared(self) -> bool:

@@ -95,6 +95,14 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, previous)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder of what all labs share, for this session: the user's own labs have other leases."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def raylab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for the state of labs, through RAYLAB_HOME."""
@@ -115,14 +123,17 @@ def probe_path(monkeypatch: pytest.MonkeyPatch) -> Path:
 NEEDS_GO = "needs Go: "
 """Begins the reason of a test that is left out, in CI too, where no Go or no proxy of its modules is."""
 
+NEEDS_FAKE_NVIDIA = "needs the engine of .ci/engine: "
+"""The same where another engine answers, which does not have the fakes of tests/fakes/nvidia."""
+
 
 def forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turn a skip into a failure that names the reason, but for want of Go: that is only counted."""
+    """Turn a skip into a failure that names the reason, but for what CI cannot mend: that is only counted."""
     if report.outcome != "skipped" or hasattr(report, "wasxfail"):
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     reason = reason.removeprefix("Skipped: ")
-    if not reason.startswith(NEEDS_GO):
+    if not reason.startswith((NEEDS_GO, NEEDS_FAKE_NVIDIA)):
         report.outcome = "failed"
         report.longrepr = f"skipped, and no test may be (--no-skips): {reason}"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lab.flows.lessons.model import Lesson
     from lab.flows.recovery.heal import Healed
     from lab.flows.report import ReportData, Written
-    from lab.host.gpus import Gpu
+    from lab.host.gpus import Gpu, Holder
     from lab.topology import GpuPlan, LabStatus, ServiceStatus
 
 Document = dict[str, Any]
@@ -183,9 +183,10 @@ def healed(item: Healed) -> Document:
     return {**fields(item, "kind target job at"), "problem": item.problem or None}
 
 
-def gpu(item: Gpu) -> Document:
-    """One GPU or MIG slice of this machine. Memory in bytes, 0 when unknown."""
-    return fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
+def gpu(item: Gpu, holder: Holder | None) -> Document:
+    """A GPU or MIG slice of this machine. Memory in bytes, 0 when unknown; `lab` is null when it is free."""
+    found = fields(item, "vendor index uuid name memory=memory_bytes device_nodes")
+    return {**found, "lab": holder.lab if holder else None}
 
 
 def gpu_plan(plan: GpuPlan) -> Document:

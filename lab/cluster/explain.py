@@ -96,6 +96,12 @@ CAUSES = (
         r"|object_store_memory|_system_config|_enable_object_reconstruction) must not be provided\.",
     ),
     _cause(
+        "cpu-build",
+        "the lab has GPUs, and its PyTorch is a build for the CPU",
+        "`labctl images build --gpu nvidia` (or amd) builds the right image; `--gpu simulated` needs none",
+        r"RuntimeError: raylab: PyTorch \S+ of this lab is a build for the CPU",
+    ),
+    _cause(
         "no-gpu",
         "the script needs a GPU, and there is none where it ran",
         'let it take what there is (accelerator="auto", backend "gloo"), or ask for the GPU (use_gpu=True)',

@@ -25,6 +25,8 @@ PROBE = ROOT / "lab" / "probe"
 
 HOME_VARIABLE = "RAYLAB_HOME"
 FOLDER = ".raylab"
+STATE_VARIABLE, STATE = "XDG_STATE_HOME", "~/.local/state"
+"""Variable of the folder in which programs keep a user's state, and that folder where it is not set."""
 ROOM = 120
 """Length in characters that a name in that folder may have at least."""
 DATA = "data"
@@ -60,6 +62,20 @@ def home() -> Path:
     except OSError as error:
         raise SetupError(f"{HOME_VARIABLE} {chosen}: {error.strerror}", WRITABLE) from error
     return folder
+
+
+def user_state() -> Path:
+    """The folder of what all labs of a user share, whatever their home; it need not be there yet.
+
+    Raises SetupError where there can be none.
+    """
+    chosen = os.environ.get(STATE_VARIABLE) or STATE
+    try:
+        return Path(chosen).expanduser().absolute() / "raylab"
+    except (RuntimeError, OSError) as error:
+        raise SetupError(
+            f"{chosen}: this user has no home", f"name a folder: export {STATE_VARIABLE}=/some/where"
+        ) from error
 
 
 def data_folder(labs: Path | None = None) -> Path:

@@ -123,6 +123,11 @@ def choose(
     return Choice(_local(lab, folder), "local", f"auto: {problem}")
 
 
+def started(lab: str, folder: Path) -> Runtime:
+    """The runtime on which the lab in this folder runs, if it does."""
+    return _local(lab, folder) if _up_locally(folder) else _compose(lab, folder, None)
+
+
 def _local(lab: str, folder: Path) -> Runtime:
     if sys.platform == "win32":
         raise UnsupportedError(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lab.errors import LabDownError
+from lab.runtime import leases
 from lab.runtime.base import Runtime
 from lab.topology import GpuPlan, LabSpec
 
 if TYPE_CHECKING:
-    from lab.host.gpus import Detection
+    from lab.host.gpus import Detection, Holder
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,13 @@ class Asked:
 
 
 def gpu_plan(
-    choice: str, workers: int, runtime: str, *, chosen: Sequence[str] = (), share: bool = False
+    choice: str,
+    workers: int,
+    runtime: str,
+    *,
+    chosen: Sequence[str] = (),
+    share: bool = False,
+    held: Mapping[str, Holder] | None = None,
 ) -> GpuPlan:
     """Plan the GPU of each worker of a lab on this kind of runtime; see lab.host.gpus.plan.
 
@@ -61,7 +68,7 @@ def gpu_plan(
 
     nvidia, amd = detectors() if runtime == "compose" else (nvidia_gpus, amd_gpus)
     request = GpuRequest(choice, tuple(chosen), share)
-    return plan(request, workers, nvidia=nvidia, amd=amd)
+    return plan(request, workers, nvidia=nvidia, amd=amd, held=held or {})
 
 
 def gpus_here(runtime: str) -> tuple[Detection, Detection]:
@@ -85,7 +92,12 @@ def spec_of(runtime: Runtime, asked: Asked) -> LabSpec:
     kept = current is not None and spec.workers == current.workers
     if kept and asked.gpu in (None, spec.gpu.vendor.value) and not asked.gpus and not asked.share_gpu:
         return spec
-    found = gpu_plan(
-        asked.gpu or "auto", spec.workers, runtime.kind, chosen=asked.gpus, share=asked.share_gpu
+    planned = gpu_plan(
+        asked.gpu or "auto",
+        spec.workers,
+        runtime.kind,
+        chosen=asked.gpus,
+        share=asked.share_gpu,
+        held=leases.held_by_others(runtime),
     )
-    return replace(spec, gpu=found)
+    return replace(spec, gpu=planned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from lab.topology import MAX_WORKERS, GpuPlan, Vendor
 
 if TYPE_CHECKING:
     from lab.flows.doctor.pinning import WorkerView
-    from lab.host.gpus import Detection
+    from lab.host.gpus import Detection, Holder
 
 NO_DEVICE = {
     Vendor.SIMULATED: "simulated: a number for Ray's scheduler, with no device behind it",
@@ -75,11 +75,12 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
     than planned, or the same as another worker; with 14 when there is no plan.
     """
     from lab.flows.doctor import pinning
+    from lab.runtime.leases import holders
     from lab.runtime.spec import gpus_here, spec_of
 
     lab = app.open()
     running = lab.runtime.spec() if lab.status().up else None
-    found = gpus_here(lab.runtime.kind)
+    found, held = gpus_here(lab.runtime.kind), holders()
     error: LabError | None = None
     plan: GpuPlan | None = None
     try:
@@ -92,9 +93,9 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
             pinning.check(views)
         except PinningError as caught:
             error = caught
-    document = _document(found, plan, lab.name, views if running else None)
+    document = _document(found, held, plan, lab.name, views if running else None)
     if not app.out.json_wanted:
-        _show(app, found, plan)
+        _show(app, found, held, plan)
         if running:
             _show_views(app, views, running.gpu)
     elif error is None:
@@ -105,10 +106,14 @@ def gpus(app: App, asked: Asked, workers: int | None) -> None:
 
 
 def _document(
-    found: Sequence[Detection], plan: GpuPlan | None, name: str, views: Sequence[WorkerView] | None
+    found: Sequence[Detection],
+    held: Mapping[str, Holder],
+    plan: GpuPlan | None,
+    name: str,
+    views: Sequence[WorkerView] | None,
 ) -> documents.Document:
     return {
-        "gpus": [documents.gpu(gpu) for detection in found for gpu in detection.gpus],
+        "gpus": [documents.gpu(gpu, held.get(gpu.device)) for detection in found for gpu in detection.gpus],
         "problems": [detection.problem for detection in found if detection.problem],
         "plan": None if plan is None else documents.gpu_plan(plan),
         "lab": {
@@ -119,13 +124,16 @@ def _document(
     }
 
 
-def _show(app: App, found: Sequence[Detection], plan: GpuPlan | None) -> None:
+def _show(app: App, found: Sequence[Detection], held: Mapping[str, Holder], plan: GpuPlan | None) -> None:
     from lab.host.gpus import sharing_note
 
     here = [gpu for detection in found for gpu in detection.gpus]
     if here:
-        rows = ((g.vendor.value, g.index, g.uuid, g.label, _nodes(g.device_nodes)) for g in here)
-        app.out.show(render.table(("GPU", "INDEX", "UUID", "NAME", "DEVICE"), rows))
+        rows = (
+            (g.vendor.value, g.index, g.uuid, g.label, _nodes(g.device_nodes), held.get(g.device) or "")
+            for g in here
+        )
+        app.out.show(render.table(("GPU", "INDEX", "UUID", "NAME", "DEVICE", "HELD BY"), rows))
     else:
         app.out.line("this machine has no GPU that a lab can use")
     for detection in found:

@@ -127,8 +127,7 @@ def _devices(view: WorkerView, answer: Answer, plan: GpuPlan, others: Iterable[W
 def identity(planned: GpuAssignment, vendor: Vendor) -> str:
     """A planned GPU under the name that a worker calls it by (see SeenGpu)."""
     if vendor is Vendor.AMD:
-        node = next((node for node in planned.device_nodes if "render" in node), "")
-        return node.rpartition("/")[2].lower()
+        return planned.device.lower()
     return planned.gpu.partition("-")[2].lower()
 
 

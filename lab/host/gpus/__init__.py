@@ -7,8 +7,19 @@ asked for.
 from __future__ import annotations
 
 from lab.host.gpus.amd import amd_gpus
-from lab.host.gpus.model import Detection, Detector, Gpu, GpuRequest
+from lab.host.gpus.model import Detection, Detector, Gpu, GpuRequest, Holder
 from lab.host.gpus.nvidia import nvidia_gpus
-from lab.host.gpus.planning import plan, sharing_note
+from lab.host.gpus.planning import held_error, plan, sharing_note
 
-__all__ = ["Detection", "Detector", "Gpu", "GpuRequest", "amd_gpus", "nvidia_gpus", "plan", "sharing_note"]
+__all__ = [
+    "Detection",
+    "Detector",
+    "Gpu",
+    "GpuRequest",
+    "Holder",
+    "amd_gpus",
+    "held_error",
+    "nvidia_gpus",
+    "plan",
+    "sharing_note",
+]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from lab.topology import Vendor
+from lab.host.files import HOME_VARIABLE, home
+from lab.topology import Vendor, device_name
 
 AUTO = "auto"
 CHOICES = ("nvidia", "amd", "simulated", "none", AUTO)
@@ -37,6 +40,35 @@ class Gpu:
     def label(self) -> str:
         """Name and memory, for a person."""
         return f"{self.name}, {self.memory_bytes / 1024**3:.0f} GiB" if self.memory_bytes else self.name
+
+    @property
+    def device(self) -> str:
+        """The GPU's name on this machine; see GpuAssignment.device."""
+        return device_name(self.uuid or str(self.index), self.device_nodes)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A lab that has a GPU."""
+
+    lab: str
+    folder: str
+    """The folder of its notes, by which labs of equal name are told apart."""
+
+    def __str__(self) -> str:
+        return f"lab {self.lab}{self._elsewhere and f' of {self._elsewhere}'}"
+
+    @property
+    def hint(self) -> str:
+        """The command that frees what it has."""
+        variable = self._elsewhere and f"{HOME_VARIABLE}={shlex.quote(self._elsewhere)} "
+        return f"`{variable}labctl down --lab {self.lab}` frees it"
+
+    @property
+    def _elsewhere(self) -> str:
+        """Its RAYLAB_HOME, where that is another one."""
+        parent = Path(self.folder).parent
+        return "" if parent == home() else str(parent)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _nvml_gpus(nvml: Any) -> Detection:
             elif slices := list(_mig_slices(nvml, device, index)):
                 gpus += slices
             else:
-                why = f"GPU {index} ({nvml.nvmlDeviceGetName(device)}) is in MIG mode and has no slice"
+                why = f"GPU {index} ({_name(nvml, device)}) is in MIG mode and has no slice"
                 problems.append((why, f"make slices: nvidia-smi mig -i {index} -cgi PROFILE -C"))
         except nvml.NVMLError as error:
             problems.append((f"GPU {index} is left out: {error}", LOOK))
@@ -89,12 +89,21 @@ def _nvml_gpus(nvml: Any) -> Detection:
     return detection(gpus, problems)
 
 
-def _mig_enabled(nvml: Any, device: Any) -> bool:
+def _optional(nvml: Any, function: str, device: Any, default: Any) -> Any:
+    """The answer to a question that not every GPU or driver can be asked, or `default`."""
     try:
-        current, _pending = nvml.nvmlDeviceGetMigMode(device)
-    except nvml.NVMLError_NotSupported:
-        return False
+        return getattr(nvml, function)(device)
+    except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        return default
+
+
+def _mig_enabled(nvml: Any, device: Any) -> bool:
+    current, _pending = _optional(nvml, "nvmlDeviceGetMigMode", device, (None, None))
     return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _name(nvml: Any, device: Any) -> str:
+    return str(_optional(nvml, "nvmlDeviceGetName", device, "NVIDIA GPU"))
 
 
 def _mig_slices(nvml: Any, device: Any, index: int) -> Iterator[Gpu]:
@@ -110,22 +119,21 @@ def _nvml_gpu(nvml: Any, device: Any, index: int, nodes: tuple[str, ...]) -> Gpu
         vendor=Vendor.NVIDIA,
         uuid=nvml.nvmlDeviceGetUUID(device),
         index=index,
-        name=nvml.nvmlDeviceGetName(device),
+        name=_name(nvml, device),
         memory_bytes=_nvml_memory(nvml, device),
         device_nodes=nodes,
     )
 
 
 def _nvml_memory(nvml: Any, device: Any) -> int:
-    try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(device).total)
-    except nvml.NVMLError_NotSupported:  # GPUs that share the machine's memory
-        return 0
+    """Bytes; 0 of a GPU that shares the machine's memory."""
+    memory = _optional(nvml, "nvmlDeviceGetMemoryInfo", device, None)
+    return int(memory.total) if memory is not None else 0
 
 
 def _nvidia_nodes(nvml: Any, device: Any) -> tuple[str, ...]:
-    try:
-        minor = nvml.nvmlDeviceGetMinorNumber(device)
-    except nvml.NVMLError_NotSupported:  # WSL2, where all GPUs lie behind /dev/dxg
+    """Its device files; none on WSL2, where all GPUs lie behind /dev/dxg."""
+    minor = _optional(nvml, "nvmlDeviceGetMinorNumber", device, None)
+    if minor is None:
         return ()
     return (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")

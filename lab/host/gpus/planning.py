@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
 from lab.errors import GpuError, UsageError
 from lab.host.gpus.amd import amd_gpus
 from lab.host.gpus.choosing import choose
-from lab.host.gpus.model import AUTO, BRANDS, CHOICES, Detection, Detector, Gpu, GpuRequest
+from lab.host.gpus.model import (
+    AUTO,
+    BRANDS,
+    CHOICES,
+    Detection,
+    Detector,
+    Gpu,
+    GpuRequest,
+    Holder,
+    detection,
+)
 from lab.host.gpus.nvidia import nvidia_gpus
 from lab.host.quantities import plural
 from lab.services import worker
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 
+NOBODY: Mapping[str, Holder] = MappingProxyType({})
+
 
 def plan(
-    request: GpuRequest, workers: int, *, nvidia: Detector = nvidia_gpus, amd: Detector = amd_gpus
+    request: GpuRequest,
+    workers: int,
+    *,
+    nvidia: Detector = nvidia_gpus,
+    amd: Detector = amd_gpus,
+    held: Mapping[str, Holder] = NOBODY,
 ) -> GpuPlan:
-    """One GPU for each of `workers` workers.
+    """One GPU for each of `workers` workers, and none that another lab holds (`held`: its `device` -> who).
 
     `auto` takes the first vendor with a GPU for every worker, else simulated ones, and fails only when GPUs
-    are named. Raises UsageError for what makes no sense; GpuError when GPUs that were asked for are missing
-    or too few.
+    are named. Raises UsageError for what makes no sense; GpuError when GPUs that were asked for are missing,
+    held or too few.
     """
     choice, share = request.gpu, request.share_gpu
     if choice not in CHOICES:
@@ -35,18 +54,47 @@ def plan(
     if request.gpus:
         found = {each: detect() for each, detect in detectors.items() if choice in (AUTO, each.value)}
         vendor, gpus = choose(request, workers, found)
+        _check_free(gpus, held)
         return _assigned(vendor, gpus, workers, "chosen with --gpus")
+    free = {each: partial(_free, each, detect, held) for each, detect in detectors.items()}
     if choice == AUTO:
-        return _auto(workers, detectors, share=share)
+        return _auto(workers, free, share=share)
     vendor = Vendor(choice)
     if vendor is Vendor.NONE:
         return GpuPlan(vendor, reason="asked for: no GPUs")
     if vendor is Vendor.SIMULATED:
         return _simulated(workers, "asked for: one logical GPU per worker, no device behind it")
-    there = detectors[vendor]()
+    there = free[vendor]()
     if not there.gpus or (len(there.gpus) < workers and not share):
         raise _too_few(vendor, there, workers)
     return _pinned(vendor, there, workers, "asked for")
+
+
+def _free(vendor: Vendor, detect: Detector, held: Mapping[str, Holder]) -> Detection:
+    """The GPUs that no other lab holds; those that one does are a problem."""
+    there = detect()
+    gpus = [gpu for gpu in there.gpus if gpu.device not in held]
+    holding = [held[gpu.device] for gpu in there.gpus if gpu.device in held]
+    counted = [(holder, holding.count(holder)) for holder in dict.fromkeys(holding)]
+    problems = [
+        (f"{plural(number, f'{BRANDS[vendor]} GPU')} held by {holder}", holder.hint)
+        for holder, number in counted
+    ]
+    return detection(gpus, [*problems, (there.problem, there.hint)] if there.problem else problems)
+
+
+def _check_free(gpus: Sequence[Gpu], held: Mapping[str, Holder]) -> None:
+    for gpu in gpus:
+        if holder := held.get(gpu.device):
+            raise held_error(gpu.device, holder)
+
+
+def held_error(device: str, holder: Holder) -> GpuError:
+    """The error for a GPU that another lab has."""
+    return GpuError(
+        f"GPU {device} is held by {holder}",
+        f"{holder.hint}; or name another with --gpus (`labctl gpus` lists them)",
+    )
 
 
 def sharing_note(made: GpuPlan) -> str:
@@ -55,7 +103,7 @@ def sharing_note(made: GpuPlan) -> str:
         return ""
     sharing = []
     for device in made.devices:
-        services = [a.service for a in made.assignments if a.gpu == device]
+        services = [a.service for a in made.assignments if a.device == device]
         if len(services) > 1:
             sharing.append(f"{', '.join(services)} share GPU {device}")
     return (
@@ -74,7 +122,7 @@ def _auto(workers: int, detectors: Mapping[Vendor, Detector], *, share: bool) ->
         if found.gpus:
             fewer.append((vendor, found))
             missing.append(
-                f"{_counted(vendor, found)} for {workers} workers"
+                f"{_counted(vendor, found)} for {workers} workers{found.problem and f'; {found.problem}'}"
                 f" (`--gpu {vendor.value} --workers {len(found.gpus)}` uses what there is,"
                 " --share-gpu lets workers share)"
             )

@@ -45,8 +45,10 @@ def _nvidia(context: Context) -> list[Device]:
         for index in range(nvml.nvmlDeviceGetCount()):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                found[_text(nvml.nvmlDeviceGetUUID(handle))] = _text(nvml.nvmlDeviceGetName(handle))
-            except nvml.NVMLError:  # one that has fallen off the bus
+                uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+                found[uuid] = ""
+                found[uuid] = _text(nvml.nvmlDeviceGetName(handle))
+            except nvml.NVMLError:  # one that has fallen off the bus, or a driver that tells no names
                 continue
     except (NotHereError, UnreadableError):
         found = {}

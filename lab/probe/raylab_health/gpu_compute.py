@@ -12,14 +12,13 @@ import json
 import sys
 from typing import Any
 
+from raylab_health.model import NOT_HERE
+
 SHARE = 0.5
 """Part of the GPU's free memory that DAXPY fills."""
 
 SIDE = 2048
 """Rows of the matrices."""
-
-NO_TORCH = 69
-"""Exit code where PyTorch cannot use a GPU."""
 
 
 def compute(torch: Any, place: str, free: int) -> dict[str, Any]:
@@ -47,10 +46,10 @@ def main() -> int:
         import torch
     except ImportError:
         print("PyTorch is not installed")
-        return NO_TORCH
+        return NOT_HERE
     if not torch.cuda.is_available():
-        print("PyTorch cannot use a GPU here")
-        return NO_TORCH
+        print(f"PyTorch {torch.__version__} cannot use a GPU here")
+        return NOT_HERE
     print(json.dumps(compute(torch, "cuda:0", torch.cuda.mem_get_info()[0])))
     return 0
 

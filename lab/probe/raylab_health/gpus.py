@@ -22,6 +22,7 @@ NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE: the driver is there, and no GPU that this process may use."""
 
 NAME_BYTES = 128
+NO_DRIVER = "there is no CUDA driver here (libcuda.so.1)"
 
 
 def nvidia(load: Callable[[], Any] | None = None) -> tuple[list[dict[str, str]], str]:
@@ -29,15 +30,15 @@ def nvidia(load: Callable[[], Any] | None = None) -> tuple[list[dict[str, str]],
     try:
         cuda = (load or _libcuda)()
     except OSError:
-        return [], "there is no CUDA driver here (libcuda.so.1)"
+        return [], NO_DRIVER
     code = cuda.cuInit(0)
     if code == NO_DEVICE:
         return [], "CUDA's driver is here but sees no GPU"
     if code:
-        return [], f"CUDA's driver does not start: {_error(cuda, code)}"
+        return [], f"CUDA's driver does not start: {cuda_error(cuda, code)}"
     number = ctypes.c_int()
     if code := cuda.cuDeviceGetCount(ctypes.byref(number)):
-        return [], f"CUDA's driver cannot count its GPUs: {_error(cuda, code)}"
+        return [], f"CUDA's driver cannot count its GPUs: {cuda_error(cuda, code)}"
     found: list[dict[str, str]] = []
     for index in range(number.value):
         device = ctypes.c_int()
@@ -48,7 +49,7 @@ def nvidia(load: Callable[[], Any] | None = None) -> tuple[list[dict[str, str]],
             or cuda.cuDeviceGetUuid_v2(identity, device)  # of a MIG slice its own, not its GPU's
         )
         if code:
-            return found, f"CUDA's driver does not tell GPU {index}: {_error(cuda, code)}"
+            return found, f"CUDA's driver does not tell GPU {index}: {cuda_error(cuda, code)}"
         found.append({"gpu": str(uuid.UUID(bytes=bytes(identity))), "name": name.value.decode()})
     return found, "" if found else "CUDA's driver is here but sees no GPU"
 
@@ -87,7 +88,8 @@ def _libcuda() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def _error(cuda: Any, code: int) -> str:
+def cuda_error(cuda: Any, code: int) -> str:
+    """An error of CUDA's driver in words, with its number."""
     text = ctypes.c_char_p()
     cuda.cuGetErrorString(code, ctypes.byref(text))
     return f"{(text.value or b'unknown error').decode()} ({code})"

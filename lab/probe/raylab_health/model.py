@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,12 @@ CPU = "cpu"
 """The device that stands for a node without its GPUs."""
 
 SIMULATED = "simulated"
+
+NOT_HERE = 69
+"""Exit code of a module of the probe that cannot do its work on this node; its last line says why."""
+
+LINE = 200
+"""Characters of a program's line in a message."""
 
 
 class NotHereError(Exception):
@@ -146,14 +153,27 @@ class Context:
             raise UnreadableError(f"{argv[0]}: {error}") from error
         return ended.returncode, ended.stdout.decode(errors="replace")
 
-    def python(self, module: str, device: str, *, seconds: float) -> tuple[int, str]:
-        """The same of a module of the probe that uses this GPU, in a Python of its own of low priority."""
+    def measure(self, module: str, device: str, *, seconds: float) -> dict[str, Any]:
+        """The JSON object that a module of the probe prints last, in a Python of its own on this GPU.
+
+        It has low priority. Raises NotHereError where it ends with NOT_HERE, UnreadableError where it prints
+        no object; the message is the last line that it wrote, which of a traceback is the error.
+        """
         probe = str(Path(__file__).resolve().parent.parent)
         own = {"PYTHONPATH": probe}
         if self.vendor == "nvidia":
             own["CUDA_VISIBLE_DEVICES"] = device
-        argv = ("nice", "-n", "19", sys.executable, "-m", module)
-        return self.command(argv, seconds, own)
+        code, output = self.command(("nice", "-n", "19", sys.executable, "-m", module), seconds, own)
+        last = [line.strip() for line in output.splitlines() if line.strip()][-1:] or ["it says nothing"]
+        if code == NOT_HERE:
+            raise NotHereError(last[0][-LINE:])
+        try:
+            document = json.loads(last[0])
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise UnreadableError(f"{module.rpartition('.')[2]} ended with {code}: {last[0][-LINE:]}")
+        return document
 
     def nvml(self) -> Any:
         """NVML's module, initialised. Raises NotHereError, UnreadableError."""

@@ -8,10 +8,14 @@ prints {"gbps": GB/s of the best of several copies from pinned memory}.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from ctypes import CDLL, byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
+
+from raylab_health.gpus import NO_DRIVER, cuda_error
+from raylab_health.model import NOT_HERE
 
 BYTES = 64 * 1024**2
 TRIES = 8
@@ -22,7 +26,7 @@ def measure(cuda: Any, clock: Callable[[], float] = time.perf_counter) -> float:
 
     def must(code: int) -> None:
         if code:
-            raise OSError(f"CUDA error {code}")
+            raise OSError(cuda_error(cuda, code))
 
     device, context = c_int(), c_void_p()
     host, place = c_void_p(), c_uint64()
@@ -41,5 +45,20 @@ def measure(cuda: Any, clock: Callable[[], float] = time.perf_counter) -> float:
     return BYTES / best / 1e9
 
 
+def main(load: Callable[[], Any] = lambda: CDLL("libcuda.so.1")) -> int:
+    """Print what was measured, or the reason why nothing was."""
+    try:
+        cuda = load()
+    except OSError:
+        print(NO_DRIVER)
+        return NOT_HERE
+    try:
+        print(json.dumps({"gbps": measure(cuda)}))
+    except (OSError, AttributeError) as error:  # a driver may lack a function
+        print(f"CUDA's driver: {error}")
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    print(json.dumps({"gbps": measure(CDLL("libcuda.so.1"))}))
+    sys.exit(main())

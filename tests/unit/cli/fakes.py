@@ -80,6 +80,7 @@ class Labctl:
         none = Queues("", "")  # a lab without a controller of queues
         self._use(Lab(self.runtime, api=self.api, jobs=self.jobs, store=self.store, queues=none))
         patch.setenv("RAYLAB_HOME", str(home))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
         self.gpu_plan = self.stub("lab.runtime.spec.gpu_plan", PLAN)
         self.stub("lab.flows.doctor.gather_facts")
         self.stub("lab.flows.doctor.resource_warnings", ())

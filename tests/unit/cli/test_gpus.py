@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import GpuError, RefusedError
 from lab.flows.doctor.pinning import SeenGpu, WorkerView
-from lab.host.gpus import Detection, Gpu
+from lab.host.gpus import Detection, Gpu, Holder
 from lab.lab import Lab
 from lab.topology import GpuAssignment, GpuPlan, Vendor
 from tests.unit.cli.fakes import Labctl
@@ -64,13 +64,21 @@ def test_the_gpus_of_the_machine_and_the_plan_are_shown(down: Labctl) -> None:
     assert "note: AMD's kernel driver is not loaded -> modprobe amdgpu\n" in shown
     assert "plan: nvidia (auto: 2 NVIDIA GPUs found)\n  ray-worker-0: GPU GPU-0, NVIDIA H200" in shown
     assert "see:" not in shown
-    down.gpu_plan.assert_called_once_with("auto", 2, "fake", chosen=(), share=False)
+    down.gpu_plan.assert_called_once_with("auto", 2, "fake", chosen=(), share=False, held={})
+
+
+def test_a_gpu_that_a_lab_holds_is_shown_with_it(down: Labctl) -> None:
+    down.stub("lab.runtime.leases.holders", {"GPU-1": Holder("other", "/labs/other")})
+    shown = down.ok("gpus")
+    assert "/dev/nvidia0\n" in shown
+    assert "/dev/nvidia1  lab other of /labs\n" in shown
+    assert [gpu["lab"] for gpu in down.json("gpus")["gpus"]] == [None, "other"]
 
 
 def test_the_options_of_up_try_another_plan(down: Labctl) -> None:
     down.gpu_plan.return_value = SHARED
     shown = down.ok("gpus", "--gpu", "nvidia", "--gpus", "GPU-0", "--share-gpu", "--workers", "3")
-    down.gpu_plan.assert_called_once_with("nvidia", 3, "fake", chosen=("GPU-0",), share=True)
+    down.gpu_plan.assert_called_once_with("nvidia", 3, "fake", chosen=("GPU-0",), share=True, held={})
     assert "share GPU GPU-0" in shown
 
 
@@ -125,6 +133,7 @@ def test_gpus_as_json(running: Labctl) -> None:
         "name": "NVIDIA H200",
         "memory": 141 * GIB,
         "device_nodes": ["/dev/nvidia1", "/dev/nvidiactl"],
+        "lab": None,
     }
     assert document["problems"] == ["AMD's kernel driver is not loaded"]
     assert list(document["plan"]) == ["vendor", "reason", "shared", "assignments"]
@@ -139,14 +148,14 @@ def test_gpus_as_json(running: Labctl) -> None:
 
 def test_up_passes_the_chosen_gpus_on(down: Labctl) -> None:
     down.ok("up", "--gpus", "GPU-1, 0")
-    down.gpu_plan.assert_called_once_with("auto", 2, "fake", chosen=("GPU-1", "0"), share=False)
+    down.gpu_plan.assert_called_once_with("auto", 2, "fake", chosen=("GPU-1", "0"), share=False, held={})
     assert down.runtime.spec().gpu == PLAN
 
 
 def test_demo_takes_the_same_options(down: Labctl) -> None:
     down.stub("lab.flows.demo.run_demo", RefusedError("not here"))
     down("demo", "--gpu", "amd", "--gpus", "1,0", "--share-gpu")
-    down.gpu_plan.assert_called_once_with("amd", 2, "fake", chosen=("1", "0"), share=True)
+    down.gpu_plan.assert_called_once_with("amd", 2, "fake", chosen=("1", "0"), share=True, held={})
 
 
 @pytest.mark.parametrize("command", ["up", "demo"])

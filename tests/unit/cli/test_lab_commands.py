@@ -25,7 +25,7 @@ def test_up_starts_what_was_asked_for(labctl: Labctl) -> None:
     assert labctl.runtime.spec() == LabSpec(
         "raylab", PLAN, workers=3, cpus_per_worker=4, ports=(("s3", 9000),)
     )
-    labctl.gpu_plan.assert_called_once_with("none", 3, "fake", chosen=(), share=False)
+    labctl.gpu_plan.assert_called_once_with("none", 3, "fake", chosen=(), share=False, held={})
 
 
 def test_up_starts_ray_as_it_is_when_asked(labctl: Labctl) -> None:

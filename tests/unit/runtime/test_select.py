@@ -13,7 +13,7 @@ from lab.runtime.local import processes
 from lab.runtime.local import state as local_state
 from lab.runtime.local.processes import Identity, boot_id, start_time
 from lab.runtime.select import Choice, choose
-from lab.topology import LabSpec
+from lab.topology import GpuPlan, LabSpec, Vendor
 from tests.unit.runtime.compose.fake_docker import FakeDocker, lab_state
 
 LAB = "other"
@@ -40,14 +40,13 @@ def chosen(kind: str, folder: Path, docker: FakeDocker, *, missing: str = "", fe
     )
 
 
-def up_locally(folder: Path) -> None:
+def up_locally(folder: Path, gpu: GpuPlan | None = None) -> None:
     me = psutil.Process()
     began = start_time(me.pid)
     leader = Identity(me.pid, began, began)
     ports = dict.fromkeys(local_state.PORTS, 1)
-    made = local_state.LabState(
-        LabSpec(LAB), ports, psutil.boot_time(), boot_id(), "moto", leaders={"minio": leader}
-    )
+    spec = LabSpec(LAB, gpu or GpuPlan(Vendor.NONE))
+    made = local_state.LabState(spec, ports, psutil.boot_time(), boot_id(), "moto", leaders={"minio": leader})
     local_state.save(folder, made)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from raylab_health.model import GPU, PASS, WARN, Check, Context, Finding, NotHereError, UnreadableError
+from raylab_health.model import GPU, PASS, WARN, Check, Context, Finding, NotHereError
 
 THRESHOLD = 4.0
 """GB/s, Autopilot's default; RAYLAB_PCIE_GBPS sets another. Its advice: a quarter of the link's peak."""
@@ -16,12 +14,7 @@ def run(context: Context, device: str) -> Finding:
     """WARN when the best of several copies is slow. A copy that does not end is a sick GPU too."""
     if context.vendor != "nvidia":
         raise NotHereError("it is measured with CUDA's driver")
-    code, output = context.python("raylab_health.pcie_copy", device, seconds=SECONDS)
-    try:
-        found = json.loads(output.splitlines()[-1])
-        best = float(found["gbps"])
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UnreadableError(f"the measurement ended with {code}: {output.strip()[-200:]}") from error
+    best = float(context.measure("raylab_health.pcie_copy", device, seconds=SECONDS)["gbps"])
     limit = float(context.environ.get("RAYLAB_PCIE_GBPS", THRESHOLD))
     told = f"{best:.1f} GB/s from host to GPU; at least {limit:g} are expected" if best < limit else ""
     return Finding(WARN if told else PASS, round(best, 3), "GB/s", told)

@@ -1,6 +1,7 @@
 # ruff: noqa: N802 - the fake has the names of NVIDIA's own module
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +43,7 @@ class FakeNvml:
     NVMLError_LibRmVersionMismatch = pynvml.NVMLError_LibRmVersionMismatch
     NVMLError_NoPermission = pynvml.NVMLError_NoPermission
     NVMLError_NotSupported = pynvml.NVMLError_NotSupported
+    NVMLError_FunctionNotFound = pynvml.NVMLError_FunctionNotFound
     NVMLError_NotFound = pynvml.NVMLError_NotFound
     NVML_DEVICE_MIG_ENABLE = 1
 
@@ -128,6 +130,28 @@ def test_under_wsl2_a_gpu_has_no_device_node_of_its_own_and_is_found_all_the_sam
     found = nvidia(there)
     assert [(gpu.uuid, gpu.device_nodes) for gpu in found.gpus] == [("GPU-00000000", ())]
     assert found.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("function", "field", "instead"),
+    [
+        ("nvmlDeviceGetMinorNumber", "device_nodes", ()),
+        ("nvmlDeviceGetMemoryInfo", "memory_bytes", 0),
+        ("nvmlDeviceGetName", "name", "NVIDIA GPU"),
+        ("nvmlDeviceGetMigMode", "uuid", "GPU-00000000"),
+    ],
+)
+def test_a_driver_without_an_optional_function_lacks_one_field_and_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, function: str, field: str, instead: Any
+) -> None:
+    def lacking(self: FakeNvml, handle: SimpleNamespace) -> Any:
+        raise pynvml.NVMLError_FunctionNotFound
+
+    whole = nvidia(device(0)).gpus[0]
+    monkeypatch.setattr(FakeNvml, function, lacking)
+    found = nvidia(device(0))
+    assert found.problem == ""
+    assert found.gpus == (replace(whole, **{field: instead}),)
 
 
 def test_a_gpu_in_mig_mode_contributes_its_slices_and_not_itself() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from lab.errors import GpuError, UsageError
 from lab.host import gpus
-from lab.host.gpus import Detection, Gpu, GpuRequest
-from lab.topology import Vendor
+from lab.host.gpus import Detection, Gpu, GpuRequest, Holder
+from lab.topology import GpuPlan, Vendor
 
 GIB = 1024**3
 
@@ -111,3 +111,73 @@ def test_none_gives_no_gpu_and_looks_for_no_device() -> None:
 def test_an_unknown_choice_is_refused() -> None:
     with pytest.raises(UsageError, match="intel"):
         gpus.plan(GpuRequest("intel"), 1, nvidia=never, amd=never)
+
+
+# GPUs that another lab holds
+
+OTHER = Holder("other", "/labs/other")
+
+
+@pytest.fixture(autouse=True)
+def labs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYLAB_HOME", "/labs")
+
+
+def planned(
+    choice: str, workers: int, *held: int, gpus_: tuple[str, ...] = (), share: bool = False
+) -> GpuPlan:
+    """A plan on four NVIDIA GPUs of which another lab holds these."""
+    return gpus.plan(
+        GpuRequest(choice, gpus_, share),
+        workers,
+        nvidia=found(Vendor.NVIDIA, 80, 80, 80, 80),
+        amd=NO_AMD,
+        held={f"GPU-{index}": OTHER for index in held},
+    )
+
+
+@pytest.mark.parametrize("choice", ["nvidia", "auto"])
+def test_a_second_lab_takes_the_gpus_that_are_free(choice: str) -> None:
+    assert planned(choice, 2, 0, 2).devices == ("GPU-1", "GPU-3")
+
+
+def test_workers_share_only_what_is_free() -> None:
+    assert planned("nvidia", 2, 0, 1, 2, share=True).devices == ("GPU-3",)
+
+
+def test_too_few_free_gpus_are_an_error_that_names_the_other_lab_and_what_frees_them() -> None:
+    with pytest.raises(GpuError) as caught:
+        planned("nvidia", 2, 0, 1, 2, 3)
+    assert caught.value.message == "--gpu nvidia: 4 NVIDIA GPUs held by lab other"
+    assert caught.value.hint.startswith("`labctl down --lab other` frees it; or use --gpu simulated")
+    with pytest.raises(GpuError, match="1 NVIDIA GPU for 2 workers; 3 NVIDIA GPUs held by lab other"):
+        planned("nvidia", 2, 0, 1, 2)
+
+
+@pytest.mark.parametrize("held", [(0, 1, 2), (0, 1, 2, 3)])
+def test_auto_simulates_where_another_lab_has_the_gpus_and_says_so(held: tuple[int, ...]) -> None:
+    plan = planned("auto", 2, *held)
+    assert plan.vendor is Vendor.SIMULATED
+    assert f"{len(held)} NVIDIA GPUs held by lab other" in plan.reason
+
+
+def test_a_gpu_that_is_named_and_held_is_an_error_that_names_the_other_lab() -> None:
+    with pytest.raises(GpuError) as caught:
+        planned("auto", 2, 1, gpus_=("0", "1"))
+    assert caught.value.message == "GPU GPU-1 is held by lab other"
+    assert "--gpus" in caught.value.hint
+
+
+def test_a_lab_of_another_home_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYLAB_HOME", "/home/me/.raylab")
+    assert str(OTHER) == "lab other of /labs"
+    assert OTHER.hint == "`RAYLAB_HOME=/labs labctl down --lab other` frees it"
+
+
+def test_an_amd_gpu_is_known_by_its_render_node() -> None:
+    nodes = ("/dev/kfd", "/dev/dri/renderD129")
+    both = Detection(
+        (Gpu(Vendor.AMD, "", 0, "gfx942", GIB, nodes, 129), Gpu(Vendor.AMD, "", 1, "gfx942", GIB)),
+    )
+    plan = gpus.plan(GpuRequest("amd"), 1, nvidia=never, amd=lambda: both, held={"renderD129": OTHER})
+    assert [a.gpu for a in plan.assignments] == ["1"]

@@ -72,3 +72,38 @@ def test_gloo_takes_nccls_place_where_nccl_cannot_work(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert started_with(simulated, asked) == got
+
+
+NO_NCCL = "Distributed package doesn't have NCCL built in"
+
+
+class NoNccl(TorchBackend):
+    """Ray Train's where PyTorch is built without NCCL."""
+
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
+        raise RuntimeError(NO_NCCL)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "said"),
+    [
+        (
+            "nvidia",
+            (None, None),
+            "raylab: PyTorch 2.10.0 of this lab is a build for the CPU.*nvidia.*cuda$",
+        ),
+        ("amd", (None, None), "raylab: PyTorch 2.10.0 of this lab is a build for the CPU.*amd.*rocm$"),
+        ("nvidia", ("13.0", None), f"^{NO_NCCL}$"),
+        ("amd", (None, "7.2"), f"^{NO_NCCL}$"),
+        ("none", (None, None), f"^{NO_NCCL}$"),
+    ],
+)
+def test_a_build_without_nccl_is_named_in_a_lab_with_gpus(
+    simulated: Any, monkeypatch: pytest.MonkeyPatch, vendor: str, version: tuple[Any, Any], said: str
+) -> None:
+    torch = SimpleNamespace(__version__="2.10.0", version=SimpleNamespace(cuda=version[0], hip=version[1]))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("RAYLAB_GPU", vendor)
+    monkeypatch.setattr(simulated.backend, "on_start", NoNccl.on_start)
+    with pytest.raises(RuntimeError, match=said):
+        started_with(simulated, "nccl")

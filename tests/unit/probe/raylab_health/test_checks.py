@@ -15,8 +15,17 @@ import pytest
 
 from raylab_health.checks import CHECKS, network, xid
 from raylab_health.examine import examine, hung
-from raylab_health.gpu_compute import NO_TORCH
-from raylab_health.model import CPU, EVICT, GPU, PASS, UNKNOWN, WARN, NotHereError, UnreadableError
+from raylab_health.model import (
+    CPU,
+    EVICT,
+    GPU,
+    NOT_HERE,
+    PASS,
+    UNKNOWN,
+    WARN,
+    NotHereError,
+    UnreadableError,
+)
 from tests.unit.probe.raylab_health.fakes import GPU as CARD
 from tests.unit.probe.raylab_health.fakes import FakeNode
 
@@ -112,8 +121,11 @@ FAILURES = (
     kernel(EVICT, "was contained", "Xid 94", (4999.0, f"{XID}94, pid=7")),
     kernel(EVICT, "replacement", "Xid 64", (4999.0, f"{XID}64, pid=7")),
     Case("PCIe bandwidth below the threshold", "pciebw", WARN, "2.9 GB/s", says=(0, '{"gbps": 2.87}')),
-    Case("the copy ends with an error of CUDA", "pciebw", UNKNOWN, "CUDA error 2",
-         says=(1, "OSError: CUDA error 2")),
+    Case("the copy ends with an error of CUDA", "pciebw", UNKNOWN,
+         "pcie_copy ended with 1: CUDA's driver: no memory (2)", says=(1, "CUDA's driver: no memory (2)\n")),
+    Case("the copy ends with a traceback", "pciebw", UNKNOWN, "pcie_copy ended with 1: OSError: no",
+         says=(1, "Traceback (most recent call last):\n  File \"x\", line 1\nOSError: no\n\n")),
+    Case("the copy says nothing", "pciebw", UNKNOWN, "ended with -9: it says nothing", says=(-9, "\n")),
     Case("the copy is not answered", "pciebw", UNKNOWN, "timed out", says=UnreadableError("timed out")),
     Case("DGEMM is wrong", "gpumem", EVICT, "DGEMM", says=(0, '{"wrong": ["DGEMM"], "bytes": 8}')),
     Case("DAXPY and DGEMM are wrong", "gpumem", EVICT, "DAXPY and DGEMM",
@@ -191,7 +203,7 @@ MISSING = (
     Case("a container without NVML", "ecc", "", "NVML", "NVML_ERROR_LIBRARY_NOT_FOUND"),
     Case("the kernel's log may not be read", "xid", "", "cannot be read", files={"proc/uptime": "5000 1"}),
     Case("no dcgmi", "dcgm", "", "dcgmi is not installed"),
-    Case("no PyTorch", "gpumem", "", "PyTorch is not installed", says=(NO_TORCH, "PyTorch is not installed")),
+    Case("no PyTorch", "gpumem", "", "PyTorch is not installed", says=(NOT_HERE, "PyTorch is not installed")),
     Case("DCGM on AMD", "dcgm", "", "NVIDIA", vendor="amd"),
     amd("power-slowdown", "", "does not say", "AMD tells no reasons"),
     amd("ecc", "", "No such file", "AMD: a card without RAS"),

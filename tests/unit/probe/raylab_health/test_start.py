@@ -123,5 +123,9 @@ def test_nvml_names_the_gpus_and_one_that_fell_off_the_bus_stays_a_device(tmp_pa
         "nvmlDeviceGetUUID": {"a": b"GPU-1", "b": b"GPU-2"},
         "nvmlDeviceGetName": {"a": b"H100", "b": b"H100"},
     }
+    node = FakeNode(tmp_path, nvml=answers)
+    assert devices(node, 2)[:-1] == [{"name": "GPU-1", "model": "H100"}, {"name": "GPU-2", "model": "H100"}]
+    node = FakeNode(tmp_path, nvml={**answers, "nvmlDeviceGetName": "NVML_ERROR_FUNCTION_NOT_FOUND"})
+    assert devices(node, 2)[:-1] == [{"name": "GPU-1", "model": ""}, {"name": "GPU-2", "model": ""}]
     node = FakeNode(tmp_path, nvml=answers, environ={"CUDA_VISIBLE_DEVICES": "GPU-2,GPU-3"})
     assert devices(node, 2)[:-1] == [{"name": "GPU-2", "model": "H100"}, {"name": "GPU-3", "model": ""}]
