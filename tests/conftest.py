@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from lab.host.programs import SourcesError
 from lab.flows.testing import LANES, OUTCOMES, Counts
 from tests.minio import minio_program
 
@@ -114,6 +117,17 @@ def probe_path(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 NEEDS_GO = "needs Go: "
 """Begins the reason of a test that is left out, in CI too, where no Go or no proxy of its modules is."""
+
+
+@contextlib.contextmanager
+def needs_go() -> Iterator[None]:
+    """Leave a test out where there is no Go, or no source of its modules; what does not build is a failure."""
+    if shutil.which("go") is None:
+        pytest.skip(f"{NEEDS_GO}there is no command `go`")
+    try:
+        yield
+    except SourcesError as error:
+        pytest.skip(f"{NEEDS_GO}{error.message}")
 
 
 def forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

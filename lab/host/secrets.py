@@ -45,6 +45,8 @@ AWS_FILE = "aws.ini"
 """The training key as an AWS shared-credentials file."""
 ROOT_USER_FILE = "s3-root.user"
 ROOT_PASSWORD_FILE = "s3-root.password"
+UPSTREAM_FILE = "s3-upstream.json"
+"""Address and key of an object store that the lab did not start: see lab.store.upstream."""
 METRICS_FILE = "s3-metrics.token"
 """The token by which Prometheus reads MinIO's metrics, made of the root key."""
 RAY_FILE = "ray.token"
@@ -114,7 +116,8 @@ def hand_over(folder: Path, uid: int, gid: int) -> None:
     """Make another user the owner of the secret files: containers run as that user. Raises SetupError."""
     try:
         names = (STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED)
-        for file in (folder / name for name in names):
+        optional = [folder / UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
+        for file in (*(folder / name for name in names), *optional):
             if file.stat().st_uid != uid or file.stat().st_gid != gid:
                 os.chown(file, uid, gid)
     except OSError as error:
