@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from lab.host.programs import SourcesError
 from lab.flows.testing import LANES, OUTCOMES, Counts
+from lab.host.programs import SourcesError
 from tests.minio import minio_program
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -47,7 +47,7 @@ def make_pool(retries: int = 0, *, read: float = POOL_READ_SECONDS, ca: str = ""
 
     import urllib3
 
-    own = {}
+    own: dict[str, Any] = {}
     if ca:
         own["ssl_context"] = ssl.create_default_context()
         own["ssl_context"].load_verify_locations(cadata=ca)

@@ -29,8 +29,9 @@ DOWNLOAD_SECONDS = 600.0
 
 NOT_REACHED = re.compile(
     r'Get "https?://|dial tcp|unable to access|GOPROXY=off|reading https?://\S+: (?!404 |410 )[45]\d\d '
+    r"|requires go >= |toolchain not available"
 )
-"""Words of Go for a proxy of modules that cannot be reached, or does not serve."""
+"""Words of Go for a proxy of modules that is out of reach or does not serve, and for a Go that is too old."""
 
 
 class SourcesError(SetupError):
@@ -98,7 +99,8 @@ class Machine:
 def build(program: Program, say: Callable[[str], None], machine: Machine | None = None) -> Path:
     """Build a program, unless it is there; returns its path. `say` gets a line when it begins.
 
-    It is linked statically, so it runs in containers too. Raises UnsupportedError without Go, SourcesError, SetupError.
+    It is linked statically, so it runs in containers too. Raises UnsupportedError without Go, SourcesError,
+    SetupError.
     """
     machine = machine or Machine()
     path = program.path
@@ -137,7 +139,7 @@ def go(
     folder: Path | None = None,
     machine: Machine | None = None,
 ) -> None:
-    """Build the program `name` in `folder` with `go build` or `go install`, `argv`, once its sources are there.
+    """Build the program `name` in `folder` with `argv`, `go build` or `go install`, once its sources are there.
 
     Raises SourcesError where they cannot be had, SetupError where it cannot be built of them.
     """
@@ -149,7 +151,9 @@ def go(
         try:
             ended = machine.run(step, lambda _: None, timeout=seconds, env=env, cwd=folder)
         except subprocess.TimeoutExpired as error:
-            kind, what = (SourcesError, "its sources are not here") if downloads else (SetupError, "not built")
+            kind, what = (
+                (SourcesError, "its sources are not here") if downloads else (SetupError, "not built")
+            )
             raise kind(
                 f"{name} cannot be built: {what} after {format_duration(seconds)}",
                 "repeat it: Go keeps what it has done",

@@ -169,9 +169,9 @@ class Gateway:
         data = _whole(reply)
         if reply.status >= 300 and (problem := _code(data)) in KEY_PROBLEMS:
             raise RefusalError(403, "AccessDenied", f"{self._upstream.url} refuses the lab's key: {problem}")
-        named = (self._upstream.bucket.encode(), BUCKET.encode())
-        for tag in (b"Name", b"Bucket", b"BucketName"):
-            data = data.replace(*(b"<%b>%b</%b>" % (tag, name, tag) for name in named))
+        for tag in ("Name", "Bucket", "BucketName"):
+            there, here = (f"<{tag}>{name}</{tag}>".encode() for name in (self._upstream.bucket, BUCKET))
+            data = data.replace(there, here)
         kept = [(name, value) for name, value in headers if name.lower() != "content-length"]
         return Response(data, reply.status, kept)
 
