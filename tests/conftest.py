@@ -121,7 +121,7 @@ NEEDS_GO = "needs Go: "
 
 @contextlib.contextmanager
 def needs_go() -> Iterator[None]:
-    """Leave a test out where there is no Go, or no source of its modules; what does not build is a failure."""
+    """Leave a test out where there is no Go, or no source of its modules; what does not build has failed."""
     if shutil.which("go") is None:
         pytest.skip(f"{NEEDS_GO}there is no command `go`")
     try:

@@ -139,7 +139,7 @@ def go(
     folder: Path | None = None,
     machine: Machine | None = None,
 ) -> None:
-    """Build the program `name` in `folder` with `argv`, `go build` or `go install`, once its sources are there.
+    """Build a program in `folder` with `argv`, `go build` or `go install`, once its sources are there.
 
     Raises SourcesError where they cannot be had, SetupError where it cannot be built of them.
     """
@@ -151,13 +151,11 @@ def go(
         try:
             ended = machine.run(step, lambda _: None, timeout=seconds, env=env, cwd=folder)
         except subprocess.TimeoutExpired as error:
-            kind, what = (
-                (SourcesError, "its sources are not here") if downloads else (SetupError, "not built")
+            kind = SourcesError if downloads else SetupError
+            what = (
+                f"{'its sources are not here' if downloads else 'not built'} after {format_duration(seconds)}"
             )
-            raise kind(
-                f"{name} cannot be built: {what} after {format_duration(seconds)}",
-                "repeat it: Go keeps what it has done",
-            ) from error
+            raise kind(f"{name} cannot be built: {what}", "repeat it: Go keeps what it has done") from error
         except OSError as error:
             raise SetupError(f"{name} cannot be built: {error}", "see whether `go version` works") from error
         if ended.returncode:

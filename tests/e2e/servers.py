@@ -1,4 +1,4 @@
-"""An object store alone, as a lab of processes starts it: MinIO, or the stand-in."""
+"""An object store alone, as a lab of processes starts it: MinIO, the stand-in, or the gateway to another."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import socket
 import subprocess
 from pathlib import Path
 
-from lab.host.secrets import load_or_make
+from lab.host.secrets import UPSTREAM_FILE, load_or_make
 from lab.runtime.local.layout import Layout
 from lab.runtime.local.services import Plan
 from lab.services import STORE
-from lab.store import ObjectStore, setup
+from lab.store import ObjectStore, setup, upstream
 from lab.store.conformance import Client
-from lab.topology import LabSpec
+from lab.store.upstream import Upstream
+from lab.topology import LabSpec, S3Place
 from tests.minio import minio_program
 
 END_SECONDS = 30.0
@@ -23,14 +24,18 @@ END_SECONDS = 30.0
 class S3Server:
     """One server with a folder, a port and keys of its own."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        """`kind` is that of the state file, `minio` or `moto`."""
+    def __init__(self, kind: str, folder: Path, there: Upstream | None = None) -> None:
+        """`kind` is that of the state file: `minio`, `moto`, or `gateway` to the store `there`."""
         self.kind, self.folder = kind, folder
         layout = Layout(folder, folder / "ray", folder / "tmp")
         self.secrets = load_or_make(layout.secrets)
         layout.objects(kind).mkdir(parents=True)
         ports = {"s3": free_port()}
-        plan = Plan(LabSpec(), ports, layout, self.secrets, kind, minio=minio_program())
+        spec = LabSpec()
+        if there is not None:
+            spec = LabSpec(s3=S3Place(there.url, there.bucket))
+            upstream.save(layout.secrets / UPSTREAM_FILE, there)
+        plan = Plan(spec, ports, layout, self.secrets, kind, minio=minio_program())
         self._command = plan.command(STORE)
         self._log = layout.folder / "store.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -743,7 +743,7 @@ def test_a_lab_on_a_store_that_is_there_says_so_and_down_forgets_its_key(
     machine: Machine, tmp_path: Path
 ) -> None:
     runtime, detail = machine.runtime(tmp_path), "gateway to http://there:8333, bucket course (weed)"
-    key = named_elsewhere(tmp_path)
+    key = named_elsewhere(tmp_path / "raylab")
     machine.programs = {"minio"}
     machine.pages[STORE] = Reply(200, {}, json.dumps({"detail": detail}).encode())
     status = runtime.up(ELSEWHERE)
@@ -760,7 +760,7 @@ def test_a_lab_on_a_store_that_is_there_says_so_and_down_forgets_its_key(
 
 
 def test_a_failed_up_forgets_the_key_of_the_store_that_is_there(machine: Machine, tmp_path: Path) -> None:
-    key = named_elsewhere(tmp_path)
+    key = named_elsewhere(tmp_path / "raylab")
     machine.dies = {STORE}
     with pytest.raises(ServiceError):
         machine.runtime(tmp_path).up(ELSEWHERE)
