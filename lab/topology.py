@@ -113,7 +113,7 @@ class S3Place:
     @property
     def note(self) -> str:
         """The fact that a person should know of a lab with it."""
-        return f"S3 server: not this lab's own, but {self}; `down --volumes` leaves it alone"
+        return f"S3 server: not this lab's own, but {self}; `labctl down` always leaves it alone"
 
 
 @dataclass(frozen=True)
