@@ -58,6 +58,8 @@ OF_SIGNATURE = frozenset(
 HEALTH_SECONDS = 1.5
 """Deadline of the question whether the other store serves: who asks for it waits 2 s."""
 
+ACL, GRANT = "HTTP_X_AMZ_ACL", "HTTP_X_AMZ_GRANT_"
+
 OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "date"})
 
 KEY_PROBLEMS = frozenset(
@@ -207,7 +209,12 @@ def _query(environ: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
-    """The headers that mean something to the other store, as text."""
+    """The headers that mean something to the other store, as text.
+
+    Raises RefusalError for those that would open an object to others: no key of jobs may do that.
+    """
+    if environ.get(ACL, "private") != "private" or any(name.startswith(GRANT) for name in environ):
+        raise RefusalError(403, "AccessDenied", "the key of jobs may not give others access to an object")
     headers = {"Content-Type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
     for variable, value in environ.items():
         own = variable.startswith("HTTP_X_AMZ_") and variable not in OF_SIGNATURE and variable != COPY_SOURCE

@@ -139,6 +139,13 @@ def test_no_key_leads_out_of_the_bucket(front: Front, name: str) -> None:
     assert front("PUT", f"/{BUCKET}/copied", headers=source, credentials=TRAINING).status_code == 400
 
 
+@pytest.mark.parametrize("header", [{"x-amz-acl": "public-read"}, {"x-amz-grant-read": "uri=everybody"}])
+def test_no_job_opens_an_object_to_others(front: Front, header: Mapping[str, str]) -> None:
+    assert front("PUT", f"/{BUCKET}/a", b"data", header, TRAINING).status_code == 403
+    assert front.there.keys(THEIRS) == []
+    assert front("PUT", f"/{BUCKET}/a", b"data", {"x-amz-acl": "private"}, TRAINING).status_code == 200
+
+
 def test_the_buckets_of_others_are_not_listed(front: Front) -> None:
     text = front("GET", "/", credentials=OURS).text
     assert (f"<Name>{BUCKET}</Name>" in text, "private" in text, THEIRS in text) == (True, False, False)
