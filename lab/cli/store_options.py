@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ import click
 from lab.cli import values
 from lab.cli.context import App
 from lab.errors import LabError, UnsupportedError, UsageError
+from lab.host.files import remove
+from lab.host.interrupts import held_back
 from lab.host.secrets import UPSTREAM_FILE
 from lab.topology import S3Place
 
@@ -60,11 +63,10 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, url: str | None, key_file: Path | None, ca_file: Path | None, bucket: str | None,
         yes: bool, **rest: Any,
     ) -> Any:  # fmt: skip
-        given = (key_file, ca_file, bucket, yes or None)
+        given = dict(zip(BELONG, (key_file, ca_file, bucket, yes), strict=True))
+        if url is None and (stray := next((option for option, value in given.items() if value), "")):
+            raise UsageError(f"{stray} belongs to --s3", "labctl up --s3 URL --s3-credentials FILE")
         if url is None:
-            for option, value in zip(BELONG, given, strict=True):
-                if value is not None:
-                    raise UsageError(f"{option} belongs to --s3", "labctl up --s3 URL --s3-credentials FILE")
             return command(*args, store=None, **rest)
         if key_file is None:
             raise UsageError(
@@ -78,14 +80,17 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def adopt(app: App, lab: Lab, wanted: Wanted) -> None:
-    """Try the store out and give its key to a lab that is down; one that is up keeps what it has.
+@contextlib.contextmanager
+def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
+    """Try the store out, and give its key to a lab that is started in the block; one that is up keeps its own.
 
-    Raises UnsupportedError, UsageError, StoreError; RefusedError unless a missing bucket may be made.
+    One that does not come up loses the key again. Raises UnsupportedError, UsageError, StoreError;
+    RefusedError unless a missing bucket may be made.
     """
     from lab.store import upstream
 
-    if lab.status().up:
+    if wanted is None or lab.status().up:
+        yield
         return
     place = wanted.place(lab.name)
     if why := lab.runtime.out_of_reach(place.url):
@@ -101,7 +106,15 @@ def adopt(app: App, lab: Lab, wanted: Wanted) -> None:
             app.confirm(question, "make", "it")
 
     upstream.check(there, agree)
-    upstream.save(lab.runtime.folder() / "secrets" / UPSTREAM_FILE, there)
+    kept = lab.runtime.folder() / "secrets" / UPSTREAM_FILE
+    upstream.save(kept, there)
+    try:
+        yield
+    except BaseException:
+        with held_back(), contextlib.suppress(LabError):
+            if not lab.status().up:
+                remove(kept)
+        raise
 
 
 def kept_place(lab: Lab) -> S3Place | None:

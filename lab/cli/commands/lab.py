@@ -16,7 +16,7 @@ from lab.cli.commands.gpus import gpu_options, say_plan
 from lab.cli.complete import service_names
 from lab.cli.context import App, LabCommand, pass_app
 from lab.cli.live import ProgressLines
-from lab.cli.store_options import Wanted, adopt, kept_place, store_options
+from lab.cli.store_options import Wanted, adopted, kept_place, store_options
 from lab.errors import LabDownError, LabError, ServiceError
 from lab.host.files import home
 from lab.host.quantities import plural
@@ -101,14 +101,13 @@ def up(
         s3=None if store is None else store.place(app.name),
     )
     lab, spec = prepare(app, asked)
-    if store is not None:
-        adopt(app, lab, store)
-    if dry_run:
-        command = lab.runtime.prepare(spec)
-        if not app.out.as_json({"name": lab.name, "command": list(command)}):
-            app.out.line(shlex.join(command))
-        return
-    status = lab.up(spec, ProgressLines(app.out).progress)
+    with adopted(app, lab, store):
+        if dry_run:
+            command = lab.runtime.prepare(spec)
+            if not app.out.as_json({"name": lab.name, "command": list(command)}):
+                app.out.line(shlex.join(command))
+            return
+        status = lab.up(spec, ProgressLines(app.out).progress)
     if app.out.as_json(documents.lab(status)):
         return
     render.show_lab(app.out, status)

@@ -11,7 +11,6 @@ from lab.errors import PortTakenError, ServiceError, WaitTimeoutError
 from lab.host.clock import settle
 from lab.host.files import make_private, remove, write_private
 from lab.host.interrupts import held_back
-from lab.host.secrets import UPSTREAM_FILE
 from lab.runtime.base import OnProgress
 from lab.runtime.health import View
 from lab.runtime.local import causes, forks, output, processes, prometheus, state, temporary
@@ -277,7 +276,6 @@ class Boot:
             state.save(self._layout.folder, current)
         else:
             remove(self._layout.folder / state.FILE)
-            remove(self._layout.secrets / UPSTREAM_FILE)
             temporary.remove(self._layout.ray_temporary)
             self._remove_scratch()
 

@@ -468,6 +468,16 @@ def test_a_store_that_services_cannot_reach_is_refused_before_it_is_asked(
     assert "docker0" in result.output
 
 
+@pytest.mark.parametrize("error", [ServiceError("it died"), KeyboardInterrupt()])
+def test_an_up_that_fails_forgets_the_key(
+    labctl: Labctl, there: tuple[str, ...], error: BaseException
+) -> None:
+    labctl.stub("lab.store.upstream.check")
+    labctl.stub("up", error)
+    assert labctl("up", *there).exit_code != 0
+    assert not kept_key(labctl).exists()
+
+
 def test_a_lab_that_is_up_keeps_its_store_and_its_key(labctl: Labctl, there: tuple[str, ...]) -> None:
     check = labctl.stub("lab.store.upstream.check")
     labctl.ok("up", *there)

@@ -757,11 +757,3 @@ def test_a_lab_on_a_store_that_is_there_says_so_and_down_forgets_its_key(
     runtime.down()
     assert not key.exists()
     assert runtime.kept() == ()
-
-
-def test_a_failed_up_forgets_the_key_of_the_store_that_is_there(machine: Machine, tmp_path: Path) -> None:
-    key = named_elsewhere(tmp_path / "raylab")
-    machine.dies = {STORE}
-    with pytest.raises(ServiceError):
-        machine.runtime(tmp_path).up(ELSEWHERE)
-    assert not key.exists()
