@@ -82,7 +82,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
-    """Try the store out, and give its key to a lab that is started in the block; one that is up keeps its own.
+    """Try the store out, and give its key to a lab that the block starts; one that is up keeps its own.
 
     One that does not come up loses the key again. Raises UnsupportedError, UsageError, StoreError;
     RefusedError unless a missing bucket may be made.
