@@ -35,7 +35,7 @@ SERVERS = [pytest.param("minio", marks=pytest.mark.minio), "moto"]
 
 GATEWAYS = [
     "gateway to moto",
-    pytest.param("gateway to minio", marks=pytest.mark.minio),
+    pytest.param("gateway to minio", marks=(pytest.mark.minio, pytest.mark.rare)),
     "gateway to versitygw",
 ]
 
