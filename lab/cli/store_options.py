@@ -93,13 +93,13 @@ def adopted(app: App, lab: Lab, wanted: Wanted | None) -> Iterator[None]:
         yield
         return
     place = wanted.place(lab.name)
+    there = upstream.named(place.url, place.bucket, wanted.key_file, wanted.ca_file, os.environ)
     if why := lab.runtime.out_of_reach(place.url):
         raise UnsupportedError(
             f"--s3 {place.url}: {why}",
             "let the server listen on an address of this machine that containers reach, such as that of "
             "Docker's bridge (`ip address show docker0`), or use --runtime local",
         )
-    there = upstream.named(place.url, place.bucket, wanted.key_file, wanted.ca_file, os.environ)
 
     def agree(question: str) -> None:
         if not wanted.yes:

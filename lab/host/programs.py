@@ -152,10 +152,9 @@ def go(
             ended = machine.run(step, lambda _: None, timeout=seconds, env=env, cwd=folder)
         except subprocess.TimeoutExpired as error:
             kind = SourcesError if downloads else SetupError
-            what = (
-                f"{'its sources are not here' if downloads else 'not built'} after {format_duration(seconds)}"
-            )
-            raise kind(f"{name} cannot be built: {what}", "repeat it: Go keeps what it has done") from error
+            what = "its sources are not here" if downloads else "not built"
+            told = f"{name} cannot be built: {what} after {format_duration(seconds)}"
+            raise kind(told, "repeat it: Go keeps what it has done") from error
         except OSError as error:
             raise SetupError(f"{name} cannot be built: {error}", "see whether `go version` works") from error
         if ended.returncode:

@@ -115,9 +115,9 @@ def load_or_make(folder: Path) -> Secrets:
 def hand_over(folder: Path, uid: int, gid: int) -> None:
     """Make another user the owner of the secret files: containers run as that user. Raises SetupError."""
     try:
-        names = (STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED)
-        optional = [folder / UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
-        for file in (*(folder / name for name in names), *optional):
+        names = [STORE_FILE, AWS_FILE, METRICS_FILE, REDIS_SETTINGS_FILE, *_GENERATED]
+        names += [UPSTREAM_FILE] if (folder / UPSTREAM_FILE).exists() else []
+        for file in (folder / name for name in names):
             if file.stat().st_uid != uid or file.stat().st_gid != gid:
                 os.chown(file, uid, gid)
     except OSError as error:

@@ -185,9 +185,7 @@ class ComposeRuntime(HostedRuntime[ComposeState]):
         host = urlsplit(url).hostname or ""
         with contextlib.suppress(ValueError):
             host = "localhost" if ip_address(host).is_loopback else host
-        return "127.0.0.1 and localhost of this machine are out of a container's reach" * (
-            host == "localhost"
-        )
+        return "a container finds only itself at localhost" if host == "localhost" else ""
 
     # One service
 

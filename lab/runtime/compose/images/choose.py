@@ -94,11 +94,8 @@ def resolve(
         left_out.append(GRAFANA)
         why = "is not here" if not grafana.present else "is used only together with MinIO"
         notes.append(f"grafana: left out ({grafana.name} {why})")
-    used = (
-        [lab]
-        + ([s3_standin] if files or gateway else [])
-        + ([prometheus_standin] if not prometheus.present else [])
-    )
+    used = [lab, *([s3_standin] if files or gateway else ())]
+    used += [] if prometheus.present else [prometheus_standin]
     for need in used:
         if need.present and need.stale:
             notes.append(f"{need.name} was built from other requirements than this checkout's: `{need.how}`")
