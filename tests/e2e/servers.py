@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from lab.host.secrets import UPSTREAM_FILE, load_or_make
 from lab.runtime.local.layout import Layout
@@ -17,6 +20,7 @@ from lab.store.conformance import Client
 from lab.store.upstream import Upstream
 from lab.topology import LabSpec, S3Place
 from tests.minio import minio_program
+from tests.versitygw import versitygw
 
 END_SECONDS = 30.0
 
@@ -76,6 +80,23 @@ class S3Server:
     def store(self) -> ObjectStore:
         """The lab's bucket, as jobs see it."""
         return ObjectStore(self.url, self.secrets.store)
+
+
+def started(kind: str, folders: pytest.TempPathFactory, until: contextlib.ExitStack) -> S3Server:
+    """A server that runs until the end of `until`; that of `gateway to KIND` has such a store behind it."""
+    kind, _, behind = kind.partition(" to ")
+    there = None
+    if behind == "versitygw":
+        there = until.enter_context(versitygw(folders.mktemp(behind), free_port()))
+    elif behind:
+        store = started(behind, folders, until)
+        there = Upstream(store.url, "course-7", store.secrets.root)
+    if there is not None:
+        upstream.check(there, lambda _: None)
+    server = S3Server(kind, folders.mktemp(kind), there)
+    until.callback(server.kill)
+    server.start()
+    return server
 
 
 def free_port() -> int:

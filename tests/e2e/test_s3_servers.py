@@ -15,18 +15,16 @@ import pytest
 from lab.host import command, http
 from lab.host.programs import MINIO, MINIO_RELEASE
 from lab.host.secrets import minio_metrics_token
-from lab.store import setup, upstream
+from lab.store import setup
 from lab.store.admin import MinioAdministration
 from lab.store.conformance import QUESTIONS, Client, examine
 from lab.store.server.minio_api import METRICS_PATH
-from lab.store.upstream import Upstream
 from lab.topology import Credentials
 from tests.e2e.harness import PATIENCE
 from tests.e2e.s3_questions import DIFFERENCES, ask_everything, differing
-from tests.e2e.servers import S3Server, free_port
+from tests.e2e.servers import S3Server, started
 from tests.e2e.store import check_keys_of
 from tests.minio import minio_program
-from tests.versitygw import versitygw
 from tests.waiting import eventually
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "store.md"
@@ -45,27 +43,8 @@ MadeServer = Callable[[str], S3Server]
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeServer]:
     """Starts servers; they end after the module."""
-    made: list[S3Server] = []
-
-    def start(kind: str) -> S3Server:
-        gateway, _, behind = kind.partition(" to ")
-        there = store_behind(behind) if behind else None
-        made.append(S3Server(gateway, tmp_path_factory.mktemp(gateway), there))
-        made[-1].start()
-        return made[-1]
-
-    def store_behind(kind: str) -> Upstream:
-        if kind == "versitygw":
-            there = others.enter_context(versitygw(tmp_path_factory.mktemp(kind), free_port()))
-        else:
-            there = Upstream(start(kind).url, "course-7", made[-1].secrets.root)
-        upstream.check(there, lambda _: None)
-        return there
-
-    with contextlib.ExitStack() as others:
-        yield start
-        for server in made:
-            server.kill()
+    with contextlib.ExitStack() as until:
+        yield lambda kind: started(kind, tmp_path_factory, until)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
